@@ -1,0 +1,254 @@
+"""One end of a JSON-RPC conversation: requests both ways, answers, cancels. Nothing here awaits.
+
+Invariants:
+- What comes in reaches the handler in read order; `on_batch_end` follows the last of each feed.
+- A request of the other side gets exactly one answer, whatever the handler does or raises. Its id
+  is in flight until then; the same id again meanwhile is refused and doesn't disturb the first.
+- A request of ours gets exactly one `Answer`: the other side's, or the error of `close`.
+- No exception leaves `feed`, and no exception's text reaches the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import (
+    UNSET,
+    Answer,
+    Decoder,
+    Err,
+    ErrorCode,
+    Malformed,
+    Message,
+    Ok,
+    RequestId,
+    RpcError,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+CANCEL_REQUEST = "$/cancel_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of the other side. `params` is raw: any JSON value, UNSET if the key was absent."""
+
+    id: RequestId
+    method: str
+    params: Any
+
+
+class Handler(Protocol):
+    """Who is told what the other side sent. Called synchronously: enqueue, don't work."""
+
+    def on_request(self, call: Call) -> None:
+        """Answer now or later with `Peer.answer` or `Peer.fail`. Raising RpcError is an answer."""
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """`params` is raw, UNSET if absent. What is raised is logged."""
+
+    def on_malformed(self, line: Malformed) -> None:
+        """A line was no message; it is answered (or not) without the handler's help."""
+
+    def on_batch_end(self) -> None:
+        """Every message of one feed has been handed over: record and send what was collected."""
+
+
+def _opaque(exc: Exception) -> RpcError:
+    logger.error("the handler failed", exc_info=exc)
+    return RpcError(ErrorCode.INTERNAL_ERROR, "Internal error")
+
+
+class Peer:
+    """Sends through `send`, which must neither block nor raise; is fed what was read.
+
+    `answer_malformed`: True towards a client; False towards an agent, whose malformed lines are
+    noise on its stdout. `internal_error` logs an unexpected exception and gives what may be said
+    of it.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        send: Callable[[bytes], None],
+        *,
+        answer_malformed: bool,
+        internal_error: Callable[[Exception], RpcError] = _opaque,
+        limit: int = jsonrpc.DEFAULT_LIMIT,
+    ) -> None:
+        self._handler = handler
+        self._send = send
+        self._answer_malformed = answer_malformed
+        self._internal_error = internal_error
+        self._decoder = Decoder(limit)
+        self._calls: set[RequestId] = set()
+        self._asked: dict[RequestId, Callable[[Answer], None]] = {}
+        self._last_id = 0
+        self._closed: RpcError | None = None
+
+    # -- what comes in
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read: any piece of the stream."""
+        self.feed_messages(self._decoder.feed(data))
+
+    def eof(self) -> None:
+        """The stream has ended: an unterminated last line counts. Requests of ours stay open."""
+        self.feed_messages(self._decoder.eof())
+
+    def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
+        """Hand over what a Decoder gave, as one batch. Nothing to hand over is no batch."""
+        batch = False
+        for message in messages:
+            batch = True
+            try:
+                self._dispatch(message)
+            except Exception as exc:
+                self._internal_error(exc)
+        if batch:
+            try:
+                self._handler.on_batch_end()
+            except Exception as exc:
+                self._internal_error(exc)
+
+    def _dispatch(self, message: Message | Malformed) -> None:
+        if isinstance(message, Malformed):
+            self._on_malformed(message)
+        elif "method" not in message:
+            self._on_answer(message)
+        elif "id" not in message:
+            self._handler.on_notification(message["method"], message.get("params", UNSET))
+        else:
+            self._on_request(message)
+
+    def _on_request(self, message: Message) -> None:
+        call = Call(message["id"], message["method"], message.get("params", UNSET))
+        if call.id in self._calls:
+            logger.warning("a request id was used again while in flight: %r", call.id)
+            text = "Invalid request: the id is in flight already"
+            refusal = RpcError(ErrorCode.INVALID_REQUEST, text)
+            self._send(encode(jsonrpc.error(call.id, refusal)))
+            return
+        self._calls.add(call.id)
+        try:
+            self._handler.on_request(call)
+        except RpcError as exc:
+            self.fail(call.id, exc)
+        except Exception as exc:
+            self.fail(call.id, self._internal_error(exc))
+
+    def _on_answer(self, message: Message) -> None:
+        if not self._settle(message.get("id"), jsonrpc.read_answer(message)):
+            logger.warning("an answer to nothing was dropped: id %r", message.get("id"))
+
+    def _on_malformed(self, line: Malformed) -> None:
+        if line.answer and line.id in self._asked:
+            text = "The answer was malformed"
+            self._settle(line.id, Err(RpcError(ErrorCode.INTERNAL_ERROR, text)))
+        elif self._answer_malformed:
+            self._send(encode(jsonrpc.error(line.id, line.error)))
+        self._handler.on_malformed(line)
+
+    def _settle(self, request_id: RequestId, answer: Answer) -> bool:
+        on_answer = self._asked.pop(request_id, None)
+        if on_answer is None:
+            return False
+        try:
+            on_answer(answer)
+        except Exception as exc:
+            self._internal_error(exc)
+        return True
+
+    # -- what goes out
+
+    def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
+        """Ask the other side; `on_answer` is called exactly once. Returns the id, for `cancel`.
+
+        After `close` it is called at once, before this returns. Raises what `encode` raises, and
+        then nothing was sent.
+        """
+        self._last_id += 1
+        request_id = self._last_id
+        if self._closed is not None:
+            on_answer(Err(self._closed))
+            return request_id
+        line = encode(jsonrpc.request(request_id, method, params))
+        self._asked[request_id] = on_answer
+        self._send(line)
+        return request_id
+
+    def notify(self, method: str, params: Any = UNSET) -> None:
+        """Tell the other side; nothing comes back."""
+        self._send(encode(jsonrpc.notification(method, params)))
+
+    def cancel(self, request_id: int) -> None:
+        """Ask the other side to give up a request of ours. Its answer is still awaited."""
+        if request_id in self._asked:
+            self.notify(CANCEL_REQUEST, {"requestId": request_id})
+
+    def answer(self, call_id: RequestId, result: Any) -> None:
+        """Answer a request of the other side. A second answer to it is dropped.
+
+        A result that JSON cannot hold becomes an internal error.
+        """
+        self._reply(call_id, jsonrpc.response(call_id, result))
+
+    def fail(self, call_id: RequestId, error: RpcError) -> None:
+        """Answer a request of the other side with an error. A second answer to it is dropped."""
+        self._reply(call_id, jsonrpc.error(call_id, error))
+
+    def close(self, error: RpcError) -> None:
+        """Settle every request of ours with this error, later ones too; answers are dropped.
+
+        What the other side asked can still be answered.
+        """
+        if self._closed is not None:
+            return
+        self._closed = error
+        for request_id in list(self._asked):
+            self._settle(request_id, Err(error))
+
+    def _reply(self, call_id: RequestId, reply: Message) -> None:
+        if call_id not in self._calls:
+            logger.warning("a second answer was dropped: id %r", call_id)
+            return
+        self._calls.remove(call_id)
+        try:
+            line = encode(reply)
+        except (ValueError, TypeError, RecursionError) as exc:
+            line = encode(jsonrpc.error(call_id, self._internal_error(exc)))
+        self._send(line)
+
+
+async def ask(peer: Peer, method: str, params: Any = UNSET) -> Any:
+    """The result of a request of ours; raises RpcError.
+
+    When cancelled, the other side is told so, and its answer is dropped. Not bounded: the caller
+    sets the deadline.
+    """
+    settled = anyio.Event()
+    answers: list[Answer] = []
+
+    def on_answer(answer: Answer) -> None:
+        answers.append(answer)
+        settled.set()
+
+    request_id = peer.request(method, params, on_answer)
+    try:
+        await settled.wait()
+    except BaseException:
+        peer.cancel(request_id)
+        raise
+    match answers[0]:
+        case Ok(result):
+            return result
+        case Err(error):
+            raise error

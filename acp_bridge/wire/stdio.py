@@ -1,0 +1,249 @@
+"""Bytes in and out of file descriptors, on the event loop. Linux first, written for macOS too.
+
+Invariants:
+- No call here blocks the event loop, whatever the other end does, and no open file description
+  that somebody else shares is changed for longer than we use it.
+- `Reader` and `Writer` own their descriptor from construction on; `close` gives it back.
+- `Writer.write` never waits and never raises; what the other end doesn't take is kept, in order,
+  and counted in `pending`. Whoever produces output waits with `drain_below`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+#: The other end is gone. EIO is what a terminal that hung up says.
+_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO, errno.ESHUTDOWN})
+#: Bytes given to one os.write: more than a pipe takes at once, so that one call fills it.
+_WRITE_SIZE: Final = 1 << 18
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Keep stdin and stdout for the protocol: returns fresh descriptors for them (HAZARDS P4).
+
+    From then on fd 0 is /dev/null and fd 1 is stderr, for this process and its children, so that
+    no stray print reaches the client. Raises OSError if one of them is closed.
+    """
+    claimed: list[int] = []
+    for fd, name in ((0, "standard input"), (1, "standard output")):
+        try:
+            # Above 2, so that none lands on a standard descriptor that is closed.
+            claimed.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3))
+        except OSError as exc:
+            for taken in claimed:
+                os.close(taken)
+            raise OSError(exc.errno, f"{name} is closed") from exc
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(null, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:  # no stderr: fd 2 is taken too, or the next file opened would get prints
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+    finally:
+        if null > 2:
+            os.close(null)
+    return claimed[0], claimed[1]
+
+
+class _Descriptor:
+    """An owned descriptor that does not block, unless it is a regular file."""
+
+    def __init__(self, fd: int, flags: int) -> None:
+        self.fd = fd
+        self._restore = False
+        mode = os.fstat(fd).st_mode
+        self.regular = stat.S_ISREG(mode)
+        if self.regular or not os.get_blocking(fd):
+            return
+        # O_NONBLOCK belongs to the open file description, which we may share with our parent's
+        # shell or with stderr: open a description of our own where the system can.
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            try:
+                own = os.open(f"/proc/self/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
+            except OSError:
+                pass  # no /proc, another user's pipe, or nobody at the other end
+            else:
+                os.close(fd)
+                self.fd = own
+                return
+        os.set_blocking(fd, False)
+        self._restore = True
+
+    def close(self) -> None:
+        if self.fd < 0:
+            return
+        fd, self.fd = self.fd, -1
+        anyio.notify_closing(fd)
+        if self._restore:
+            os.set_blocking(fd, True)
+        os.close(fd)
+
+
+class Reader:
+    """Reads what is there, up to `chunk` bytes at a time."""
+
+    def __init__(self, fd: int, chunk: int = 1 << 18) -> None:
+        self._descriptor = _Descriptor(fd, os.O_RDONLY)
+        self._chunk = chunk
+        self._in_thread = self._descriptor.regular
+
+    async def read(self) -> bytes:
+        """The next bytes; b"" when there will be no more. Cancelling loses nothing.
+
+        Not for two tasks at once. After `close` it gives b"".
+        """
+        await anyio.lowlevel.checkpoint()
+        while True:
+            fd = self._descriptor.fd
+            if fd < 0:
+                return b""
+            try:
+                if self._in_thread:
+                    return await anyio.to_thread.run_sync(
+                        os.read, fd, self._chunk, abandon_on_cancel=True
+                    )
+                return os.read(fd, self._chunk)
+            except BlockingIOError:
+                await self._wait(fd)
+            except OSError as exc:
+                if exc.errno in _GONE:
+                    return b""
+                raise
+
+    async def _wait(self, fd: int) -> None:
+        try:
+            await anyio.wait_readable(fd)
+        except PermissionError:  # the system's poller refuses it: a file, an odd device
+            os.set_blocking(fd, True)
+            self._in_thread = True
+        except anyio.ClosedResourceError:
+            pass
+
+    def close(self) -> None:
+        """Close the descriptor; a pending read gives b""."""
+        self._descriptor.close()
+
+
+class Writer:
+    """Writes in order without ever making the caller wait. `run` must be running.
+
+    The first write of a loop iteration goes straight to the system when nothing is waiting; those
+    after it are joined and written by `run` one iteration later, or when there is room. So a
+    lone message costs no round trip, and a burst costs one system call for many.
+    """
+
+    def __init__(self, fd: int, *, on_broken: Callable[[], None] | None = None) -> None:
+        self._descriptor = _Descriptor(fd, os.O_WRONLY)
+        self._on_broken = on_broken
+        self._buffer = bytearray()
+        self._direct = True
+        self._wake = anyio.Event()
+        self._progress: anyio.Event | None = None
+        self._running = False
+        #: The other end is gone, or `close` was called: output is dropped from now on.
+        self.broken = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes that were not yet taken by the system."""
+        return len(self._buffer)
+
+    def write(self, data: bytes) -> None:
+        """Send, now or as soon as there is room. Dropped if the other end is gone."""
+        if self.broken:
+            return
+        if self._direct:
+            self._direct = False
+            self._wake.set()
+            taken = self._write(data)
+            if taken == len(data) or self.broken:
+                return
+            data = data[taken:]
+        self._buffer += data
+
+    async def run(self) -> None:
+        """Write what waits, until cancelled or until the other end is gone."""
+        self._running = True
+        try:
+            while not self.broken:
+                if self._buffer:
+                    await self._flush_some()
+                else:
+                    self._direct = True
+                    self._wake = anyio.Event()
+                    await self._wake.wait()
+        finally:
+            self._running = False
+            self._report_progress()
+        if self._on_broken is not None and self._descriptor.fd >= 0:
+            self._on_broken()
+
+    async def drain_below(self, limit: int) -> None:
+        """Wait until fewer than `limit` bytes are pending, or the other end is gone."""
+        while len(self._buffer) >= limit and not self.broken:
+            if not self._running:
+                await self._flush_some()
+                continue
+            if self._progress is None:
+                self._progress = anyio.Event()
+            await self._progress.wait()
+
+    async def flush(self, seconds: float) -> bool:
+        """Wait, at most that long, until all is written. Says whether it is."""
+        with anyio.move_on_after(seconds):
+            await self.drain_below(1)
+        return not self._buffer and not self.broken
+
+    def close(self) -> None:
+        """Close the descriptor; what is pending is dropped, `run` and every waiter return."""
+        self._break()
+        self._descriptor.close()
+
+    async def _flush_some(self) -> None:
+        """One write of what waits, and one checkpoint at least."""
+        with memoryview(self._buffer)[:_WRITE_SIZE] as piece:
+            taken = self._write(piece)
+        if self.broken:
+            return
+        del self._buffer[:taken]
+        if taken:
+            self._report_progress()
+            await anyio.lowlevel.checkpoint()
+        else:
+            try:
+                await anyio.wait_writable(self._descriptor.fd)
+            except anyio.ClosedResourceError:
+                self._break()
+
+    def _write(self, data: bytes | memoryview) -> int:
+        """How many bytes the system took; 0 if it has no room or the other end is gone."""
+        try:
+            return os.write(self._descriptor.fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            # Gone, or a full disk behind a redirected stdout: either way nobody reads on.
+            self._break()
+            return 0
+
+    def _break(self) -> None:
+        self.broken = True
+        # A new one: the old one may be exported to the write that failed.
+        self._buffer = bytearray()
+        self._wake.set()
+        self._report_progress()
+
+    def _report_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
