@@ -1,0 +1,29 @@
+"""The journal: what was accepted, shown and decided, kept in SQLite (HAZARDS K1 to K4)."""
+
+from acp_bridge.journal.errors import BadCursor, JournalError, UnknownSession
+from acp_bridge.journal.records import (
+    UNSET,
+    PromptRow,
+    PromptState,
+    Recovery,
+    SessionInfo,
+    SessionRow,
+    Unset,
+)
+from acp_bridge.journal.session import SessionJournal
+from acp_bridge.journal.store import Journal
+
+__all__ = [
+    "UNSET",
+    "BadCursor",
+    "Journal",
+    "JournalError",
+    "PromptRow",
+    "PromptState",
+    "Recovery",
+    "SessionInfo",
+    "SessionJournal",
+    "SessionRow",
+    "UnknownSession",
+    "Unset",
+]

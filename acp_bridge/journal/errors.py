@@ -1,0 +1,17 @@
+"""What can go wrong with the journal, in the words of its callers."""
+
+
+class JournalError(Exception):
+    """The journal could not be read or written: disk full, read-only, corrupt, closed.
+
+    The cause is chained and is for the log only. What was stored before is whole, and the
+    journal stays usable: the next write may work.
+    """
+
+
+class UnknownSession(JournalError):
+    """No session of this id is kept here (HAZARDS R2)."""
+
+
+class BadCursor(ValueError):
+    """The cursor of a listing is none that this journal gave out."""

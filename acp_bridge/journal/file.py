@@ -1,0 +1,114 @@
+"""One open session file: its one writing connection, and what makes it durable.
+
+Invariants
+- A transaction is committed when its block ends: written into the WAL, without fsync. When
+  `sync` returns, everything committed before it was called is on the disk (HAZARDS K1).
+- fsync, checkpoint and close run in worker threads. The checkpoint never holds the writer's
+  lock while it copies, so a write on the event loop does not wait for it.
+- Our own descriptor of the WAL disturbs no lock: SQLite's are on the file and on `-shm`. The WAL
+  is the same file for as long as the connection is open.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.schema import (
+    WAL_LIMIT_BYTES,
+    connect,
+    journal_errors,
+    sync_file,
+    transaction,
+    wal_of,
+)
+
+
+class SessionFile:
+    """A migrated file, opened; used on one thread."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Take over the connection. Raises OSError."""
+        self.path = path
+        self.db = connection
+        self.closed = False
+        self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
+        self._commits = 0
+        self._synced = 0
+        self._syncing = anyio.Lock()
+        self._broken: OSError | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block or nothing of it. Raises JournalError."""
+        with transaction(self.db):
+            yield
+        self._commits += 1
+
+    def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
+        """One statement, one transaction: the quick way. Raises JournalError."""
+        with journal_errors():
+            self.db.execute(sql, values)
+        self._commits += 1
+
+    def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:
+        """The first column of the first row, or None. Raises JournalError."""
+        with journal_errors():
+            row = self.db.execute(sql, values).fetchone()
+        return None if row is None else row[0]
+
+    async def sync(self) -> None:
+        """Return when everything that was committed before this call is on the disk.
+
+        Calls that wait at the same time share one fsync. Raises JournalError; for ever after a
+        first failure: what an fsync lost, a second one doesn't find.
+        """
+        wanted = self._commits
+        async with self._syncing:
+            if self._broken is not None or self.closed:
+                raise JournalError("the journal can't be synced") from self._broken
+            if self._synced >= wanted:
+                return
+            covered = self._commits
+            try:
+                await to_thread.run_sync(sync_file, self._wal)
+            except OSError as error:
+                self._broken = error
+                raise JournalError("the journal can't be synced") from error
+            self._synced = covered
+
+    async def checkpoint(self) -> None:
+        """Move a long WAL into the file, beside the writer. Raises JournalError."""
+        if not self.closed and os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
+            await to_thread.run_sync(_checkpoint, self.path)
+
+    async def close(self) -> None:
+        """Give the file back; whole on disk afterwards. Never raises; twice is fine."""
+        with anyio.CancelScope(shield=True):
+            async with self._syncing:
+                if not self.closed:
+                    self.closed = True
+                    await to_thread.run_sync(self._close)
+
+    def _close(self) -> None:
+        os.close(self._wal)
+        with suppress(sqlite3.Error):
+            self.db.close()  # the last connection: it checkpoints, and removes the WAL
+
+
+def _checkpoint(path: Path) -> None:
+    with journal_errors(), closing(connect(path, wait=1)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+        begin_wal(connection)
+
+
+def begin_wal(connection: sqlite3.Connection) -> None:
+    """The first write after a whole checkpoint starts the WAL again and syncs its header: better
+    here, in a worker thread, than at the next write on the event loop."""
+    connection.execute("UPDATE session SET touched = touched + 1")

@@ -1,0 +1,117 @@
+"""Reading a session's recorded updates: in worker threads, each page with its own connection.
+
+Invariants
+- A page is bounded in rows and bytes: memory stays flat however long the session is
+  (HAZARDS R6, K4). A single row is never divided.
+- A damaged row hides no other (HAZARDS K2).
+- No page keeps a transaction or a connection open: the writer is never held up.
+"""
+
+import logging
+import sqlite3
+from contextlib import closing
+from itertools import takewhile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from acp_bridge.journal.merge import Entry, Merger, merged
+from acp_bridge.journal.schema import connect, journal_errors
+
+PAGE_ROWS: Final = 512
+PAGE_SIZE: Final = 128 * 1024
+"""Bytes. What a thread reads and merges at a time: a few ms, part of it under the GIL."""
+
+logger = logging.getLogger(__name__)
+
+
+class Row(NamedTuple):
+    """One recorded read of the agent's pipe."""
+
+    id: int
+    turn: int
+    lines: bytes
+
+
+class Slice(NamedTuple):
+    """The adjacent rows `first`..`last` of one turn, and the lines that say the same."""
+
+    first: int
+    last: int
+    turn: int
+    lines: bytes
+    shorter: bool
+
+
+def read_rows(path: Path, after: int, to: int) -> tuple[list[Row], int]:
+    """The next page of rows with after < id <= to, and the last id that it covers.
+
+    Raises:
+        JournalError: the file can't be opened.
+    """
+    with journal_errors(), closing(connect(path, wait=5)) as connection:
+        try:
+            rows = _page(connection, after, to)
+        except sqlite3.DatabaseError:
+            logger.warning("journal: a page of updates after %d is damaged", after)
+            return _salvage(connection, after, min(after + PAGE_ROWS, to))
+        return rows, rows[-1].id if rows else to
+
+
+def _page(connection: sqlite3.Connection, after: int, to: int) -> list[Row]:
+    rows: list[Row] = []
+    size = 0
+    with closing(
+        connection.execute(
+            "SELECT id, turn, CAST(lines AS BLOB) FROM updates WHERE id > ? AND id <= ?"
+            " ORDER BY id LIMIT ?",
+            (after, to, PAGE_ROWS),
+        )
+    ) as cursor:
+        for row in cursor:
+            rows.append(Row(*row))
+            size += len(rows[-1].lines)
+            if size >= PAGE_SIZE:
+                break
+    return rows
+
+
+def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[Row], int]:
+    """What can be read, id by id, of a page with a damaged row in it."""
+    rows: list[Row] = []
+    for row_id in range(after + 1, to + 1):
+        try:
+            rows += _page(connection, row_id - 1, row_id)
+        except sqlite3.DatabaseError:
+            logger.warning("journal: update row %d is lost", row_id)
+    return rows, to
+
+
+def read_entries(path: Path, merger: Merger, after: int, to: int) -> tuple[list[Entry], int]:
+    """The next page of a replay; the merger carries a message that is still growing across.
+
+    Raises:
+        JournalError: the file can't be opened.
+    """
+    rows, last = read_rows(path, after, to)
+    entries = [entry for row in rows for entry in merger.feed(row.turn, row.lines)]
+    if last >= to:
+        entries += merger.flush()
+    return entries, last
+
+
+def read_slice(path: Path, after: int, to: int, turn: int) -> Slice | None:
+    """The next adjacent rows of one turn to merge, or None if there are none up to `turn`.
+
+    Raises:
+        JournalError: the file can't be opened.
+    """
+    rows, last = read_rows(path, after, to)
+    while not rows and last < to:
+        rows, last = read_rows(path, last, to)
+    if not rows or rows[0].turn > turn:
+        return None
+    same = list(takewhile(lambda row: row.turn == rows[0].turn, rows))
+    before = b"\n".join(row.lines for row in same)
+    lines = b"\n".join(entry.line() for entry in merged((row.turn, row.lines) for row in same))
+    shorter = len(same) > 1 or len(lines) < len(before)
+    return Slice(same[0].id, same[-1].id, same[0].turn, lines, shorter)

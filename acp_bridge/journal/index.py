@@ -1,0 +1,152 @@
+"""The index: what a listing of sessions needs, in one small file shared by all bridges.
+
+Invariants
+- Used in worker threads only, one at a time; nothing on the event loop waits for another bridge.
+- Pages are told apart by the last row shown, not by a count: a session made meanwhile moves
+  none (it is newer than all that follows).
+"""
+
+import base64
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from acp_bridge.journal.errors import BadCursor
+from acp_bridge.journal.records import SessionInfo, SessionRow
+from acp_bridge.journal.schema import (
+    INDEX_SCRIPTS,
+    connect,
+    journal_errors,
+    make_file,
+    make_folder,
+    migrate,
+    sync_file,
+    sync_folder,
+    wal_of,
+)
+
+_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
+T = TypeVar("T")
+
+
+class Index:
+    """`index.db`; opened, and made, when it is first used."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is touched yet."""
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._lock = anyio.Lock()
+
+    async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
+        """Add or replace a session's row; `durable`: it is on the disk on return.
+
+        Raises JournalError.
+        """
+        values = [getattr(info, field.name) for field in fields(SessionRow)]
+        marks = ", ".join("?" * len(values))
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(f"INSERT OR REPLACE INTO sessions({_COLUMNS}) VALUES ({marks})", values)
+            if durable:
+                with wal_of(self._path).open("rb") as wal:
+                    sync_file(wal.fileno())
+
+        await self._run(work)
+
+    async def remove(self, session_id: str) -> None:
+        """Remove a session's row, if there is one. Raises JournalError."""
+        await self._run(
+            lambda db: db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+        )
+
+    async def page(
+        self, cwd: str | None, cursor: str | None, limit: int
+    ) -> tuple[list[SessionRow], str | None]:
+        """Sessions (of `cwd`), newest first, and the cursor of the next page, if there is one.
+
+        Raises:
+            BadCursor: the cursor is not one of ours.
+            JournalError: the index can't be read.
+        """
+        time, last = _read_cursor(cursor)
+        rows = await self._run(
+            lambda db: db.execute(
+                f"SELECT {_COLUMNS} FROM sessions WHERE (?1 IS NULL OR cwd = ?1)"
+                " AND (?2 IS NULL OR (updated_at, session_id) < (?2, ?3))"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT ?4",
+                (cwd, time, last, limit + 1),
+            ).fetchall()
+        )
+        found = [SessionRow(*row) for row in rows[:limit]]
+        return found, _make_cursor(found[-1]) if len(rows) > limit else None
+
+    async def agent_ids(self, agent: str) -> dict[str, str]:
+        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        rows = await self._run(
+            lambda db: db.execute(
+                "SELECT agent_session_id, session_id FROM sessions"
+                " WHERE agent = ? AND agent_session_id IS NOT NULL",
+                (agent,),
+            ).fetchall()
+        )
+        return dict(rows)
+
+    async def close(self) -> None:
+        """Close it. Never raises."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                db, self._db = self._db, None
+                if db is not None:
+                    with suppress(sqlite3.Error):
+                        await to_thread.run_sync(db.close)
+
+    async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        def work() -> T:
+            with journal_errors():
+                if self._db is None:
+                    self._db = _open(self._path)
+                return use(self._db)
+
+        async with self._lock:
+            return await to_thread.run_sync(work)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    make_folder(path.parent)
+    if fresh := not path.exists():
+        make_file(path)
+    connection = connect(path, wait=5)
+    try:
+        migrate(connection, INDEX_SCRIPTS)
+        connection.execute("PRAGMA wal_autocheckpoint=1000").close()
+        if fresh:
+            sync_folder(path.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
+    if cursor is None:
+        return None, None
+    try:
+        value: Any = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+    except (ValueError, RecursionError) as error:
+        raise BadCursor("not a cursor of this listing") from error
+    match value:
+        case [str(time), str(last)]:
+            return time, last
+    raise BadCursor("not a cursor of this listing")
+
+
+def _make_cursor(row: SessionRow) -> str:
+    return base64.urlsafe_b64encode(json.dumps([row.updated_at, row.session_id]).encode()).decode()

@@ -1,0 +1,75 @@
+"""What the journal gives out: plain frozen values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class PromptState(StrEnum):
+    """Where a prompt stands."""
+
+    #: accepted; its turn has not begun
+    WAITING = "waiting"
+    #: accepted, but the bridge that accepted it is gone: it runs on the user's word only
+    HELD = "held"
+    #: handed to the agent
+    SENT = "sent"
+    #: has its outcome, for good
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """What is known of a session. Times are ISO 8601 in UTC."""
+
+    session_id: str
+    cwd: str
+    additional_directories: tuple[str, ...]
+    agent: str
+    agent_session_id: str | None
+    title: str | None
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One line of a listing."""
+
+    session_id: str
+    cwd: str
+    title: str | None
+    updated_at: str
+    agent: str
+    agent_session_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A prompt as it stands; `outcome` is what the client was told, `agent_outcome` what the
+    agent said."""
+
+    seq: int
+    prompt_id: str
+    params: dict[str, Any]
+    state: PromptState
+    outcome: dict[str, Any] | None
+    agent_outcome: dict[str, Any] | None
+    accepted_at: str
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a bridge that died left behind: prompts held now, and prompts it was running."""
+
+    held: tuple[PromptRow, ...]
+    interrupted: tuple[PromptRow, ...]
+
+
+class Unset:
+    """The type of UNSET."""
+
+
+UNSET = Unset()
+"""Leave this field as it is (None would clear it)."""

@@ -1,0 +1,206 @@
+"""The tables of a session's file and of the index, and how a file is opened.
+
+Invariants
+- A file's version is its `user_version`: the number of scripts that were applied to it. A script
+  and the new version are one transaction; scripts are only ever added at the end.
+- A file of a newer version is refused and left as it is.
+- No connection checkpoints by itself: that is slow, and it is done by worker threads.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.journal.errors import JournalError
+
+SESSION_SCRIPTS: Final = (
+    """
+    CREATE TABLE session(
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        session_id TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        additional_directories TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        agent_session_id TEXT,
+        title TEXT,
+        created_at TEXT NOT NULL,
+        updated_at TEXT NOT NULL,
+        merged_to INTEGER NOT NULL DEFAULT 0,
+        touched INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE prompts(
+        seq INTEGER PRIMARY KEY,
+        prompt_id TEXT NOT NULL UNIQUE,
+        params TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
+        outcome TEXT,
+        agent_outcome TEXT,
+        accepted_at TEXT NOT NULL,
+        ended_at TEXT
+    );
+    CREATE TABLE updates(id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, lines BLOB NOT NULL);
+    CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE used_ids(id TEXT PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
+"""`updates.lines` is one read of the agent's pipe: JSON objects, one a line.
+`session.merged_to` is the last row of `updates` whose chunks have been merged."""
+
+INDEX_SCRIPTS: Final = (
+    """
+    CREATE TABLE sessions(
+        session_id TEXT PRIMARY KEY,
+        cwd TEXT NOT NULL,
+        title TEXT,
+        updated_at TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        agent_session_id TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX newest ON sessions(updated_at, session_id);
+    """,
+)
+
+PAGE_BYTES: Final = 1024
+"""A commit writes whole pages to the WAL, and a row is mostly a token or two: small pages make
+the WAL of a streamed turn a third as long as the default 4096 does, and a commit quicker."""
+
+WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
+"""A WAL longer than this is worth a checkpoint, and is cut back to it when it starts again."""
+
+FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
+"""What SQLite, the file system or text that is no Unicode (lone surrogates) may raise."""
+
+
+@contextmanager
+def journal_errors() -> Iterator[None]:
+    """Turn every failure of SQLite or the file system into a JournalError.
+
+    Raises:
+        JournalError: with the cause chained.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        raise JournalError(f"the journal failed: {type(error).__name__}") from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction: all of the block or nothing of it.
+
+    Raises:
+        JournalError: rolled back; the connection stays usable.
+    """
+    with journal_errors():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for its owner only; one that is already there keeps its mode."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file for its owner only; SQLite gives `-wal` and `-shm` the same mode.
+
+    Never call it for a file that this process has open in SQLite: closing any descriptor of it
+    would drop SQLite's POSIX locks.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log beside a database file."""
+    return path.with_name(path.name + "-wal")
+
+
+#: Flush a descriptor's data, and as much of its metadata as is needed to read them again.
+sync_file = getattr(os, "fdatasync", os.fsync)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def connect(path: Path, *, wait: float) -> sqlite3.Connection:
+    """Open an existing file, with `wait` seconds of patience for another writer's lock.
+
+    A commit is a write into the WAL without fsync (`synchronous=NORMAL`).
+
+    Raises:
+        sqlite3.Error: no such file, or not one of SQLite's.
+    """
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=wait,
+    )
+    try:
+        for pragma in (
+            "synchronous=NORMAL",
+            "wal_autocheckpoint=0",
+            f"journal_size_limit={WAL_LIMIT_BYTES}",
+            "cache_size=-512",
+            "secure_delete=OFF",
+            "trusted_schema=OFF",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
+    """Bring a file up to the newest version, one transaction for each script.
+
+    Raises:
+        JournalError: the file was written by a newer acp-bridge; it is left as it is.
+        sqlite3.Error: the file is damaged, or can't be written; it keeps the version it had.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(scripts):
+        raise JournalError(
+            f"written by a newer acp-bridge (version {version}, this one knows {len(scripts)})"
+        )
+    if version == 0:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode=WAL").close()
+    for number in range(version, len(scripts)):
+        with transaction(connection):
+            (now,) = connection.execute("PRAGMA user_version").fetchone()
+            if now > number:  # another process was quicker
+                continue
+            for statement in _statements(scripts[number]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={number + 1}")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script: `executescript` would commit the transaction around it."""
+    statement = ""
+    for part in script.split(";"):
+        statement += part + ";"
+        if sqlite3.complete_statement(statement) and part.strip():
+            yield statement
+            statement = ""

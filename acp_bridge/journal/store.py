@@ -1,0 +1,235 @@
+"""The folder of journals: one file a session, and one small index for the listing.
+
+Invariants
+- A session's file is the truth; the index is what a listing needs of it, and opening a session
+  mends its row. Bridges share nothing but the index: streaming in one never holds up another.
+- The index is used in worker threads only.
+- Folders that are made here are 0700, files 0600.
+"""
+
+import hashlib
+import json
+import re
+import sqlite3
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from acp_bridge.journal.errors import JournalError, UnknownSession
+from acp_bridge.journal.file import SessionFile, begin_wal
+from acp_bridge.journal.index import Index
+from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset
+from acp_bridge.journal.schema import (
+    SESSION_SCRIPTS,
+    connect,
+    journal_errors,
+    make_file,
+    make_folder,
+    migrate,
+    sync_folder,
+    wal_of,
+)
+from acp_bridge.journal.session import SessionJournal, now
+
+_OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
+_INFO: Final = tuple(field.name for field in fields(SessionInfo))
+
+
+def file_name(session_id: str) -> str:
+    """A safe file name for any session id: the bridge's own are used as they are."""
+    if _OWN_ID.fullmatch(session_id):
+        return session_id
+    return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+class Journal:
+    """All sessions under one home folder; nothing is touched before the first call."""
+
+    def __init__(self, home: Path) -> None:
+        """`home`: made when it is needed."""
+        self._home = home.absolute()
+        self._index = Index(self._home / "index.db")
+        self._open: dict[str, SessionJournal] = {}
+
+    def path(self, session_id: str) -> Path:
+        """The file of a session; a lock beside it may take the same name with `.lock`."""
+        return self._home / "sessions" / f"{file_name(session_id)}.db"
+
+    async def create(
+        self,
+        session_id: str,
+        *,
+        cwd: str,
+        additional_directories: list[str] | tuple[str, ...] = (),
+        agent: str,
+        agent_session_id: str | None = None,
+        title: str | None = None,
+        updated_at: str | None = None,
+    ) -> SessionJournal:
+        """A new session, on disk and in the listing when this returns.
+
+        Raises:
+            JournalError: it exists already, or can't be written.
+        """
+        time = now()
+        info = SessionInfo(
+            session_id,
+            cwd,
+            tuple(additional_directories),
+            agent,
+            agent_session_id,
+            title,
+            time,
+            updated_at or time,
+        )
+        if session_id in self._open:
+            raise JournalError("the session exists already")
+        path = self.path(session_id)
+        connection = await to_thread.run_sync(_create_file, path, info)
+        return await self._opened(path, connection, info, durable=True)
+
+    async def open(self, session_id: str) -> SessionJournal:
+        """The journal of a session; one that this Journal has open already is given again.
+
+        Raises:
+            UnknownSession: there is none of this id.
+            JournalError: it can't be read, or was written by a newer acp-bridge.
+        """
+        if session_id in self._open:
+            return self._open[session_id]
+        path = self.path(session_id)
+        connection, info = await to_thread.run_sync(_open_file, path, session_id)
+        return await self._opened(path, connection, info, durable=False)
+
+    async def list(
+        self, *, cwd: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[SessionRow], str | None]:
+        """A page of sessions, newest first, and the cursor of the next page, if there is one.
+
+        Raises:
+            BadCursor: the cursor is not one of ours.
+            JournalError: the index can't be read.
+        """
+        return await self._index.page(cwd, cursor, limit)
+
+    async def known_agent_ids(self, agent: str) -> dict[str, str]:
+        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        return await self._index.agent_ids(agent)
+
+    async def touch(
+        self,
+        session_id: str,
+        *,
+        title: str | Unset | None = UNSET,
+        cwd: str | Unset = UNSET,
+        additional_directories: tuple[str, ...] | Unset = UNSET,
+        agent_session_id: str | Unset | None = UNSET,
+        updated_at: str | None = None,
+    ) -> None:
+        """Change what is known of an open session, in its file at once, then in the listing.
+
+        `updated_at`: ISO 8601 in UTC; now, if not given. Raises JournalError; UnknownSession if
+        the session is not open here.
+        """
+        session = self._open.get(session_id)
+        if session is None:
+            raise UnknownSession("the session is not open")
+        given = {
+            "title": title,
+            "cwd": cwd,
+            "additional_directories": additional_directories,
+            "agent_session_id": agent_session_id,
+            "updated_at": updated_at or now(),
+        }
+        session.change_info(
+            **{key: value for key, value in given.items() if not isinstance(value, Unset)}
+        )
+        await self._index.put(session.info)
+
+    async def delete(self, session_id: str) -> None:
+        """Forget a session; an unknown one is no error. Raises JournalError."""
+        if (session := self._open.pop(session_id, None)) is not None:
+            await session.close()
+        await self._index.remove(session_id)
+        await to_thread.run_sync(_remove_files, self.path(session_id))
+
+    async def release(self, session_id: str) -> None:
+        """Close one session's journal. Never raises."""
+        if (session := self._open.pop(session_id, None)) is not None:
+            await session.close()
+
+    async def close(self) -> None:
+        """Close everything. Never raises."""
+        with anyio.CancelScope(shield=True):
+            for session_id in list(self._open):
+                await self.release(session_id)
+            await self._index.close()
+
+    async def _opened(
+        self, path: Path, connection: sqlite3.Connection, info: SessionInfo, *, durable: bool
+    ) -> SessionJournal:
+        with journal_errors():
+            session = SessionJournal(SessionFile(path, connection), info)
+        try:
+            await self._index.put(info, durable=durable)
+        except BaseException:
+            await session.close()
+            raise
+        self._open[info.session_id] = session
+        return session
+
+
+def _create_file(path: Path, info: SessionInfo) -> sqlite3.Connection:
+    with journal_errors():
+        make_folder(path.parent.parent)
+        make_folder(path.parent)
+        make_file(path)
+        connection = connect(path, wait=1)
+        try:
+            migrate(connection, SESSION_SCRIPTS)
+            values = asdict(info)
+            values["additional_directories"] = json.dumps(info.additional_directories)
+            created = connection.execute(
+                f"INSERT INTO session(id, {', '.join(_INFO)})"
+                f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
+                values,
+            )
+            if created.rowcount == 0:
+                raise JournalError("the session exists already")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            begin_wal(connection)
+            sync_folder(path.parent)
+            sync_folder(path.parent.parent)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _open_file(path: Path, session_id: str) -> tuple[sqlite3.Connection, SessionInfo]:
+    if not path.is_file():
+        raise UnknownSession("no such session")
+    with journal_errors():
+        connection = connect(path, wait=1)
+        try:
+            migrate(connection, SESSION_SCRIPTS)
+            row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
+            if row is None or row[0] != session_id:
+                raise UnknownSession("no such session")
+            begin_wal(connection)
+        except BaseException:
+            connection.close()
+            raise
+        known = dict(zip(_INFO, row, strict=True))
+        known["additional_directories"] = tuple(json.loads(known["additional_directories"]))
+        return connection, SessionInfo(**known)
+
+
+def _remove_files(path: Path) -> None:
+    """The WAL goes first: one that outlived its file would be played into a new one."""
+    with journal_errors():
+        for each in (wal_of(path), path, path.with_name(path.name + "-shm")):
+            each.unlink(missing_ok=True)
