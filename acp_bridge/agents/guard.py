@@ -1,0 +1,276 @@
+"""The small process between bridge and agent: it starts the agent, and kills its whole tree.
+
+`COMMAND_LINE` runs it, by the interpreter's isolated mode, so nothing of the user's is imported
+(HAZARDS P14). Arguments: CONTROL_FD UNSET COMMAND... Its standard streams are the agent's; UNSET
+names a variable that Python itself put into the environment (PEP 538) and the agent must not see,
+or is empty.
+
+Over CONTROL_FD, a stream socket:
+
+- guard to bridge, lines: ``started PID`` or ``failed ERRNO``; ``exited CODE SIGNAL`` (one of the
+  two is ``-``) at once when the agent's main process ends, while descendants may still live;
+  ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
+- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS).
+
+Invariants
+- Every way out of here, an exception too, leads through `Guard.kill_tree`; only SIGKILL doesn't,
+  and then the agent's main process gets the kernel's parent-death signal.
+- On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
+  so "no child left" (ECHILD) is the proof that the tree is dead. (HAZARDS P1)
+- A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
+  exiting, so no other agent opens the session before this tree is dead. (HAZARDS P12)
+- Nothing of the agent's data is copied; nothing but the three standard streams is inherited.
+- Few and small imports: the start of an agent waits for them, and each session has a guard. Hence
+  `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import os
+import select
+import sys
+
+#: By import and not by path: byte code is kept only for imports, and compiling would cost each
+#: start 3 ms and 0.6 MB. The folder comes last on the path, behind the standard library.
+COMMAND_LINE = (
+    sys.executable,
+    *("-I", "-S", "-c", "import sys; sys.path.append(sys.argv.pop(1)); import guard; guard.main()"),
+    os.path.dirname(os.path.abspath(__file__)),
+)
+
+KILL = b"k"
+LOCK = b"l"
+
+LINUX = sys.platform == "linux"
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+FIRST_PAUSE_MS = 5
+MAX_PAUSE_MS = 1000
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a process attribute; what this kernel refuses is done without."""
+    if LINUX:
+        import _ctypes
+
+        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+        _ctypes.call_function(function, (option, value, 0, 0, 0))
+
+
+def listen_for_signals() -> int:
+    """Return a pipe on which every SIGCHLD and SIGTERM arrives as one byte, its number."""
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    _signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM):
+        _signal.signal(number, lambda *_: None)
+    for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT):
+        _signal.signal(number, _signal.SIG_IGN)
+    return readable
+
+
+def become_agent(guard_pid: int, command: list[str], unset: str) -> None:
+    """In the forked child: replace this process by the agent, or raise OSError."""
+    os.setsid()
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    if os.getppid() != guard_pid:  # the guard died before the kernel knew whom to tell
+        os._exit(1)
+    # Handlers end with exec, but what is ignored stays ignored (SIGPIPE, SIGXFSZ: by Python).
+    for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):
+        _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    os.environ.pop(unset, None)
+    os.execvpe(command[0], command, os.environ)
+
+
+def processes() -> list[tuple[int, int, int]]:
+    """Return (pid, parent, process group) of every process that can be seen."""
+    found: list[tuple[int, int, int]] = []
+    if not LINUX:  # macOS: written for, untested
+        for line in os.popen("ps -axo pid=,ppid=,pgid="):
+            pid, parent, group = map(int, line.split())
+            found.append((pid, parent, group))
+        return found
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                    # "PID (NAME) STATE PPID PGRP ...": only NAME may hold blanks and brackets
+                    fields = file.read(1024).rpartition(b")")[2].split()
+            except OSError:  # it ended meanwhile
+                continue
+            if len(fields) > 2:
+                found.append((int(name), int(fields[1]), int(fields[2])))
+    return found
+
+
+def signal_descendants(root: int, groups: set[int]) -> bool:
+    """SIGKILL every descendant of `root`, and every group that one of them is in.
+
+    `groups` are those seen the last time (where there is no subreaper, a group is all that tells
+    whose an orphan is) and are brought up to date. Returns whether there was anyone.
+    A group is hit whole, forks in progress included, so a fork bomb does not outrun this. It is
+    never another's: the agent has a session of its own, and no group reaches across sessions.
+    """
+    table = processes()
+    tree = {root}
+    size = 0
+    while len(tree) > size:
+        size = len(tree)
+        tree.update(pid for pid, parent, _ in table if parent in tree)
+    found = {pid for pid, _, group in table if pid in tree or group in groups} - {root}
+    groups.clear()
+    groups.update(group for pid, _, group in table if pid in found)
+    groups.discard(os.getpgid(root))
+    for group in groups:
+        kill(-group)
+    for pid in found:
+        kill(pid)
+    return bool(found)
+
+
+def kill(target: int) -> None:
+    """SIGKILL a process, or the group -`target`; one that is gone or not ours to kill is left."""
+    try:  # noqa: SIM105 - contextlib is not small
+        os.kill(target, _signal.SIGKILL)
+    except OSError:
+        pass
+
+
+class Guard:
+    """One agent and what descends from it."""
+
+    def __init__(self, control: _socket.socket, wakeup: int) -> None:
+        self.control = control
+        self.wakeup = wakeup
+        self.locks: list[int] = []
+        self.agent = 0
+        self.ended = False
+
+    def say(self, line: str) -> None:
+        try:  # noqa: SIM105
+            self.control.send(line.encode() + b"\n")
+        except OSError:
+            pass  # the bridge is gone: nobody to tell
+
+    def told_to_stop(self) -> bool:
+        """Take what the bridge sent; True for KILL, and when the bridge is gone in any way."""
+        while True:
+            try:
+                data, passed, _, _ = self.control.recvmsg(64, 256)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            for _, _, content in passed:
+                for at in range(0, len(content) - 3, 4):
+                    lock = int.from_bytes(content[at : at + 4], sys.byteorder)
+                    os.set_inheritable(lock, False)
+                    self.locks.append(lock)
+            if not data or KILL in data:
+                return True
+
+    def terminated(self) -> bool:
+        """Empty the signal pipe; True if SIGTERM was among them."""
+        try:
+            return _signal.SIGTERM in os.read(self.wakeup, 4096)
+        except BlockingIOError:
+            return False
+
+    def reap(self) -> bool:
+        """Collect every child that has ended; False if no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.agent:
+                self.ended = True
+                code = os.waitstatus_to_exitcode(status)
+                self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
+
+    def start(self, command: list[str], unset: str) -> bool:
+        """Start the agent and let go of its streams; False if it can't be executed."""
+        readable, writable = os.pipe()
+        guard_pid = os.getpid()
+        self.agent = os.fork()
+        if self.agent == 0:
+            try:
+                become_agent(guard_pid, command, unset)
+            except OSError as error:
+                os.write(writable, str(error.errno).encode())
+            finally:
+                os._exit(127)
+        os.close(writable)
+        failure = os.read(readable, 16)  # ends empty when exec closes the other side
+        os.close(readable)
+        if failure:
+            os.waitpid(self.agent, 0)
+            self.agent = 0
+            self.say(f"failed {failure.decode()}")
+            return False
+        null = os.open("/dev/null", os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream, inheritable=True)
+        os.close(null)
+        os.chdir("/")  # keeps no folder of the user's busy
+        self.say(f"started {self.agent}")
+        return True
+
+    def watch(self) -> None:
+        """Sleep until the agent has ended, the bridge is gone, or one says stop."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(self.wakeup, select.POLLIN)
+        while True:
+            poll.poll()
+            stop = self.terminated()
+            self.reap()
+            if stop or self.ended or self.told_to_stop():
+                return
+
+    def kill_tree(self) -> None:
+        """SIGKILL the agent and every descendant, again and again until none is left."""
+        pause = FIRST_PAUSE_MS
+        if LINUX:  # nobody can get lost, so the quick way goes before the search
+            kill(-self.agent)
+            if self.reap():
+                self.sleep(pause)
+        groups = {self.agent}
+        while self.reap() or not LINUX:
+            if not signal_descendants(os.getpid(), groups) and not LINUX:
+                return
+            self.sleep(pause)
+            pause = min(pause * 2, MAX_PAUSE_MS)
+
+    def sleep(self, milliseconds: int) -> None:
+        """Sleep, but no longer than until a child ends."""
+        poll = select.poll()
+        poll.register(self.wakeup, select.POLLIN)
+        poll.poll(milliseconds)
+        self.terminated()
+
+
+def main() -> None:
+    try:
+        run(sys.argv[1:])
+    finally:
+        os._exit(0)  # at once: no clean-up of the interpreter between `dead` and the lock's end
+
+
+def run(arguments: list[str]) -> None:
+    control = _socket.socket(fileno=int(arguments[0]))
+    os.set_inheritable(control.fileno(), False)
+    control.setblocking(False)
+    guard = Guard(control, listen_for_signals())
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        if not guard.told_to_stop() and guard.start(arguments[2:], arguments[1]):
+            guard.watch()
+    finally:
+        if guard.agent:
+            guard.kill_tree()
+            guard.say("dead")

@@ -1,0 +1,54 @@
+"""The lock that makes a bridge the only one to run a session. (HAZARDS K3, P12)
+
+It is a flock on a file. A flock belongs to the open file, not to a process: passed on to the
+guard, it lasts until both bridge and guard have let go, and the kernel lets go for the dead.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+import anyio
+
+RETRY_INTERVAL = 0.05
+
+
+class Busy(Exception):
+    """Another process has the session open."""
+
+
+async def acquire(path: Path, timeout: float) -> int:  # noqa: ASYNC109 - polls, so it ends itself
+    """Lock the file `path`, made if missing (0600), and return its descriptor.
+
+    Tries for `timeout` seconds, then raises `Busy`. Waiting is polling: only a thread, which
+    could not be cancelled, can sleep in flock.
+    """
+    deadline = anyio.current_time() + timeout
+    while True:
+        fd = _try_lock(path)
+        if fd is not None:
+            return fd
+        remaining = deadline - anyio.current_time()
+        if remaining <= 0:
+            raise Busy
+        await anyio.sleep(min(RETRY_INTERVAL, remaining))
+
+
+def release(fd: int) -> None:
+    """Let go of the lock; a guard that shares it holds it further."""
+    os.close(fd)
+
+
+def _try_lock(path: Path) -> int | None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass  # another's, or deleted with its session while we opened it
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
