@@ -1,0 +1,119 @@
+"""One connection: the SDK's router and connection around our Server, and its bounded end.
+
+Invariants
+- No exception's text reaches the wire: an error carries its code, a message of ours, and at most
+  the places of wrong parameters or an opaque id whose detail is in the log.
+- Nothing but `initialize` is answered before `initialize`.
+- However it ends (EOF, a signal, a client that reads nothing), it ends within `answer_grace` and
+  `flush_limit` of the transport plus the seconds below (HAZARDS P2).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+from acp import Agent, RequestError
+from acp.agent.router import build_agent_router
+from acp.connection import Connection, MethodHandler
+from acp.meta import AGENT_METHODS
+from acp.schema import DeleteSessionRequest
+from acp.utils import normalize_result
+from pydantic import ValidationError
+
+from acp_bridge.wire.sdk_transport import SdkTransport
+from agent.model import Model, ModelError
+from agent.server import Server
+from agent.tools import all_tools
+
+logger = logging.getLogger(__name__)
+
+#: for running turns to be answered `cancelled`
+_STOP_SECONDS = 1
+#: for the connection's tasks; the transport bounds its own part
+_CLOSE_SECONDS = 1.5
+
+
+async def serve(transport: SdkTransport, model: Model, folder: Path) -> None:
+    """Until the client is gone or a signal asks us to end. `folder`: the transcripts'."""
+    async with anyio.create_task_group() as tasks:
+
+        async def handle(method: str, params: Any, is_notification: bool) -> Any:
+            return await route(method, params, is_notification)
+
+        connection = Connection(handle, transport, listening=False)
+        server = Server(
+            model=model,
+            tools=all_tools(),
+            folder=folder,
+            request=connection.send_request,
+            notify=partial(_notify, transport),
+            later=tasks.start_soon,
+        )
+        route = guarded(server)
+        try:
+            with anyio.CancelScope() as listening:
+                tasks.start_soon(_cancel_on_signal, listening)
+                await connection.main_loop()
+        finally:
+            with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                await server.stop()
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await connection.close()
+            tasks.cancel_scope.cancel()
+
+
+def guarded(server: Server) -> MethodHandler:
+    """The SDK's routes to `server`, and the one map from an exception to what the client reads."""
+    router = build_agent_router(cast(Agent, server), use_unstable_protocol=True)
+    router.route_request(
+        AGENT_METHODS["session_delete"],
+        DeleteSessionRequest,
+        server,
+        "delete_session",
+        adapt_result=normalize_result,
+    )
+
+    async def handle(method: str, params: Any, is_notification: bool) -> Any:
+        if not server.initialized and method != "initialize":
+            raise RequestError(-32600, "Invalid request: not initialized")
+        try:
+            return await router(method, params, is_notification)
+        except RequestError:
+            raise
+        except ValidationError as error:
+            raise RequestError(-32602, "Invalid params", _places(error)) from None
+        except ModelError as error:
+            raise _opaque("The model could not answer", error) from None
+        except Exception as error:
+            raise _opaque("Internal error", error) from None
+
+    return handle
+
+
+async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
+    # not through the connection, which refuses to send once stdin has ended: the cards of a turn
+    # that this interrupts are still ended
+    await transport.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+async def _cancel_on_signal(listening: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        async for _ in signals:
+            listening.cancel()
+
+
+def _places(error: ValidationError) -> dict[str, Any]:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return {"errors": [{"loc": list(e["loc"]), "msg": e["msg"]} for e in found]}
+
+
+def _opaque(message: str, error: Exception) -> RequestError:
+    error_id = uuid.uuid4().hex[:12]
+    logger.error("error %s", error_id, exc_info=error)
+    return RequestError(-32603, message, {"id": error_id})
