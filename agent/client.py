@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 import anyio
@@ -19,7 +19,7 @@ from agent.history import Update
 #: sends one request and returns its result; raises what it likes
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 #: sends one notification, waiting only while the client takes nothing
-SendNotification = Callable[[str, dict[str, Any]], Awaitable[None]]
+SendNotification = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 class ClientError(Exception):

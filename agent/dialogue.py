@@ -20,7 +20,7 @@ free, every other line is `VERB` or `VERB: ARGUMENT`.
     pace: MS         from here on, wait between two tokens
     gate: NAME       wait for the gate (see agent.scripted_model)
     repeat: N        the next line N times; {i} counts from 0
-    deaf             the rest of this reply ignores cancellation, as some libraries do
+    deaf             this reply ignores cancellation, as some model libraries do
 
 In `text`, `think` and `error`: {user} is the prompt, {history} the user's earlier prompts,
 {result} the last tool's result. Which reply is said follows from the messages alone, so a

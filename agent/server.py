@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionConfigOptionBoolean,
     SessionConfigOptionSelect,
     SessionConfigSelectOption,
     SessionDeleteCapabilities,
@@ -55,7 +56,9 @@ PROTOCOL_VERSION = 1
 MODE_OPTION = "mode"
 
 #: runs something as soon as the response that is being returned has gone out
-Later = Callable[[Callable[[], Awaitable[None]]], None]
+Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+
+ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
 class Server:
@@ -145,7 +148,7 @@ class Server:
         session = self._session(session_id)
         if not prompt:
             raise RequestError(-32602, "Invalid params: prompt is empty")
-        blocks = [b.model_dump(mode="json", by_alias=True, exclude_none=True) for b in prompt]
+        blocks = [_wire(block) for block in prompt]
         if any(block["type"] in ("image", "audio") for block in blocks):
             raise RequestError(-32602, "Invalid params: this agent takes no images and no audio")
         return PromptResponse(stop_reason=await session.prompt(blocks))
@@ -159,9 +162,7 @@ class Server:
     ) -> SetSessionModeResponse:
         session = self._session(session_id)
         session.permissions.mode = _mode(mode_id)
-        options = [
-            o.model_dump(mode="json", by_alias=True, exclude_none=True) for o in _options(session)
-        ]
+        options = [_wire(option) for option in _options(session)]
         changed = {"sessionUpdate": "config_option_update", "configOptions": options}
         self._later(lambda: session.client.update(changed))
         return SetSessionModeResponse()
@@ -233,6 +234,10 @@ def _absolute(cwd: str) -> Path:
     return path
 
 
+def _wire(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 def _mode(value: str | bool) -> Mode:
     match value:
         case "ask" | "auto":
@@ -249,7 +254,7 @@ def _settings(session: Session) -> dict[str, Any]:
     return {"modes": state, "config_options": _options(session)}
 
 
-def _options(session: Session) -> list[SessionConfigOptionSelect]:
+def _options(session: Session) -> list[ConfigOption]:
     choices = [
         SessionConfigSelectOption(value=mode, name=name, description=description)
         for mode, (name, description) in MODES.items()

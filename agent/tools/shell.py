@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -87,10 +88,8 @@ async def _collect(stream: ByteReceiveStream, output: _Bounded, read_all: anyio.
 
 
 async def _end_group(process: Process) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in it
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # nobody left in it
     with anyio.move_on_after(_REAP, shield=True):
         await process.aclose()
 
