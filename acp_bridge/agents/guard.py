@@ -257,6 +257,8 @@ class Guard:
 def main() -> None:
     try:
         run(sys.argv[1:])
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)  # at once: no clean-up of the interpreter between `dead` and the lock's end
 

@@ -1,0 +1,57 @@
+"""How the start of an agent process failed, or how the process ended, in words for the user.
+
+What is said names the user's command, never a path or a text of the system's or ours.
+"""
+
+import errno
+import signal
+from dataclasses import dataclass
+from typing import Self
+
+_NOT_FOUND = "command not found"
+_NOT_EXECUTABLE = "command is not executable"
+
+#: Errors of exec that another try would meet again.
+_PERMANENT = {
+    errno.ENOENT: _NOT_FOUND,
+    errno.ENOTDIR: _NOT_FOUND,
+    errno.ENAMETOOLONG: _NOT_FOUND,
+    errno.ELOOP: _NOT_FOUND,
+    errno.EACCES: _NOT_EXECUTABLE,
+    errno.EPERM: _NOT_EXECUTABLE,
+    errno.EISDIR: _NOT_EXECUTABLE,
+    errno.ENOEXEC: _NOT_EXECUTABLE,
+    errno.E2BIG: "arguments or environment too long for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How the agent's main process ended: one of the two is None."""
+
+    code: int | None
+    signal: int | None
+
+    def describe(self) -> str:
+        """Return e.g. "exit code 3" or "signal SIGKILL"."""
+        if self.signal is None:
+            return f"exit code {self.code}"
+        try:
+            return f"signal {signal.Signals(self.signal).name}"
+        except ValueError:  # one of the real-time signals
+            return f"signal {self.signal}"
+
+
+class StartFailed(Exception):
+    """The agent could not be started; `permanent` if another try would fail too."""
+
+    def __init__(self, message: str, *, permanent: bool) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+    @classmethod
+    def by_exec(cls, number: int, command: str) -> Self:
+        """Return the failure for the errno with which `command` could not be executed."""
+        if reason := _PERMANENT.get(number):
+            return cls(f"{reason}: {command}", permanent=True)
+        return cls(f"cannot be started now: {command}", permanent=False)

@@ -1,0 +1,46 @@
+"""An agent's stderr, by lines. Reading never waits for whoever takes the lines."""
+
+import os
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+
+#: Bytes of one line; what is beyond is dropped.
+LINE_LIMIT = 8 * 1024
+READ_SIZE = 1 << 16
+
+
+class LineForwarder:
+    """Cuts what is read from `fd` (non-blocking, the caller's) into lines for `tell`.
+
+    Lines come without their end, undecodable bytes replaced. `run` can be cancelled and called
+    again: nothing is lost in between.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._line = b""
+
+    async def run(self, fd: int) -> None:
+        """Forward until nobody has the other end any more."""
+        while data := await _read(fd):
+            *ends, rest = data.split(b"\n")
+            for end in ends:
+                self._flush(end)
+            self._line = (self._line + rest)[:LINE_LIMIT]
+        if self._line:
+            self._flush(b"")
+
+    def _flush(self, end: bytes) -> None:
+        line, self._line = (self._line + end)[:LINE_LIMIT], b""
+        self._tell(line.removesuffix(b"\r").decode(errors="replace"))
+
+
+async def _read(fd: int) -> bytes:
+    await anyio.lowlevel.checkpoint()
+    while True:
+        try:
+            return os.read(fd, READ_SIZE)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
