@@ -26,7 +26,8 @@ RequestId: TypeAlias = int | float | str | None
 
 #: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-#: Nesting of one message. What is accepted must also be encodable from any depth of our own stack.
+#: Containers inside each other, in one message: pydantic_core stops there too. What is accepted must
+#: also be encodable, from any depth of our own stack.
 MAX_DEPTH: Final = 200
 
 
@@ -204,8 +205,7 @@ class Decoder:
         if lines:
             if self._partial or self._discarding:
                 self._finish(lines.pop(0), found)
-            for line in lines:
-                self._decode(line, found)
+            self._decode(lines, found)
         self._keep(tail, found)
         return found
 
@@ -230,25 +230,25 @@ class Decoder:
         self._keep(end, found)
         line, self._partial = self._partial, bytearray()
         if not self._discarding:
-            self._decode(bytes(line), found)
+            self._decode([bytes(line)], found)
         self._discarding = False
 
-    def _decode(self, line: bytes, found: list[Message | Malformed]) -> None:
-        if len(line) > self._limit:
-            found.append(self._too_long())
-            return
-        try:
-            value = from_json(line, allow_inf_nan=False)
-        except ValueError:
-            if not line.strip(b" \t\r"):
-                return
+    def _decode(self, lines: list[bytes], found: list[Message | Malformed]) -> None:
+        for line in lines:
+            if len(line) > self._limit:
+                found.append(self._too_long())
+                continue
             try:
-                value = _slow_loads(line)
-            except (ValueError, RecursionError):
-                parse_error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
-                found.append(Malformed(None, parse_error))
-                return
-        found.append(_checked(value))
+                value = from_json(line, allow_inf_nan=False)
+            except ValueError:
+                if not line.strip(b" \t\r"):
+                    continue
+                try:
+                    value = _slow_loads(line)
+                except (ValueError, RecursionError):
+                    found.append(Malformed(None, RpcError(ErrorCode.PARSE_ERROR, "Parse error")))
+                    continue
+            found.append(_checked(value))
 
     def _too_long(self) -> Malformed:
         text = f"Invalid request: the line is longer than {self._limit} bytes"
@@ -285,18 +285,17 @@ def _slow_loads(line: bytes) -> Any:
     Raises ValueError for what JSON doesn't allow, and for what is nested too deep.
     """
     value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for parent in level for child in _children(parent)]
-        if not level:
-            return value
-    raise ValueError("nested too deep")
+    level = _containers([value])
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+    if level:
+        raise ValueError("nested too deep")
+    return value
 
 
-def _children(value: Any) -> list[Any]:
-    if type(value) is dict:
-        return list(value.values())
-    return value if type(value) is list else []
+def _containers(outer: Any) -> list[Any]:
+    values = outer.values() if type(outer) is dict else outer
+    return [value for value in values if type(value) is dict or type(value) is list]
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,0 +1,441 @@
+"""The codec: what becomes of every line, good or bad."""
+
+from __future__ import annotations
+
+import json
+import math
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import (
+    UNSET,
+    Decoder,
+    Err,
+    ErrorCode,
+    Kind,
+    Malformed,
+    Ok,
+    RpcError,
+    encode,
+    kind,
+    read_answer,
+)
+from tests.wire.json_values import deterministic, hostile_lines, ids, messages, texts, values
+
+
+def decode(data: bytes, limit: int = jsonrpc.DEFAULT_LIMIT) -> list[Any]:
+    decoder = Decoder(limit)
+    return decoder.feed(data) + decoder.eof()
+
+
+def only(data: bytes) -> Any:
+    (found,) = decode(data)
+    return found
+
+
+def malformed(data: bytes) -> Malformed:
+    found = only(data)
+    assert isinstance(found, Malformed)
+    return found
+
+
+# -- round trips
+
+
+@deterministic
+@given(messages)
+@pytest.mark.hazard("T3")
+def test_a_message_comes_back_equal_after_encoding_and_decoding(message: Any) -> None:
+    # repr tells 1 from 1.0 and True, and the order of keys.
+    assert repr(only(encode(message))) == repr(message)
+
+
+@deterministic
+@given(values)
+@pytest.mark.hazard("T3")
+def test_another_json_reader_agrees_on_what_was_encoded(value: Any) -> None:
+    assert repr(json.loads(encode({"v": value}))) == repr({"v": value})
+
+
+@deterministic
+@given(messages)
+@pytest.mark.hazard("T3")
+def test_a_message_written_by_another_json_writer_is_read_equal(message: Any) -> None:
+    wire = json.dumps(message).replace("Infinity", "1e999").encode()
+    assert repr(only(wire)) == repr(json.loads(wire))
+
+
+@deterministic
+@given(values)
+def test_an_encoded_message_is_exactly_one_line(value: Any) -> None:
+    line = encode({"v": value})
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+
+
+def test_a_newline_in_a_text_is_escaped() -> None:
+    assert encode({"v": "a\nb\u2028"}).count(b"\n") == 1
+
+
+def test_lines_are_compact_whichever_encoder_wrote_them() -> None:
+    assert encode({"a": [1, "x"]}) == b'{"a":[1,"x"]}\n'
+    assert encode({"a": [1, "\ud800"]}) == b'{"a":[1,"\\ud800"]}\n'
+
+
+def test_a_number_beyond_a_double_stays_a_number() -> None:
+    message = only(b'{"method":"m","params":[1e400,-1e400]}\n')
+    assert message["params"] == [math.inf, -math.inf]
+    assert encode(message) == b'{"method":"m","params":[1e999,-1e999]}\n'
+    assert only(encode(message)) == message
+
+
+def test_a_big_integer_keeps_every_digit() -> None:
+    digits = b"1234567890" * 20
+    line = b'{"id":' + digits + b',"method":"m"}\n'
+    assert only(line)["id"] == int(digits)
+    assert encode(only(line)) == line
+
+
+def test_nan_of_our_own_goes_out_as_null() -> None:
+    assert encode({"v": math.nan, "w": [math.inf]}) == b'{"v":null,"w":[1e999]}\n'
+    # On the slow way too.
+    assert encode({"v": math.nan, "w": "\ud800"}) == b'{"v":null,"w":"\\ud800"}\n'
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", '"-Infinity', 'a\\"NaN', "\\", 'NaN\\\\"'])
+def test_the_names_of_constants_inside_texts_are_left_alone(text: str) -> None:
+    message = {"method": "m", text: [text, math.inf, text]}
+    assert only(encode(message)) == message
+
+
+def test_what_json_cannot_hold_is_refused_by_the_encoder() -> None:
+    with pytest.raises(TypeError):
+        encode({"v": object()})
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="Circular"):
+        encode({"v": loop})
+
+
+def nested(containers: int, inner: bytes) -> bytes:
+    """A message of that many containers, itself included, around `inner`."""
+    brackets = containers - 1
+    return b'{"id":1,"method":"m","p":' + b"[" * brackets + inner + b"]" * brackets + b"}\n"
+
+
+# The second is read by the slow way: both draw the line at the same depth.
+@pytest.mark.parametrize("inner", [b"1", b'"\\ud800"'])
+def test_a_message_may_be_nested_just_as_deep_as_the_limit(inner: bytes) -> None:
+    message = only(nested(jsonrpc.MAX_DEPTH, inner))
+    assert message["method"] == "m"
+    assert only(encode(message)) == message
+    for depth in (jsonrpc.MAX_DEPTH + 1, 900, 200_000):
+        assert malformed(nested(depth, inner)).error.code == ErrorCode.PARSE_ERROR
+
+
+def test_objects_count_as_levels_too() -> None:
+    deep = b'{"a":' * 100 + b"[" * 101 + b'"\\ud800"' + b"]" * 101 + b"}" * 100
+    assert malformed(deep).error.code == ErrorCode.PARSE_ERROR
+
+
+def test_a_message_wrapped_deeper_than_the_fast_encoder_goes_still_goes_out() -> None:
+    value: Any = "x"
+    for _ in range(400):
+        value = [value]
+    assert json.loads(encode({"v": value})) == {"v": value}
+
+
+# -- lines
+
+
+def test_blank_lines_are_skipped() -> None:
+    assert decode(b'\n\r\n \t\r\n{"method":"a"}\r\n\n{"method":"b"}\n \r') == [
+        {"method": "a"},
+        {"method": "b"},
+    ]
+
+
+def test_a_last_line_without_newline_is_given_at_eof() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b'{"method":"a"}') == []
+    assert decoder.eof() == [{"method": "a"}]
+    assert decoder.eof() == []
+
+
+def test_a_last_line_cut_short_is_malformed_at_eof() -> None:
+    assert malformed(b'{"method":"a"').error.code == ErrorCode.PARSE_ERROR
+
+
+@deterministic
+@given(
+    st.lists(hostile_lines, max_size=8), st.lists(st.integers(1, 60), max_size=20), st.booleans()
+)
+def test_how_the_bytes_are_cut_changes_nothing(
+    lines: list[bytes], cuts: list[int], ended: bool
+) -> None:
+    data = b"\n".join(lines) + (b"\n" if ended else b"")
+    for limit in (10, 64, 100_000):
+        decoder, found, rest = Decoder(limit), [], data
+        for cut in cuts:
+            found += decoder.feed(rest[:cut])
+            rest = rest[cut:]
+        found += decoder.feed(rest)
+        assert repr(found + decoder.eof()) == repr(decode(data, limit))
+
+
+@deterministic
+@given(st.lists(hostile_lines, max_size=8))
+def test_each_line_that_is_not_blank_gives_exactly_one_outcome(lines: list[bytes]) -> None:
+    found = decode(b"\n".join(lines) + b"\n")
+    assert len(found) == sum(bool(line.strip(b" \t\r")) for line in lines)
+
+
+@deterministic
+@given(hostile_lines, messages)
+@pytest.mark.hazard("P5")
+def test_a_bad_line_hurts_neither_neighbour(bad: bytes, good: dict[str, Any]) -> None:
+    found = decode(encode(good) + bad + b"\n" + encode(good))
+    assert repr(found[0]) == repr(found[-1]) == repr(good)
+
+
+@deterministic
+@given(hostile_lines)
+def test_whatever_was_accepted_can_be_encoded_and_answered(line: bytes) -> None:
+    for found in decode(line):
+        if isinstance(found, Malformed):
+            assert only(encode(jsonrpc.error(found.id, found.error)))["error"]["code"] < 0
+        else:
+            assert repr(only(encode(found))) == repr(found)
+            assert kind(found) in Kind
+
+
+# -- lines that are no messages
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"x",
+        b"{'method':'m'}",
+        b'{"method":"m",}',
+        b'{"method":"m"} x',
+        b'{"method":"m"}{"method":"m"}',
+        b'{"method":"\xff"}',
+        b'{"method":"\xed\xa0\x80"}',
+        b'{"method":"m","params":"\xff"}',
+        b'\xef\xbb\xbf{"method":"m"}',
+        '{"method":"m"}'.encode("utf-16-le"),
+        b'{"method":"m","params":NaN}',
+        b'{"method":"m","params":[-Infinity]}',
+        b'{"method":"\\ud800","params":Infinity}',
+        b'{"method":"a\tb"}',
+        b"\x0c",
+        b'{"id":' + b"9" * 10_000 + b',"method":"m"}',
+    ],
+)
+def test_what_is_not_json_is_a_parse_error_without_id(line: bytes) -> None:
+    found = malformed(line + b"\n")
+    assert found == Malformed(None, RpcError(-32700, "Parse error"))
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "reason"),
+    [
+        (b"[]", None, "not an object"),
+        (b'[{"id":1,"method":"m"}]', None, "not an object"),
+        (b"5", None, "not an object"),
+        (b"null", None, "not an object"),
+        (b'"\\ud800"', None, "not an object"),
+        (b'{"id":7,"method":5}', 7, "the method is not a string"),
+        (b'{"id":"a","method":null}', "a", "the method is not a string"),
+        (b'{"method":["m"]}', None, "the method is not a string"),
+        (b'{"id":7,"method":null,"result":1}', 7, "the method is not a string"),
+        (b'{"id":true,"method":"m"}', None, "the id is neither a string nor a number"),
+        (b'{"id":{},"method":"m"}', None, "the id is neither a string nor a number"),
+        (b'{"id":[1],"result":1}', None, "the id is neither a string nor a number"),
+        (b"{}", None, "no method"),
+        (b'{"params":{}}', None, "no method"),
+    ],
+)
+def test_json_that_is_no_message_is_an_invalid_request(line: bytes, id: Any, reason: str) -> None:
+    assert malformed(line) == Malformed(id, RpcError(-32600, f"Invalid request: {reason}"))
+
+
+@pytest.mark.parametrize("id", [1, "a", None])
+def test_an_id_alone_is_taken_for_a_spoiled_answer(id: Any) -> None:
+    found = malformed(encode({"jsonrpc": "2.0", "id": id}))
+    assert found == Malformed(id, RpcError(-32600, "Invalid request: no method"), answer=True)
+
+
+# -- long lines
+
+
+@pytest.mark.hazard("P5")
+def test_a_line_of_ten_megabytes_in_small_pieces_is_read() -> None:
+    message = {"method": "m", "params": "x" * 10_000_000}
+    line, decoder = encode(message), Decoder()
+    found: list[Any] = []
+    for start in range(0, len(line), 1024):  # were it quadratic, this would never end
+        found += decoder.feed(line[start : start + 1024])
+    assert found == [message]
+
+
+@pytest.mark.hazard("P5")
+def test_a_line_over_the_limit_is_refused_alone() -> None:
+    refusal = Malformed(None, RpcError(-32600, "Invalid request: the line is longer than 20 bytes"))
+    good = b'{"method":"m"}\n'
+    long = b'{"method":"m","params":1}\n'
+    assert decode(good + long + good, 20) == [{"method": "m"}, refusal, {"method": "m"}]
+    assert decode(good + long[:-1], 20) == [{"method": "m"}, refusal]
+
+
+@pytest.mark.hazard("P5")
+def test_the_limit_itself_is_still_accepted() -> None:
+    line = b'{"method":"m"}'
+    assert decode(line + b"\n", len(line)) == [{"method": "m"}]
+    assert decode(line, len(line)) == [{"method": "m"}]
+    assert isinstance(decode(line + b"\n", len(line) - 1)[0], Malformed)
+    assert isinstance(decode(line, len(line) - 1)[0], Malformed)
+
+
+@pytest.mark.hazard("P5")
+def test_a_line_over_the_limit_is_reported_once_and_not_kept_while_it_streams_in() -> None:
+    decoder, piece = Decoder(100_000), b"x" * 50_000
+    tracemalloc.start()
+    try:
+        found = [outcome for _ in range(1000) for outcome in decoder.feed(piece)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 1
+    assert peak < 1_000_000
+    assert decoder.feed(b'\n{"method":"m"}\n') == [{"method": "m"}]
+    assert decoder.eof() == []
+
+
+def test_a_line_over_the_limit_that_never_ends_is_reported_before_eof() -> None:
+    decoder = Decoder(10)
+    assert len(decoder.feed(b"x" * 11)) == 1
+    assert decoder.feed(b"x" * 11) == []
+    assert decoder.eof() == []
+    # The stream may go on in theory (a test's pipe): the next line is a line again.
+    assert decoder.feed(b"[]\n") == [
+        Malformed(None, RpcError(-32600, "Invalid request: not an object"))
+    ]
+
+
+# -- building and telling messages
+
+
+def test_messages_are_built_as_the_specification_writes_them() -> None:
+    assert jsonrpc.request(1, "m", {"a": 1}) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "m",
+        "params": {"a": 1},
+    }
+    assert jsonrpc.request("x", "m") == {"jsonrpc": "2.0", "id": "x", "method": "m"}
+    assert jsonrpc.request(1, "m", None)["params"] is None
+    assert jsonrpc.notification("m", []) == {"jsonrpc": "2.0", "method": "m", "params": []}
+    assert jsonrpc.notification("m") == {"jsonrpc": "2.0", "method": "m"}
+    assert jsonrpc.response(None, None) == {"jsonrpc": "2.0", "id": None, "result": None}
+    assert jsonrpc.error(2, RpcError(-1, "no", [1])) == {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "error": {"code": -1, "message": "no", "data": [1]},
+    }
+
+
+@given(ids, texts, values)
+@deterministic
+def test_the_kind_of_what_was_built_is_told_back(id: Any, method: str, value: Any) -> None:
+    assert kind(jsonrpc.request(id, method, value)) is Kind.REQUEST
+    assert kind(jsonrpc.notification(method, value)) is Kind.NOTIFICATION
+    assert kind(jsonrpc.response(id, value)) is Kind.RESPONSE
+    assert kind(jsonrpc.error(id, RpcError(1, method, value))) is Kind.RESPONSE
+
+
+def test_a_method_with_an_id_of_null_is_a_request() -> None:
+    assert kind(only(b'{"id":null,"method":"m"}')) is Kind.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        ({"result": {"a": 1}}, Ok({"a": 1})),
+        ({"result": None}, Ok(None)),
+        ({"result": 1, "error": None}, Ok(1)),
+        ({"error": {"code": -1, "message": "e"}}, Err(RpcError(-1, "e"))),
+        ({"error": {"code": -1, "message": "e", "data": None}}, Err(RpcError(-1, "e", None))),
+        ({"error": {"code": -1, "message": "e", "data": [1]}}, Err(RpcError(-1, "e", [1]))),
+        ({"result": 1, "error": {"code": -1, "message": "e"}}, Err(RpcError(-1, "e"))),
+        ({"result": None, "error": {"code": 5, "message": ""}}, Err(RpcError(5, ""))),
+    ],
+)
+def test_an_answer_is_read_exactly(message: Any, answer: Any) -> None:
+    read = read_answer({"id": 1, **message})
+    assert read == answer
+    if isinstance(read, Err):
+        assert read.error.to_wire() == message["error"]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        None,
+        "no",
+        [],
+        {},
+        False,
+        {"code": "x", "message": "m"},
+        {"code": True, "message": "m"},
+        {"code": 1.0, "message": "m"},
+        {"code": 1},
+        {"message": "m"},
+        {"code": 1, "message": None},
+    ],
+)
+def test_an_error_that_is_not_well_formed_is_an_internal_error(wire: Any) -> None:
+    spoiled = Err(RpcError(-32603, "The answer was malformed"))
+    assert read_answer({"id": 1, "error": wire}) == spoiled
+
+
+def test_an_error_without_data_is_told_from_one_with_null() -> None:
+    assert RpcError(1, "m").to_wire() == {"code": 1, "message": "m"}
+    assert RpcError(1, "m", None).to_wire() == {"code": 1, "message": "m", "data": None}
+    assert RpcError(1, "m") != RpcError(1, "m", None)
+    assert RpcError(1, "m") != (1, "m")
+    assert hash(RpcError(1, "m", [1])) == hash(RpcError(1, "m", [1]))
+
+
+def test_an_error_reads_well_in_a_log() -> None:
+    assert str(RpcError(ErrorCode.AUTH_REQUIRED, "Log in")) == "Log in (-32000)"
+    assert repr(UNSET) == "UNSET"
+    assert not UNSET
+
+
+def test_an_error_code_is_a_plain_number_on_the_wire() -> None:
+    assert type(RpcError(ErrorCode.PARSE_ERROR, "m").to_wire()["code"]) is int
+
+
+def test_the_codes_are_those_of_json_rpc_and_acp() -> None:
+    assert {code.name: code.value for code in ErrorCode} == {
+        "PARSE_ERROR": -32700,
+        "INVALID_REQUEST": -32600,
+        "METHOD_NOT_FOUND": -32601,
+        "INVALID_PARAMS": -32602,
+        "INTERNAL_ERROR": -32603,
+        "AUTH_REQUIRED": -32000,
+        "RESOURCE_NOT_FOUND": -32002,
+        "REQUEST_CANCELLED": -32800,
+    }
+
+
+def test_the_default_limit_is_64_mib() -> None:
+    assert jsonrpc.DEFAULT_LIMIT == 67_108_864
