@@ -1,8 +1,42 @@
 """What every test shares."""
 
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
 import pytest
+
+from tests.support.fixture_agents import FixtureLog
+from tests.support.gates import Gates
+from tests.support.processes import MARK, kill_marked
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+async def gates() -> AsyncIterator[Gates]:
+    async with Gates() as gates:
+        yield gates
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """In the environment of every process of the test; what is left at its end is killed."""
+    mark = uuid.uuid4().hex
+    yield mark
+    kill_marked(mark)
+
+
+@pytest.fixture
+def agent_log(tmp_path: Path) -> FixtureLog:
+    return FixtureLog(tmp_path / "agent.log")
+
+
+@pytest.fixture
+def agent_env(tmp_path: Path, gates: Gates, mark: str, agent_log: FixtureLog) -> dict[str, str]:
+    """What a fixture agent, or the bridge before it, needs in its environment."""
+    home = {"FIXTURE_HOME": str(tmp_path / "agent-home")}
+    return {**gates.env, **agent_log.env, **home, MARK: mark}

@@ -1,0 +1,97 @@
+"""Finding processes and seeing them end, on Linux.
+
+Processes are found by a mark in their environment, which children inherit whatever session,
+group or parent they end up with. A zombie counts as dead.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+#: The environment variable that holds a test's mark.
+MARK = "FIXTURE_MARK"
+
+
+def marked(mark: str) -> list[int]:
+    """The pids of the living processes that carry the mark."""
+    entry = f"{MARK}={mark}".encode()
+    return _processes(lambda folder: entry in (folder / "environ").read_bytes().split(b"\0"))
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on; not those that were adopted by another process."""
+    children = _processes(lambda folder: _parent(folder) == pid)
+    return children + [below for child in children for below in descendants(child)]
+
+
+def command_line(pid: int) -> str:
+    """For messages; empty if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+async def gone(pid: int, within: float = 3) -> None:
+    """Waits for one process to end; raises TimeoutError naming it."""
+    try:
+        with anyio.fail_after(within):
+            await _ended(pid)
+    except TimeoutError:
+        message = f"alive after {within} s: {pid} {command_line(pid)}"
+        raise TimeoutError(message) from None
+
+
+async def all_gone(mark: str, within: float = 3) -> None:
+    """Waits until no process carries the mark; raises TimeoutError naming the survivors."""
+    try:
+        with anyio.fail_after(within):
+            while pids := marked(mark):
+                for pid in pids:
+                    await _ended(pid)
+    except TimeoutError:
+        survivors = [f"{pid} {command_line(pid)}" for pid in marked(mark)]
+        raise TimeoutError(f"alive after {within} s: {survivors}") from None
+
+
+def kill_marked(mark: str) -> None:
+    """SIGKILL to every process with the mark, also to those started meanwhile."""
+    while pids := marked(mark):
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+async def _ended(pid: int) -> None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+def _parent(folder: Path) -> int:
+    # The name, in parentheses, may contain anything.
+    state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+    return -1 if state == "Z" else int(parent)
+
+
+def _processes(wanted: Callable[[Path], bool]) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if wanted(folder):
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
