@@ -26,8 +26,8 @@ RequestId: TypeAlias = int | float | str | None
 
 #: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-#: Containers inside each other, in one message: pydantic_core stops there too. What is accepted must
-#: also be encodable, from any depth of our own stack.
+#: Containers inside each other, in one message: pydantic_core stops there too. What is accepted
+#: must also be encodable, from any depth of our own stack.
 MAX_DEPTH: Final = 200
 
 

@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -83,7 +84,8 @@ class _Descriptor:
         if self.fd < 0:
             return
         fd, self.fd = self.fd, -1
-        anyio.notify_closing(fd)
+        with contextlib.suppress(anyio.NoEventLoopError):
+            anyio.notify_closing(fd)
         if self._restore:
             os.set_blocking(fd, True)
         os.close(fd)
@@ -149,7 +151,7 @@ class Writer:
         self._direct = True
         self._wake = anyio.Event()
         self._progress: anyio.Event | None = None
-        self._running = False
+        self._flushing = False
         #: The other end is gone, or `close` was called: output is dropped from now on.
         self.broken = False
 
@@ -173,30 +175,32 @@ class Writer:
 
     async def run(self) -> None:
         """Write what waits, until cancelled or until the other end is gone."""
-        self._running = True
-        try:
-            while not self.broken:
-                if self._buffer:
-                    await self._flush_some()
-                else:
-                    self._direct = True
-                    self._wake = anyio.Event()
-                    await self._wake.wait()
-        finally:
-            self._running = False
-            self._report_progress()
+        while not self.broken:
+            await self.drain_below(1)
+            if not self.broken:
+                self._direct = True
+                self._wake = anyio.Event()
+                await self._wake.wait()
         if self._on_broken is not None and self._descriptor.fd >= 0:
             self._on_broken()
 
     async def drain_below(self, limit: int) -> None:
-        """Wait until fewer than `limit` bytes are pending, or the other end is gone."""
+        """Wait until fewer than `limit` bytes are pending, or the other end is gone.
+
+        One of those who wait does the writing, so that this works after `run` was cancelled too.
+        """
         while len(self._buffer) >= limit and not self.broken:
-            if not self._running:
-                await self._flush_some()
+            if self._flushing:
+                if self._progress is None:
+                    self._progress = anyio.Event()
+                await self._progress.wait()
                 continue
-            if self._progress is None:
-                self._progress = anyio.Event()
-            await self._progress.wait()
+            self._flushing = True
+            try:
+                await self._flush_some()
+            finally:
+                self._flushing = False
+                self._report_progress()
 
     async def flush(self, seconds: float) -> bool:
         """Wait, at most that long, until all is written. Says whether it is."""
@@ -217,7 +221,6 @@ class Writer:
             return
         del self._buffer[:taken]
         if taken:
-            self._report_progress()
             await anyio.lowlevel.checkpoint()
         else:
             try:
