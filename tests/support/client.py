@@ -38,6 +38,7 @@ class RecordingClient(LineClient):
         self.session_id = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.stderr = b""
+        self._stderr_ended = anyio.Event()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -117,12 +118,20 @@ class RecordingClient(LineClient):
     def terminate(self, signal_number: int = signal.SIGTERM) -> None:
         self._started().send_signal(signal_number)
 
+    def is_running(self) -> bool:
+        return self._started().poll() is None
+
     async def wait(self, within: float = 5) -> int:
         """The exit code; negative for a signal."""
         process = self._started()
         if process.poll() is None:
             await processes.gone(process.pid, within)
         return process.wait()
+
+    async def stderr_ended(self, within: float = 5) -> None:
+        """Until nobody can write to the process's stderr any more."""
+        with anyio.fail_after(within):
+            await self._stderr_ended.wait()
 
     def _started(self) -> "subprocess.Popen[bytes]":
         assert self.process is not None, "this client talks to no process"
@@ -138,7 +147,7 @@ class RecordingClient(LineClient):
         while True:
             await anyio.wait_readable(fd)
             if not (data := os.read(fd, 65536)):
-                return
+                return self._stderr_ended.set()
             self.stderr += data
 
 
