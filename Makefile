@@ -1,0 +1,79 @@
+# Everything the project does is one of these targets. All of them first see to `.venv`.
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+UV ?= uv
+VENV := .venv
+PY := $(VENV)/bin/python
+N ?= 200
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench crash mutants hazards test-clients test-agents lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
+
+demo: $(VENV)/.ready ## the main job, offline, in under 20 s
+	@$(PY) -m acp_bridge demo $(ARGS)
+
+test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.ready ## format, lint, strict types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+format: $(VENV)/.ready ## put the code into the format that `make check` asks for
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.ready ## the figures (tests/benchmarks)
+	$(PY) -m tests.benchmarks $(ARGS)
+
+crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
+	$(PY) -m tests.crash --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+mutants: $(VENV)/.ready ## mutation testing of turns.py and wire/jsonrpc.py
+	$(PY) -m tests.mutants $(ARGS)
+
+hazards: $(VENV)/.ready ## which tests stand for which hazard
+	@$(PY) -m tests.hazards
+
+test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
+	$(PY) -m pytest tests/clients $(ARGS)
+
+test-agents: $(VENV)/.ready ## agents that are not ours, behind the bridge (needs npm)
+	$(PY) -m tests.agents_not_ours $(ARGS)
+
+# Seven days is the cool-down: what is younger is not taken. uv reads the upload times from the index.
+lock: ## resolve the lock files anew (needs uv)
+	@before=$$($(PYTHON) -c 'import datetime as d; \
+	  print((d.datetime.now(d.UTC) - d.timedelta(days=7)).strftime("%Y-%m-%dT00:00:00Z"))'); \
+	for extra in "" dev; do \
+	  lock=requirements$${extra:+-$$extra}.lock; \
+	  $(UV) pip compile pyproject.toml $${extra:+--extra $$extra} --upgrade --universal --no-config \
+	    --generate-hashes --exclude-newer $$before --no-header --quiet --output-file $$lock || exit 1; \
+	  { echo "# Made by 'make lock': nothing uploaded after $$before."; cat $$lock; } > $$lock.new; \
+	  mv $$lock.new $$lock; echo "$$lock: up to $$before"; \
+	done
+
+clean: ## remove .venv and what the tools left
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Two stamps: a change of the lock makes the environment anew, one of pyproject.toml only installs us.
+$(VENV)/.locked: requirements-dev.lock
+	@test -n "$(PYTHON)" || { echo "acp-bridge needs Python 3.11 to 3.14 (make PYTHON=/path/to/it)"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+	  || { echo "acp-bridge needs Python 3.11 to 3.14; $(PYTHON) is `$(PYTHON) --version 2>&1`"; exit 2; }
+	@echo "Making $(VENV) from requirements-dev.lock: about a minute, once."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --only-binary :all: \
+	  -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
