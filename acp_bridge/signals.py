@@ -73,7 +73,7 @@ Outcome: TypeAlias = Replied | Cancelled | Done | Failed
 
 @dataclass(frozen=True, slots=True)
 class PromptReceived:
-    """A prompt was read; `interrupt` when it is to supersede the running turn."""
+    """A prompt was read; `interrupt` when it is to supersede the oldest one without an answer."""
 
     key: int
     interrupt: bool = False
@@ -96,7 +96,8 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunHeld:
-    """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run."""
+    """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run. Its
+    outcome is `Done`, or that of the last one if that was not the agent's own."""
 
     carrier: int
     keys: tuple[int, ...]
@@ -133,7 +134,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """There is no process; `permanent` when another try is useless."""
+    """There is no process (any more); `permanent` when another try is useless."""
 
     epoch: int
     permanent: bool = False
@@ -285,7 +286,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill the process tree, then `TreeDead`."""
+    """Kill the process tree, also one that still starts; then `TreeDead`, at once if it is dead."""
 
     epoch: int
 
@@ -344,19 +345,20 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class CloseCards:
-    """Every tool card that is still open becomes `failed`."""
+    """Every tool card that is still open becomes `failed`; often there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release what the dead process had at the client: its terminals and open requests."""
+    """Release what the dead process had at the client, its terminals and open requests;
+    may come twice."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session has ended; nothing of it is left."""
+    """The session has ended; nothing of it is left, unless its killing took too long."""
 
 
 Effect: TypeAlias = (

@@ -1,14 +1,15 @@
-"""The FIFO queue and the turn machine of one session. SANS-IO: `step(event)` gives effects.
+"""The turn machine of one session. SANS-IO: `step(event)` gives effects.
 
-Everything that decides what happens to a prompt lives here, and nothing here knows a clock, a
-process or JSON. The rules that must always hold:
+Everything that decides what happens to a prompt lives here and in `prompt_queue.py`, and nothing
+here knows a clock, a process or JSON. The rules that must always hold:
 
 - One turn at a time; prompts in the order of reading, only after they are committed.
-- Every prompt gets exactly one `Answer` (or, when the bridge ends, one `Hold`/`Interrupted`).
+- Every prompt gets exactly one `Answer` (or, when the bridge ends, one `Hold` or `Interrupted`).
 - What comes from an old epoch, an old turn or a disarmed timer is dropped.
 - The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
   answered, session reloaded, next prompt.
-- A session is opened in a process only when no other process of it lives.
+- A session is opened in a process only when no other process that had it lives.
+- A state that is on its way somewhere has a deadline, armed before anything else is done.
 
       COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
                 ^                        |         |           |
@@ -17,65 +18,18 @@ process or JSON. The rules that must always hold:
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from enum import Enum, auto
 
-from acp_bridge.signals import (
-    AgentAnswered,
-    AgentEvent,
-    AgentExited,
-    Answer,
-    Arm,
-    Cancel,
-    Cancelled,
-    CancelPrompt,
-    ClientGone,
-    Close,
-    CloseAgent,
-    CloseCards,
-    Closed,
-    Commit,
-    CommitFailed,
-    Committed,
-    Deadline,
-    Disarm,
-    Done,
-    Effect,
-    Event,
-    Failed,
-    Failure,
-    Hold,
-    Interrupted,
-    Kill,
-    Loaded,
-    LoadRefused,
-    NeedsAuth,
-    NoteOutcome,
-    Open,
-    Outcome,
-    PromptReceived,
-    Release,
-    Renew,
-    Replied,
-    RunHeld,
-    SendCancel,
-    SendPrompt,
-    Start,
-    Started,
-    StartFailed,
-    Timer,
-    TreeDead,
-    Unclean,
-    Warm,
-)
+from acp_bridge import signals as sig
+from acp_bridge.prompt_queue import PromptQueue
+from acp_bridge.signals import Cancelled, Failed, Failure, Outcome, Replied, Timer
 
 #: a restart is given up after so many starts that failed.
 MAX_TRIES = 3
 
 
 class State(Enum):
-    """Where a session is. All but COLD, IDLE, RUNNING, BLOCKED and CLOSED have a deadline."""
+    """Where a session is."""
 
     #: no process.
     COLD = auto()
@@ -89,7 +43,7 @@ class State(Enum):
     RUNNING = auto()
     #: the agent was told to cancel its prompt.
     DRAINING = auto()
-    #: the tree is not yet dead.
+    #: something that was told to die is not yet dead.
     KILLING = auto()
     #: needs authentication, or the restarts failed; tried again at the next prompt.
     BLOCKED = auto()
@@ -97,12 +51,15 @@ class State(Enum):
     CLOSED = auto()
 
 
-@dataclass(slots=True)
-class _Prompt:
-    key: int
-    interrupt: bool = False
-    committed: bool = False
-    carrier: int | None = None
+#: What is armed on the way into a state; everything else is disarmed. (HAZARDS C14, C21)
+DEADLINES = {
+    State.STARTING: (Timer.RESTART,),
+    State.RELOADING: (Timer.RESTART,),
+    State.DRAINING: (Timer.SPARE, Timer.DRAIN),
+    State.KILLING: (Timer.KILL,),
+}
+#: What goes on if it was armed before: the tries of a restart share one deadline.
+KEPT = {State.KILLING: (Timer.RESTART,)}
 
 
 class Turns:
@@ -117,315 +74,242 @@ class Turns:
     ) -> None:
         """`epoch` > 0: a process that has the session open already (`session/new`)."""
         self.state = State.IDLE if epoch else State.COLD
-        #: the process that has the session, or gets it; the newest number given out.
-        self.epoch = self._newest = epoch
+        #: the process that has the session, or gets it.
+        self.epoch = epoch
         #: the number of the running turn, or of the last one.
         self.turn = 0
         #: the last turn was cancelled and nothing was sent since: what still comes is unclean.
         self.tainted = False
+        self._queue = PromptQueue()
         self._clear = clear_on_cancel
-        self._always_reload = always_reload
-        self._queue: deque[_Prompt] = deque()
-        self._running: _Prompt | None = None
-        self._cancelled = False
+        #: no process is used again after a cancel: the setting, or the agent was seen to leak.
+        self._distrust = always_reload
+        #: what the running prompt is answered if its agent doesn't, or when it was cancelled.
         self._ending: Outcome = Cancelled()
-        self._leaky = False
+        #: the agent's answer of the running prompt is in the journal, though not yet shown.
+        self._noted = False
+        #: the process may not get another prompt; cleared by a new one only. (HAZARDS C12)
         self._renew = False
+        #: after KILLING: start again, whether or not somebody waits.
         self._revive = False
         self._tries = 0
         self._trouble: object = None
-        self._spare = 0
+        #: the replacement started during a drain, and whether it is initialized.
+        self._spare: int | None = None
         self._spare_ready = False
-        #: a process lives in BLOCKED: one that waits for authentication, or one not yet dead.
-        self._auth = self._undead = False
-        self._closing: Close | ClientGone | None = None
+        #: BLOCKED with a process that waits for authentication.
+        self._unauthenticated = False
+        #: told to die and not yet dead.
+        self._dying: set[int] = set()
+        self._newest = epoch
+        self._closing: sig.Close | sig.ClientGone | None = None
         self._timers: dict[Timer, int] = {}
         self._token = 0
-        self._out: list[Effect] = []
+        self._out: list[sig.Effect] = []
 
     @property
     def running(self) -> int | None:
         """The key of the prompt that the agent has, or None."""
-        return self._running.key if self._running else None
+        return self._queue.running.key if self._queue.running else None
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """The keys in the queue, the next one first."""
-        return tuple(prompt.key for prompt in self._queue)
+        return tuple(prompt.key for prompt in self._queue.waiting)
 
     @property
     def awaited(self) -> bool:
         """True while somebody waits for an answer."""
-        return self._running is not None or bool(self._queue)
+        return bool(self._queue.unanswered)
 
-    def step(self, event: Event) -> list[Effect]:
-        """Take one event, return what is to be done, in order."""
+    def step(self, event: sig.Event) -> list[sig.Effect]:
+        """Take one event, return what is to be done, in order.
+
+        Raises ValueError, and nothing has happened, if a prompt is received twice.
+        """
         self._out = []
         match event:
-            case PromptReceived() | Committed() | CommitFailed() | RunHeld():
-                self._on_queue(event)
-            case Cancel():
-                self._on_cancel()
-            case CancelPrompt(key):
-                self._on_cancel_prompt(key)
-            case Close() | ClientGone():
+            case sig.PromptReceived() | sig.Committed() | sig.CommitFailed() | sig.RunHeld():
+                self._on_prompt(event)
+            case sig.Cancel() | sig.CancelPrompt():
+                self._on_cancel(event)
+            case sig.Close() | sig.ClientGone():
                 self._on_end(event)
-            case Warm():
-                if self.state is State.COLD:
-                    self._begin()
-            case Renew():
-                self._restart_before_next()
-            case Deadline(timer, token):
+            case sig.Deadline(timer, token):
                 if self._timers.get(timer) == token:
                     del self._timers[timer]
                     self._on_deadline(timer)
+            case sig.Warm():
+                if self.state is State.COLD:
+                    self._begin()
+            case sig.Renew():
+                self._replace()
             case _:
                 self._on_agent(event)
+        self._proceed()
         return self._out
 
     # --- prompts -------------------------------------------------------------------------------
 
-    def _on_queue(self, event: PromptReceived | Committed | CommitFailed | RunHeld) -> None:
+    def _on_prompt(
+        self, event: sig.PromptReceived | sig.Committed | sig.CommitFailed | sig.RunHeld
+    ) -> None:
         match event:
-            case PromptReceived(key, interrupt):
-                self._receive(key, interrupt)
-            case Committed(key):
-                if prompt := self._waiting(key):
+            case sig.PromptReceived(key) | sig.RunHeld(key) if self._closing:
+                self._out.append(sig.Answer(key, Failed(Failure.CLOSED)))
+            case sig.PromptReceived(key, interrupt):
+                self._queue.receive(key, interrupt)
+                self._out.append(sig.Commit(key))
+            case sig.RunHeld(carrier, keys):
+                self._out += self._queue.receive_held(carrier, keys)
+            case sig.Committed(key):
+                prompt = self._queue.find(key)
+                if prompt and not prompt.committed:
                     prompt.committed = True
-                    if prompt.interrupt and self.state is State.RUNNING:
-                        self._drain()
-                    self._proceed()
-            case CommitFailed(key, detail):
-                if prompt := self._waiting(key):
-                    self._queue.remove(prompt)
-                    self._answer(key, Failed(Failure.JOURNAL, detail))
-                    self._proceed()
-            case RunHeld(carrier, keys):
-                if self._closing:
-                    self._answer(carrier, Failed(Failure.CLOSED))
-                    return
-                self._queue.extend(_Prompt(k, committed=True, carrier=carrier) for k in keys)
-                self._settle_carrier(carrier, Done())
-                self._proceed()
+                    if prompt.victim is not None:
+                        self._supersede(prompt.victim)
+            case sig.CommitFailed(key, detail):
+                failure = Failed(Failure.JOURNAL, detail)
+                self._out += self._queue.drop(failure, lambda prompt: prompt.key == key)
 
-    def _receive(self, key: int, interrupt: bool) -> None:
-        if self._closing:
-            self._answer(key, Failed(Failure.CLOSED))
-            return
-        if self._waiting(key) or self.running == key:
-            raise ValueError(f"prompt {key} was received before")
-        prompt = _Prompt(key, interrupt)
-        if interrupt:
-            self._queue.appendleft(prompt)
-        else:
-            self._queue.append(prompt)
-        self._out.append(Commit(key))
+    def _supersede(self, victim: int) -> None:
+        if self.state is State.RUNNING and self.running == victim:
+            self._drain()
+        self._out += self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim)
 
     def _proceed(self) -> None:
-        """Start what the head of the queue waits for, if it can be started now."""
-        if self._closing or not self._queue or not self._queue[0].committed:
+        """Whatever happened: the next prompt runs if it can, or what it waits for starts."""
+        waiting = self._queue.waiting
+        if self._closing or not waiting or not waiting[0].committed:
             return
         if self.state is State.IDLE:
-            self._running = self._queue.popleft()
-            self._cancelled = self.tainted = False
             self.turn += 1
-            self.state = State.RUNNING
-            self._out.append(SendPrompt(self.epoch, self.turn, self._running.key))
+            self.tainted = self._noted = False
+            self._enter(State.RUNNING)
+            prompt = self._queue.take_next()
+            self._out.append(sig.SendPrompt(self.epoch, self.turn, prompt.key))
         elif self.state in (State.COLD, State.BLOCKED):
             self._begin()
 
-    def _waiting(self, key: int) -> _Prompt | None:
-        return next((prompt for prompt in self._queue if prompt.key == key), None)
-
-    def _answer(self, key: int, outcome: Outcome) -> None:
-        self._out.append(Answer(key, outcome))
-
-    def _take_out(self, prompts: list[_Prompt], outcome: Outcome) -> None:
-        """Answer these waiting prompts; held ones go back to being held, their carrier ends."""
-        for prompt in prompts:
-            self._queue.remove(prompt)
-            if prompt.carrier is None:
-                self._answer(prompt.key, outcome)
-        if held := tuple(prompt.key for prompt in prompts if prompt.carrier is not None):
-            self._out.append(Hold(held))
-        for carrier in dict.fromkeys(p.carrier for p in prompts if p.carrier is not None):
-            self._settle_carrier(carrier, outcome)
-
-    def _settle_carrier(self, carrier: int, outcome: Outcome) -> None:
-        """Answer a carrier when none of its prompts is left."""
-        left = [*self._queue, self._running] if self._running else self._queue
-        if all(prompt.carrier != carrier for prompt in left):
-            self._answer(carrier, outcome)
+    def _finish(self, outcome: Outcome) -> None:
+        if self._queue.running:
+            self.tainted = isinstance(outcome, Cancelled)
+            self._out += self._queue.finish(outcome)
 
     # --- cancel --------------------------------------------------------------------------------
 
-    def _on_cancel(self) -> None:
-        if self._closing:
+    def _on_cancel(self, event: sig.Cancel | sig.CancelPrompt) -> None:
+        if self._closing or not self._queue.unanswered:
             return
-        if self._running:
-            self._cancel_running()
-        elif self._queue:
-            head = self._queue[0]
-            self._take_out(
-                [p for p in self._queue if p is head or self._same(p, head)], Cancelled()
-            )
-        if self._clear:
-            self._take_out(list(self._queue), Cancelled())
-        else:
-            self._take_out([p for p in self._queue if p.interrupt], Cancelled())
-
-    def _on_cancel_prompt(self, key: int) -> None:
-        if self._closing:
-            return
-        if self._running and key in (self._running.key, self._running.carrier):
-            self._cancel_running()
-        else:
-            self._take_out([p for p in self._queue if key in (p.key, p.carrier)], Cancelled())
-
-    @staticmethod
-    def _same(prompt: _Prompt, other: _Prompt) -> bool:
-        return prompt.carrier is not None and prompt.carrier == other.carrier
-
-    def _cancel_running(self) -> None:
-        running = self._running
-        assert running
+        oldest, running = self._queue.unanswered[0], self._queue.running
+        if isinstance(event, sig.CancelPrompt):
+            key = event.key
+            if not running or key not in (running.key, running.request):
+                self._out += self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
+                return
         if self.state is State.RUNNING:
             self._drain()
         self._ending = Cancelled()
-        self._take_out([p for p in self._queue if self._same(p, running)], Cancelled())
+        self._out += self._queue.drop(
+            Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
+        )
 
     def _drain(self) -> None:
-        self.state = State.DRAINING
-        self._cancelled = True
         self._ending = Cancelled()
-        self._out.append(SendCancel(self.epoch, self.turn))
-        self._arm(Timer.SPARE)
-        self._arm(Timer.DRAIN)
+        self._enter(State.DRAINING)
+        self._out.append(sig.SendCancel(self.epoch, self.turn))
 
     # --- what the agent does -------------------------------------------------------------------
 
-    def _on_agent(self, event: AgentEvent) -> None:
-        if self._spare and event.epoch == self._spare:
-            self._on_spare(event)
-            return
-        if event.epoch != self.epoch:
-            return
-        match event:
-            case Started():
-                if self.state is State.STARTING:
-                    self._open()
-            case Loaded():
-                if self.state is State.RELOADING:
-                    self._ready()
-            case NeedsAuth(_, detail):
-                if self.state is State.RELOADING:
-                    self._block(Failed(Failure.NEEDS_AUTH, detail))
-                    self._auth = True
-            case StartFailed(_, permanent, detail):
-                if self.state is State.STARTING:
-                    self._count_try(permanent, detail)
-                    self._revive_or_rest()
-            case LoadRefused(_, permanent, detail):
-                if self.state is State.RELOADING:
-                    self._count_try(permanent, detail)
-                    self._kill()
-            case AgentAnswered(_, turn, answer):
-                if self._running and turn == self.turn:
-                    self._on_answer(self._running.key, answer)
-            case AgentExited(_, detail):
-                self._on_exit(detail)
-            case TreeDead():
+    def _on_agent(self, event: sig.AgentEvent) -> None:
+        if event.epoch in self._dying and isinstance(event, sig.TreeDead | sig.StartFailed):
+            self._dying.remove(event.epoch)
+            if self.state is State.KILLING and not self._dying:
                 self._on_dead()
-            case Unclean():
-                self._leaky = True
-                self._restart_before_next()
+        elif event.epoch == self._spare:
+            self._on_spare(event)
+        elif event.epoch != self.epoch:
+            pass
+        elif isinstance(event, sig.AgentAnswered):
+            self._on_answer(event)
+        elif isinstance(event, sig.Unclean):
+            if self.state in (State.IDLE, State.RUNNING, State.DRAINING):
+                self._distrust = True
+                self._replace()
+        else:
+            self._on_process(event)
 
-    def _on_spare(self, event: AgentEvent) -> None:
-        match event:
-            case Started():
-                self._spare_ready = True
-            case StartFailed() | AgentExited() | TreeDead():
-                self._spare = 0
+    def _on_process(self, event: sig.AgentEvent) -> None:
+        match self.state, event:
+            case State.STARTING, sig.Started():
+                self._open()
+            case State.STARTING, sig.StartFailed(_, permanent, detail):
+                self._count_failure(permanent, detail)
+                self._go_on()
+            case State.RELOADING, sig.Loaded():
+                self._renew = self.tainted = False
+                self._enter(State.IDLE)
+            case State.RELOADING, sig.NeedsAuth(_, detail):
+                self._block(Failed(Failure.NEEDS_AUTH, detail))
+                self._unauthenticated = True
+            case State.RELOADING, sig.LoadRefused(_, permanent, detail):
+                self._count_failure(permanent, detail)
+                self._kill(self.epoch)
+            case ((State.STARTING | State.RELOADING), sig.AgentExited(_, detail)):
+                self._count_failure(False, detail)
+                self._kill(self.epoch)
+            case State.RUNNING, sig.AgentExited(_, detail):
+                self._ending = Failed(Failure.AGENT_DIED, detail)
+                self._restart()
+            case State.DRAINING, sig.AgentExited():
+                self._restart()
+            case State.IDLE, sig.AgentExited():
+                self._kill(self.epoch, revive=False)
+            case State.BLOCKED, sig.AgentExited() if self._unauthenticated:
+                self._unauthenticated = False
+                self._kill(self.epoch, revive=False)
 
-    def _on_answer(self, key: int, answer: object) -> None:
-        if self.state is State.RUNNING:
-            self._finish(Replied(answer))
-            self._after_turn()
+    def _on_answer(self, event: sig.AgentAnswered) -> None:
+        prompt = self._queue.running
+        if not prompt or self._noted or event.turn != self.turn:
             return
-        self._out.append(NoteOutcome(key, answer))
+        if self.state is State.RUNNING:
+            self._finish(Replied(event.answer))
+            self._rest()
+            return
+        self._noted = True
+        self._out.append(sig.NoteOutcome(prompt.key, event.answer))
         if self.state is not State.DRAINING:
             return
-        self._disarm(Timer.DRAIN)
-        self._disarm(Timer.SPARE)
-        if self._leaky or self._always_reload or self._renew:
+        if (self._distrust or self._renew) and not self._closing:
             self._restart()
             return
         self._drop_spare()
-        self._finish(Cancelled())
-        self._after_turn()
+        self._out.append(sig.CloseCards())
+        self._finish(self._ending)
+        self._rest()
 
-    def _after_turn(self) -> None:
-        self.state = State.IDLE
+    def _rest(self) -> None:
+        """A turn has ended well."""
         if self._closing:
             self._close_agent()
         elif self._renew:
             self._restart()
         else:
-            self._proceed()
+            self._enter(State.IDLE)
 
-    def _finish(self, outcome: Outcome) -> None:
-        """The running prompt gets its answer."""
-        running = self._running
-        assert running
-        if not isinstance(outcome, Replied):
-            self._out.append(CloseCards())
-        self._running = None
-        self.tainted = self._cancelled
-        self._answer(running.key, outcome)
-        if running.carrier is not None:
-            self._settle_carrier(
-                running.carrier, outcome if isinstance(outcome, Cancelled) else Done()
-            )
-
-    def _on_exit(self, detail: object) -> None:
-        match self.state:
-            case State.RUNNING:
-                self._ending = Failed(Failure.AGENT_DIED, detail)
-                self._restart()
-            case State.DRAINING:
-                self._restart()
-            case State.STARTING | State.RELOADING:
-                self._count_try(False, detail)
-                self._kill()
-            case State.IDLE:
-                self._kill()
-            case State.BLOCKED if self._auth:
-                self._auth = False
-                self._kill()
-            case _:
-                pass
-
-    def _on_dead(self) -> None:
-        if self.state is State.BLOCKED:
-            self._undead = False
-        if self.state is not State.KILLING:
-            return
-        self._disarm(Timer.KILL)
-        self._bury()
-        if self._closing:
-            self._end()
-        else:
-            self._revive_or_rest()
-
-    def _bury(self) -> None:
-        """The tree is dead, or can't be killed: what it leaves behind is put in order."""
-        self._out.append(Release(self.epoch))
-        if self._running:
-            self._finish(self._ending)
+    def _on_spare(self, event: sig.AgentEvent) -> None:
+        match event:
+            case sig.Started():
+                self._spare_ready = True
+            case sig.StartFailed() | sig.TreeDead():
+                self._spare = None
+            case sig.AgentExited():
+                self._drop_spare()
 
     # --- restart -------------------------------------------------------------------------------
 
-    def _restart_before_next(self) -> None:
+    def _replace(self) -> None:
         """The process may not get another prompt."""
         if self.state in (State.RUNNING, State.DRAINING):
             self._renew = True
@@ -433,173 +317,160 @@ class Turns:
             self._restart()
 
     def _restart(self) -> None:
-        self._renew = self._revive = True
-        self._tries = 0
-        self._kill()
+        self._tries, self._trouble = 0, None
+        self._kill(self.epoch)
 
-    def _kill(self) -> None:
-        self.state = State.KILLING
-        self._disarm(Timer.DRAIN)
-        self._disarm(Timer.SPARE)
-        self._arm(Timer.KILL)
-        self._out.append(Kill(self.epoch))
+    def _kill(self, *epochs: int, revive: bool = True) -> None:
+        self._revive = revive
+        self._dying.update(epochs)
+        self._enter(State.KILLING)
+        self._out += [sig.Kill(epoch) for epoch in epochs]
 
-    def _count_try(self, permanent: bool, detail: object) -> None:
+    def _on_dead(self) -> None:
+        self._bury()
+        if self._closing:
+            self._end()
+        else:
+            self._go_on()
+
+    def _bury(self) -> None:
+        """The tree is dead, or won't die: what it leaves behind is put in order."""
+        self._out += [sig.Release(self.epoch), sig.CloseCards()]
+        self._finish(self._ending)
+
+    def _count_failure(self, permanent: bool, detail: object) -> None:
         self._tries = MAX_TRIES if permanent else self._tries + 1
         self._trouble = detail
-        self._revive = True
 
-    def _revive_or_rest(self) -> None:
-        """No process lives: start the next, give up, or wait for a prompt."""
+    def _go_on(self) -> None:
+        """No process has the session: start one, give up, or wait for a prompt."""
         if self._tries >= MAX_TRIES:
             self._block(Failed(Failure.NO_AGENT, self._trouble))
         elif self._revive:
             self._start()
         else:
-            self.state = State.COLD
-            self._proceed()
+            self._enter(State.COLD)
 
     def _begin(self) -> None:
-        """From COLD or BLOCKED: the first try of a start."""
-        self._tries = 0
-        self._revive = True
-        if self._undead:
-            self._undead = False
-            self._kill()
-        elif self._auth:
-            self._auth = False
+        """From COLD or BLOCKED, the first try."""
+        self._tries, self._trouble, self._revive = 0, None, True
+        if self._unauthenticated:
+            self._unauthenticated = False
             self._open()
+        elif self._dying:
+            self._kill(*sorted(self._dying))
         else:
             self._start()
 
     def _start(self) -> None:
-        if Timer.RESTART not in self._timers:
-            self._arm(Timer.RESTART)
-        if self._spare:
-            self.epoch, self._spare = self._spare, 0
-            if self._spare_ready:
-                self._open()
-                return
+        if self._spare is None:
+            self.epoch = self._new_epoch()
+            self._enter(State.STARTING)
+            self._out.append(sig.Start(self.epoch))
+            return
+        self.epoch, self._spare = self._spare, None
+        if self._spare_ready:
+            self._open()
         else:
-            self.epoch = self._next_epoch()
-            self._out.append(Start(self.epoch))
-        self.state = State.STARTING
+            self._enter(State.STARTING)
 
     def _open(self) -> None:
-        if Timer.RESTART not in self._timers:
-            self._arm(Timer.RESTART)
-        self.state = State.RELOADING
-        self._out.append(Open(self.epoch))
-
-    def _ready(self) -> None:
-        self._disarm(Timer.RESTART)
-        self._tries = 0
-        self._renew = self._revive = self.tainted = False
-        self.state = State.IDLE
-        self._proceed()
+        self._enter(State.RELOADING)
+        self._out.append(sig.Open(self.epoch))
 
     def _block(self, failure: Failed) -> None:
-        """Nobody waits for ever: all that wait are answered; the next prompt tries again."""
-        self._disarm(Timer.RESTART)
+        """All that wait are answered; the next prompt tries again."""
         self._drop_spare()
-        self._tries = 0
-        self._revive = False
-        self.state = State.BLOCKED
-        self._take_out(list(self._queue), failure)
+        self._enter(State.BLOCKED)
+        self._out += self._queue.drop(failure)
 
-    def _next_epoch(self) -> int:
+    def _new_epoch(self) -> int:
         self._newest += 1
         return self._newest
 
     def _drop_spare(self) -> None:
-        if self._spare:
-            self._out.append(Kill(self._spare))
-            self._spare = 0
+        if self._spare is not None:
+            self._dying.add(self._spare)
+            self._out.append(sig.Kill(self._spare))
+            self._spare = None
 
     # --- the end -------------------------------------------------------------------------------
 
-    def _on_end(self, event: Close | ClientGone) -> None:
-        if self.state is State.CLOSED or isinstance(self._closing, ClientGone):
+    def _on_end(self, event: sig.Close | sig.ClientGone) -> None:
+        if self.state is State.CLOSED or isinstance(self._closing, sig.ClientGone):
             return
         self._closing = event
-        waiting = list(self._queue)
-        if isinstance(event, Close):
-            self._take_out(waiting, Cancelled())
-            if self.state is State.RUNNING:
-                self._drain()
-                return
+        self._drop_spare()
+        if isinstance(event, sig.Close):
+            self._ending = Cancelled()
+            self._out += self._queue.drop(Cancelled())
         else:
-            self._queue.clear()
-            if waiting:
-                self._out.append(Hold(tuple(prompt.key for prompt in waiting)))
-            self._let_go()
+            self._abandon()
         match self.state:
-            case State.IDLE:
+            case State.RUNNING if self._queue.running:
+                self._drain()
+            case State.DRAINING if self._queue.running:
+                pass
+            case State.RUNNING | State.DRAINING | State.IDLE:
                 self._close_agent()
             case State.STARTING | State.RELOADING:
-                self._disarm(Timer.RESTART)
-                self._kill()
-            case State.BLOCKED if self._auth or self._undead:
-                self._kill()
+                self._kill(self.epoch)
+            case State.BLOCKED if self._unauthenticated:
+                self._kill(self.epoch)
+            case State.BLOCKED if self._dying:
+                self._kill(*sorted(self._dying))
             case State.COLD | State.BLOCKED:
                 self._end()
-            case _:
-                pass
 
-    def _let_go(self) -> None:
-        """The bridge ends: a turn that nobody cancelled is interrupted."""
-        if not self._running:
-            return
+    def _abandon(self) -> None:
+        """The bridge ends: a turn that nobody cancelled is interrupted. (HAZARDS Q6)"""
+        self._out += self._queue.hold()
         if self.state is State.RUNNING:
-            self._out += [CloseCards(), Interrupted(self._running.key)]
-            self._running = None
-        else:
+            self._out += [sig.CloseCards(), *self._queue.interrupt()]
+        elif self._queue.running:
+            self._out.append(sig.CloseCards())
             self._finish(self._ending)
-        if self.state is not State.KILLING:
-            self._disarm(Timer.DRAIN)
-            self._disarm(Timer.SPARE)
-            self.state = State.IDLE
 
     def _close_agent(self) -> None:
-        self.state = State.KILLING
-        self._arm(Timer.KILL)
-        self._out.append(CloseAgent(self.epoch))
+        self._dying.add(self.epoch)
+        self._enter(State.KILLING)
+        self._out.append(sig.CloseAgent(self.epoch))
 
     def _end(self) -> None:
-        self._drop_spare()
-        for timer in tuple(self._timers):
-            self._disarm(timer)
-        self.state = State.CLOSED
-        self._out.append(Closed())
+        self._enter(State.CLOSED)
+        self._out.append(sig.Closed())
 
     # --- deadlines -----------------------------------------------------------------------------
 
-    def _arm(self, timer: Timer) -> None:
-        self._token += 1
-        self._timers[timer] = self._token
-        self._out.append(Arm(timer, self._token))
-
-    def _disarm(self, timer: Timer) -> None:
-        if self._timers.pop(timer, None) is not None:
-            self._out.append(Disarm(timer))
+    def _enter(self, state: State) -> None:
+        wanted = DEADLINES.get(state, ())
+        for timer in tuple(self._timers):
+            if timer not in wanted and timer not in KEPT.get(state, ()):
+                del self._timers[timer]
+                self._out.append(sig.Disarm(timer))
+        for timer in wanted:
+            if timer not in self._timers:
+                self._token += 1
+                self._timers[timer] = self._token
+                self._out.append(sig.Arm(timer, self._token))
+        self.state = state
 
     def _on_deadline(self, timer: Timer) -> None:
         match timer:
             case Timer.SPARE:
                 if not self._closing:
-                    self._spare, self._spare_ready = self._next_epoch(), False
-                    self._out.append(Start(self._spare))
+                    self._spare, self._spare_ready = self._new_epoch(), False
+                    self._out.append(sig.Start(self._spare))
             case Timer.DRAIN:
                 self._restart()
             case Timer.RESTART:
                 self._tries = MAX_TRIES
-                self._take_out(list(self._queue), Failed(Failure.NO_AGENT, self._trouble))
+                self._out += self._queue.drop(Failed(Failure.NO_AGENT, self._trouble))
                 if self.state is not State.KILLING:
-                    self._kill()
+                    self._kill(self.epoch)
             case Timer.KILL:
                 self._bury()
                 if self._closing:
                     self._end()
                 else:
-                    self._undead = True
                     self._block(Failed(Failure.NO_AGENT, self._trouble))
