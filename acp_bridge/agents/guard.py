@@ -1,9 +1,9 @@
 """The small process between bridge and agent: it starts the agent, and kills its whole tree.
 
 `COMMAND_LINE` runs it, by the interpreter's isolated mode, so nothing of the user's is imported
-(HAZARDS P14). Arguments: CONTROL_FD UNSET COMMAND... Its standard streams are the agent's; UNSET
-names a variable that Python itself put into the environment (PEP 538) and the agent must not see,
-or is empty.
+(HAZARDS P14). Arguments: CONTROL_FD LOCALE COMMAND... Its standard streams are the agent's, and so
+is its environment, but for what Python itself puts into it in the C locale (PEP 538): LOCALE is
+the agent's "LC_CTYPE=...", or empty if it has none.
 
 Over CONTROL_FD, a stream socket:
 
@@ -70,7 +70,7 @@ def listen_for_signals() -> int:
     return readable
 
 
-def become_agent(guard_pid: int, command: list[str], unset: str) -> None:
+def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
     """In the forked child: replace this process by the agent, or raise OSError."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
@@ -80,17 +80,21 @@ def become_agent(guard_pid: int, command: list[str], unset: str) -> None:
     for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):
         _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    os.environ.pop(unset, None)
+    name, given, value = locale.partition("=")
+    if given:
+        os.environ[name] = value
+    else:
+        os.environ.pop("LC_CTYPE", None)
     os.execvpe(command[0], command, os.environ)
 
 
-def processes() -> list[tuple[int, int, int]]:
-    """Return (pid, parent, process group) of every process that can be seen."""
-    found: list[tuple[int, int, int]] = []
+def processes() -> list[tuple[int, int, int, bool]]:
+    """Return (pid, parent, process group, is a zombie) of every process that can be seen."""
+    found: list[tuple[int, int, int, bool]] = []
     if not LINUX:  # macOS: written for, untested
-        for line in os.popen("ps -axo pid=,ppid=,pgid="):
-            pid, parent, group = map(int, line.split())
-            found.append((pid, parent, group))
+        for line in os.popen("ps -axo pid=,ppid=,pgid=,state="):
+            pid, parent, group, state = line.split()
+            found.append((int(pid), int(parent), int(group), state.startswith("Z")))
         return found
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -101,7 +105,7 @@ def processes() -> list[tuple[int, int, int]]:
             except OSError:  # it ended meanwhile
                 continue
             if len(fields) > 2:
-                found.append((int(name), int(fields[1]), int(fields[2])))
+                found.append((int(name), int(fields[1]), int(fields[2]), fields[0] == b"Z"))
     return found
 
 
@@ -118,10 +122,10 @@ def signal_descendants(root: int, groups: set[int]) -> bool:
     size = 0
     while len(tree) > size:
         size = len(tree)
-        tree.update(pid for pid, parent, _ in table if parent in tree)
-    found = {pid for pid, _, group in table if pid in tree or group in groups} - {root}
+        tree.update(pid for pid, parent, _, _ in table if parent in tree)
+    found = {pid for pid, _, group, _ in table if pid in tree or group in groups} - {root}
     groups.clear()
-    groups.update(group for pid, _, group in table if pid in found)
+    groups.update(group for pid, _, group, _ in table if pid in found)
     groups.discard(os.getpgid(root))
     for group in groups:
         kill(-group)
@@ -192,14 +196,14 @@ class Guard:
                 code = os.waitstatus_to_exitcode(status)
                 self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
 
-    def start(self, command: list[str], unset: str) -> bool:
+    def start(self, command: list[str], locale: str) -> bool:
         """Start the agent and let go of its streams; False if it can't be executed."""
         readable, writable = os.pipe()
         guard_pid = os.getpid()
         self.agent = os.fork()
         if self.agent == 0:
             try:
-                become_agent(guard_pid, command, unset)
+                become_agent(guard_pid, command, locale)
             except OSError as error:
                 os.write(writable, str(error.errno).encode())
             finally:

@@ -91,6 +91,8 @@ class AgentProcess:
                 await process._wait_started(command[0])
             task_group.start_soon(process._own)
         except TimeoutError:
+            if process._guard is not None:
+                process._guard.kill()  # stuck before or in exec: there is no tree yet
             await process._finish()
             raise StartFailed("the agent did not start in time", permanent=False) from None
         except BaseException:
@@ -184,8 +186,7 @@ class AgentProcess:
     ) -> None:
         """Start the guard. Runs in a thread; what it opened is the object's at once."""
         environment = dict(os.environ if env is None else env)
-        # In the C locale Python sets LC_CTYPE (PEP 538); not for the agent if it wasn't there.
-        unset = "" if "LC_CTYPE" in environment else "LC_CTYPE"
+        locale = f"LC_CTYPE={environment['LC_CTYPE']}" if "LC_CTYPE" in environment else ""
         control = self._guard_end.fileno()
         agent_ends: list[int] = []
         try:
@@ -196,7 +197,7 @@ class AgentProcess:
                 agent_ends.append(other)
                 os.set_blocking(ours, False)
             self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), unset, *command],
+                [*guard.COMMAND_LINE, str(control), locale, *command],
                 stdin=agent_ends[0],
                 stdout=agent_ends[1],
                 stderr=agent_ends[2],
@@ -265,12 +266,13 @@ class AgentProcess:
         return line.decode().split()
 
     async def _kill_group(self) -> None:
-        """In the place of a guard that was killed: SIGKILL the agent's group until it is empty."""
-        while True:
-            try:
+        """In the place of a guard that was killed: SIGKILL the agent's group until it is empty.
+
+        Zombies don't count: when they are collected is up to the system's init.
+        """
+        while any(group == self.pid and not zombie for _, _, group, zombie in guard.processes()):
+            with suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
-            except OSError:
-                return
             await anyio.sleep(GROUP_POLL_INTERVAL)
 
     def _send(self, command: bytes, *fds: int) -> None:

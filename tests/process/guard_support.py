@@ -1,0 +1,111 @@
+"""What the tests of guard and agent process share: agents started under a mark, and proc files."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from acp_bridge.agents.process import AgentProcess
+from tests.support.processes import MARK, kill_marked
+
+FOLDER = Path(__file__).parent
+
+
+def stand_in(name: str) -> list[str]:
+    """The command for one of the agents in guard_agent.py."""
+    return [sys.executable, "-I", "-S", str(FOLDER / "guard_agent.py"), name]
+
+
+def marked_env(env: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+    """A new mark, and the environment that carries it."""
+    mark = uuid4().hex
+    return mark, {**(os.environ if env is None else env), MARK: mark}
+
+
+@asynccontextmanager
+async def started(
+    command: list[str], *, env: Mapping[str, str] | None = None, **options: Any
+) -> AsyncIterator[tuple[AgentProcess, str]]:
+    """The agent, and the mark that it, its guard and every descendant carry."""
+    mark, environment = marked_env(env)
+    try:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                process = await AgentProcess.start(tasks, command, env=environment, **options)
+                try:
+                    yield process, mark
+                finally:
+                    await process.close(0)
+    finally:
+        kill_marked(mark)
+
+
+async def read_line(process: AgentProcess) -> str:
+    """What the agent says first, up to its line end."""
+    line = b""
+    with anyio.fail_after(5):
+        while not line.endswith(b"\n"):
+            await anyio.wait_readable(process.stdout_fd)
+            data = os.read(process.stdout_fd, 1)
+            assert data, f"stdout ended after {line!r}"
+            line += data
+    return line.decode().strip()
+
+
+async def read_all(fd: int) -> bytes:
+    """Everything up to the end of the pipe."""
+    content = bytearray()
+    with anyio.fail_after(5):
+        while True:
+            await anyio.wait_readable(fd)
+            data = os.read(fd, 1 << 16)
+            if not data:
+                return bytes(content)
+            content += data
+
+
+def parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def session_of(pid: int) -> int:
+    return int(_stat(pid)[3])
+
+
+def exists(pid: int) -> bool:
+    """Whether there is such a process, be it a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent, group and session of a process, and what follows."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def open_files(pid: int) -> dict[int, str]:
+    """Descriptor to what it is: a path, or e.g. "pipe:[123]"."""
+    found = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue  # closed meanwhile; in our own case the one that lists
+    return found
+
+
+def zombies() -> list[int]:
+    """Children of this process that have ended and were not waited for."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = _stat(int(name))[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state == "Z" and int(parent) == os.getpid():
+            found.append(int(name))
+    return found

@@ -1,0 +1,239 @@
+"""The guard: what it starts, what it kills, and when."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_bridge.agents.lease import Busy, acquire, release
+from acp_bridge.agents.process import Exit
+from tests.process.guard_support import (
+    FOLDER,
+    exists,
+    marked_env,
+    open_files,
+    parent_of,
+    read_all,
+    read_line,
+    session_of,
+    stand_in,
+    started,
+)
+from tests.support.processes import all_gone, gone, kill_marked, marked
+
+pytestmark = pytest.mark.process
+
+#: blocked, ignored, caught; as /proc names them
+SIGNAL_SETS = [b"SigBlk:", b"SigIgn:", b"SigCgt:"]
+TREES = ["deaf", "child", "daemon", "crowd"]
+
+
+@asynccontextmanager
+async def killable_bridge(lock: Path, name: str) -> AsyncIterator[tuple[int, int, str]]:
+    """A bridge in a process of its own with an agent: (its pid, the guard's, the mark)."""
+    mark, env = marked_env({**os.environ, "PYTHONPATH": str(FOLDER.parents[1])})
+    command = [sys.executable, str(FOLDER / "guard_bridge.py"), str(lock), name]
+    try:
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as bridge:  # noqa: ASYNC220
+            assert bridge.stdout is not None
+            with anyio.fail_after(10):
+                await anyio.wait_readable(bridge.stdout)
+            guard = int(bridge.stdout.readline())
+            try:
+                yield bridge.pid, guard, mark
+            finally:
+                bridge.kill()
+    finally:
+        kill_marked(mark)
+
+
+@pytest.mark.hazard("C8", "P1")
+@pytest.mark.parametrize("name", TREES)
+async def test_nothing_of_the_tree_is_alive_once_the_kill_is_reported(name: str) -> None:
+    async with started(stand_in(name)) as (process, mark):
+        await read_line(process)
+        assert await process.kill()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+async def test_a_descendant_that_forks_and_ends_again_and_again_is_caught() -> None:
+    async with started(stand_in("relay")) as (process, mark):
+        await read_line(process)
+        assert await process.kill()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1", "P3")
+async def test_an_agent_that_ends_by_itself_is_reported_and_takes_its_tree_along() -> None:
+    async with started(stand_in("daemon_then_exit")) as (process, mark):
+        await read_line(process)
+        os.close(process.take_pipes()[0])
+        with anyio.fail_after(5):
+            assert await process.wait_exit() == Exit(3, None)
+            await process.wait_dead()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+async def test_a_stopped_agent_is_killed() -> None:
+    async with started(stand_in("child")) as (process, mark):
+        await read_line(process)
+        os.killpg(process.pid, signal.SIGSTOP)
+        assert await process.kill()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("name", TREES)
+async def test_sigkill_of_the_bridge_ends_the_tree(name: str, tmp_path: Path) -> None:
+    async with killable_bridge(tmp_path / "lock", name) as (bridge, _, mark):
+        os.kill(bridge, signal.SIGKILL)
+        await all_gone(mark)
+
+
+@pytest.mark.hazard("P12", "K3")
+async def test_after_sigkill_of_the_bridge_the_lock_is_held_until_the_tree_is_dead(
+    tmp_path: Path,
+) -> None:
+    lock = tmp_path / "lock"
+    async with killable_bridge(lock, "crowd") as (bridge, guard, mark):
+        os.kill(guard, signal.SIGSTOP)
+        os.kill(bridge, signal.SIGKILL)
+        await gone(bridge)
+        with pytest.raises(Busy):
+            await acquire(lock, 0)
+        os.kill(guard, signal.SIGCONT)
+        with lock.open() as file, anyio.fail_after(5):
+            while not _locked(file.fileno()):
+                await anyio.lowlevel.checkpoint()
+        assert marked(mark) == []
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@pytest.mark.hazard("P12")
+@pytest.mark.parametrize("passed", ["at the start", "later"])
+async def test_the_guard_holds_the_lock_when_the_bridge_has_let_go(
+    passed: str, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    fd = await acquire(lock, 0)
+    async with started(["cat"], lock_fd=fd if passed == "at the start" else None) as (process, _):
+        if passed == "later":
+            process.hold_lock(fd)
+        release(fd)
+        with pytest.raises(Busy):
+            await acquire(lock, 0)
+        assert await process.kill()
+        release(await acquire(lock, 0))
+
+
+@pytest.mark.hazard("P1", "P3")
+async def test_sigkill_of_the_guard_ends_the_agent_and_its_group() -> None:
+    async with started(stand_in("child")) as (process, mark):
+        await read_line(process)
+        os.kill(parent_of(process.pid), signal.SIGKILL)
+        with anyio.fail_after(5):
+            assert await process.wait_exit() == Exit(None, signal.SIGKILL)
+            await process.wait_dead()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+async def test_sigterm_of_the_guard_ends_the_tree() -> None:
+    async with started(stand_in("daemon")) as (process, mark):
+        await read_line(process)
+        os.kill(parent_of(process.pid), signal.SIGTERM)
+        with anyio.fail_after(5):
+            await process.wait_dead()
+        assert marked(mark) == []
+
+
+async def test_a_terminals_signals_do_not_reach_the_agent_nor_end_the_guard() -> None:
+    async with started(["cat"]) as (process, _):
+        guard = parent_of(process.pid)
+        assert session_of(process.pid) == process.pid
+        assert session_of(guard) == guard
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            os.kill(guard, number)
+        os.write(process.stdin_fd, b"still here\n")
+        assert await read_line(process) == "still here"
+        assert parent_of(process.pid) == guard
+
+
+async def test_the_agent_inherits_its_standard_streams_and_nothing_else(tmp_path: Path) -> None:
+    fd = await acquire(tmp_path / "lock", 0)
+    async with started(["cat"]), started(["cat"], lock_fd=fd) as (process, _):
+        assert sorted(open_files(process.pid)) == [0, 1, 2]
+    release(fd)
+
+
+async def test_the_guard_keeps_no_end_of_the_agents_pipes() -> None:
+    async with started(["cat"]) as (process, _):
+        streams = set(open_files(process.pid).values())
+        assert len(streams) == 3
+        assert streams.isdisjoint(open_files(parent_of(process.pid)).values())
+
+
+async def test_the_end_of_stdout_is_seen_while_agent_and_guard_live() -> None:
+    async with started(stand_in("closes_stdout")) as (process, mark):
+        assert await read_all(process.stdout_fd) == b"ready\n"
+        assert process.pid in marked(mark)
+
+
+async def test_the_agent_starts_with_every_signal_as_the_system_has_it() -> None:
+    async with started(["cat", "/proc/self/status"]) as (process, _):
+        fields = [line.split() for line in (await read_all(process.stdout_fd)).splitlines()]
+    signals = {words[0]: int(words[1], 16) for words in fields if words[0] in SIGNAL_SETS}
+    assert signals == dict.fromkeys(SIGNAL_SETS, 0)
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": ""}, {"LC_ALL": "C"}])
+async def test_the_agent_gets_the_environment_unchanged(locale: dict[str, str]) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": "/x", "ODD": "\udcff\n", "EMPTY": "", **locale}
+    async with started(["env", "-0"], env=env) as (process, mark):
+        shown = await read_all(process.stdout_fd)
+    entries = {os.fsencode(f"{name}={value}") for name, value in env.items()}
+    assert set(shown.split(b"\0")) - {b""} == {*entries, f"FIXTURE_MARK={mark}".encode()}
+
+
+@pytest.mark.hazard("P14")
+async def test_nothing_of_the_users_is_imported_by_the_guard(tmp_path: Path) -> None:
+    """Neither from the working directory, nor by PYTHON... variables."""
+    trace = tmp_path / "imported"
+    code = f"open({str(trace)!r}, 'a').write(__name__)"
+    modules = ["socket", "_socket", "os", "select", "signal", "guard", "warnings", "ctypes"]
+    for name in [*modules, "sitecustomize", "usercustomize", "_ctypes", "encodings"]:
+        (tmp_path / f"{name}.py").write_text(code)
+    env = {"PATH": os.environ["PATH"], "PYTHONHOME": "/nowhere", "PYTHONSTARTUP": "os.py"}
+    env |= {"PYTHONPATH": str(tmp_path), "PYTHONUSERBASE": str(tmp_path), "PYTHONINSPECT": "1"}
+    async with started(["pwd"], cwd=str(tmp_path), env=env) as (process, _):
+        assert await read_line(process) == str(tmp_path)
+        assert await process.kill()
+    assert not trace.exists()
+
+
+async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> None:
+    async with started(stand_in("short_lived_orphan")) as (process, mark):
+        orphan = int(await read_line(process))
+        assert parent_of(orphan) == parent_of(process.pid)
+        os.write(process.stdin_fd, b"\n")
+        with anyio.fail_after(5):
+            while exists(orphan):
+                await anyio.lowlevel.checkpoint()
+        assert process.pid in marked(mark)
