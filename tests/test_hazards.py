@@ -1,0 +1,80 @@
+"""Every hazard has a test that is run, or a reason why not yet."""
+
+import pytest
+
+from tests.hazards import all_marks, manifest, marks
+
+NUMBERS = [
+    *(f"Q{n}" for n in range(1, 12)),
+    *(f"C{n}" for n in range(1, 22)),
+    *(f"R{n}" for n in range(1, 13)),
+    *(f"T{n}" for n in range(1, 4)),
+    *(f"K{n}" for n in range(1, 6)),
+    *(f"P{n}" for n in range(1, 15)),
+]
+
+
+def test_the_list_of_hazards_is_whole() -> None:
+    hazards, deferred = manifest()
+    assert list(hazards) == NUMBERS
+    assert all(hazards.values())
+    assert deferred.keys() <= hazards.keys()
+    assert all(deferred.values())
+
+
+def test_every_hazard_has_a_test_or_is_deferred_with_a_reason() -> None:
+    hazards, deferred = manifest()
+    proved = {mark.number for mark in all_marks()}
+    assert [number for number in hazards if number not in proved | deferred.keys()] == []
+
+
+def test_what_has_a_test_is_deferred_no_more() -> None:
+    _, deferred = manifest()
+    assert {mark.number for mark in all_marks()} & deferred.keys() == set()
+
+
+def test_every_mark_names_a_hazard_that_there_is() -> None:
+    assert [mark for mark in all_marks() if mark.number not in NUMBERS] == []
+
+
+def test_no_test_that_stands_for_a_hazard_is_skipped_or_expected_to_fail() -> None:
+    assert [mark for mark in all_marks() if mark.excused] == []
+
+
+def test_marks_are_found_on_functions_classes_modules_and_assigned_tests() -> None:
+    source = """
+pytestmark = [pytest.mark.process, pytest.mark.hazard("P1")]
+
+@pytest.mark.hazard("C8", "P12")
+async def test_stop(): ...
+
+@pytest.mark.hazard("Q1")
+class TestQueue:
+    @pytest.mark.hazard("Q2")
+    def test_one(self): ...
+
+TestMachine = pytest.mark.hazard("Q9")(Machine.TestCase)
+
+@pytest.mark.xfail
+@pytest.mark.hazard("K1")
+def test_later(): ...
+"""
+    assert {(mark.number, mark.test) for mark in marks(source, "t.py") if not mark.excused} == {
+        ("P1", "t.py"),
+        ("C8", "t.py::test_stop"),
+        ("P12", "t.py::test_stop"),
+        ("Q1", "t.py::TestQueue"),
+        ("Q2", "t.py::TestQueue::test_one"),
+        ("Q9", "t.py::TestMachine"),
+    }
+    assert [mark.number for mark in marks(source, "t.py") if mark.excused] == ["K1"]
+
+
+def test_a_mark_on_what_is_no_test_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no test"):
+        list(marks('@pytest.mark.hazard("C8")\ndef helper(): ...', "t.py"))
+
+
+def test_a_number_that_is_not_spelled_out_is_refused() -> None:
+    with pytest.raises(ValueError, match="plain string"):
+        list(marks("@pytest.mark.hazard(NUMBER)\ndef test_x(): ...", "t.py"))

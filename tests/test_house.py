@@ -1,0 +1,256 @@
+"""The house rules that a reader relies on, held by reading the source.
+
+Imports go one way, the serve path stays light, what is sans-IO knows no I/O, files stay small,
+and nothing committed names what only exists on one machine.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+#: Top to bottom: a module imports from its own floor and from those below, never from above.
+FLOORS: list[set[str]] = [
+    {"__main__"},
+    {"cli", "demo"},
+    {"bridge", "loading"},
+    {"session"},
+    {"choices", "opening", "outlet", "queue_command", "relay"},
+    {"turns", "updates", "prompt_queue", "signals"},
+    {"agents", "journal"},
+    {"errors", "log", "settings"},
+    {"wire"},
+    {"acp_bridge"},
+]
+
+#: Bytes, events and effects: no await, no clock, no process, no file.
+SANS_IO = ("turns", "updates", "prompt_queue", "signals", "wire.jsonrpc")
+IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}
+
+#: What the front never needs. (FACTS: `import acp` costs 0.7 s, `import litellm` 3 s.)
+HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "agent", "openai"}
+
+FILE_LINES, FUNCTION_LINES = 300, 40
+#: What may be longer, how long, and why. An entry that is not needed any more fails too.
+LONG_FILES: dict[str, tuple[int, str]] = {
+    "acp_bridge/turns.py": (620, "one machine: to be read, and proved, as a whole"),
+}
+LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
+
+
+def committed() -> list[Path]:
+    """The files of the repository; in an unpacked sdist, all that lies there."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode == 0 and (ROOT / ".git").exists():
+        found = [ROOT / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
+    else:
+        found = [path for path in ROOT.rglob("*") if ".venv" not in path.parts]
+    return [path for path in found if path.is_file()]
+
+
+def modules(package: str) -> dict[str, Path]:
+    """Every module of a package: dotted name -> file."""
+    names = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts).removesuffix(".__init__")] = path
+    return names
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def imports(node: ast.AST, *, lazy: bool) -> Iterator[str]:
+    """The names imported below a node; `lazy` adds those inside functions and for types only."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"a relative import in line {child.lineno}"
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif lazy or not (
+            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or is_type_checking(child)
+        ):
+            yield from imports(child, lazy=lazy)
+
+
+def ours(names: Iterator[str], known: dict[str, Path]) -> set[str]:
+    """The modules of ours that are meant: `a.b.f` is `a.b` if `f` is a function in it."""
+    return {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
+
+
+def floor(module: str) -> int:
+    room = module.removeprefix("acp_bridge.").partition(".")[0]
+    for number, rooms in enumerate(FLOORS):
+        if room in rooms:
+            return number
+    raise AssertionError(f"{module} stands on no floor: give it one in FLOORS")
+
+
+def test_the_front_imports_nothing_of_the_agent() -> None:
+    for module, path in modules("acp_bridge").items():
+        found = {name.partition(".")[0] for name in imports(tree(path), lazy=True)}
+        assert not found & {"agent", "litellm"}, module
+
+
+def test_the_agent_takes_nothing_of_the_front_but_the_wire() -> None:
+    for module, path in modules("agent").items():
+        for name in imports(tree(path), lazy=True):
+            if name.partition(".")[0] == "acp_bridge":
+                assert name.startswith("acp_bridge.wire.") or name == "acp_bridge.__version__", (
+                    f"{module} imports {name}"
+                )
+
+
+def test_litellm_is_imported_by_one_module_alone() -> None:
+    found = {
+        module
+        for package in ("acp_bridge", "agent")
+        for module, path in modules(package).items()
+        for name in imports(tree(path), lazy=True)
+        if name.partition(".")[0] == "litellm"
+    }
+    assert found <= {"agent.litellm_model"}
+
+
+def test_imports_of_the_front_go_down_the_floors() -> None:
+    known = modules("acp_bridge")
+    for module, path in known.items():
+        for below in ours(imports(tree(path), lazy=True), known):
+            assert floor(module) <= floor(below), f"{module} imports {below}, which is above it"
+
+
+@pytest.mark.parametrize("package", ["acp_bridge", "agent"])
+def test_no_two_modules_import_each_other(package: str) -> None:
+    known = modules(package)
+    graph = {
+        module: ours(imports(tree(path), lazy=False), known) - {module}
+        for module, path in known.items()
+    }
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("name", SANS_IO)
+def test_what_is_sans_io_neither_awaits_nor_knows_a_clock_or_a_process(name: str) -> None:
+    source = tree(modules("acp_bridge")[f"acp_bridge.{name}"])
+    waits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    assert not [node for node in ast.walk(source) if isinstance(node, waits)]
+    assert not {found.partition(".")[0] for found in imports(source, lazy=True)} & IO
+
+
+def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
+    known = modules("acp_bridge")
+    todo, path = ["acp_bridge.__main__", "acp_bridge.bridge"], set[str]()
+    while todo:
+        module = todo.pop()
+        if module in path:
+            continue
+        path.add(module)
+        names = set(imports(tree(known[module]), lazy=False))
+        assert not {name.partition(".")[0] for name in names} & HEAVY, module
+        todo += ours(iter(names), known)
+
+
+@pytest.mark.process
+def test_the_serve_path_loads_nothing_heavy() -> None:
+    code = "import sys, acp_bridge.__main__, acp_bridge.bridge; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert not {name.partition(".")[0] for name in run.stdout.split()} & HEAVY
+
+
+def test_nothing_committed_names_what_lies_outside_the_repository() -> None:
+    outside = re.compile(
+        "|".join(
+            [
+                r"\.\./" + r"shared\b",
+                r"(?<![\w.])/work" + "/",
+                r"\.library" + r"\b",
+                r"pypi\." + r"org|pythonhosted\." + "org",
+                r"registry\." + r"npmjs|registry\." + "yarnpkg",
+            ]
+        )
+    )
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in committed()
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
+        if outside.search(line)
+    ]
+    assert not found
+
+
+def shipped() -> dict[str, Path]:
+    found = modules("acp_bridge") | modules("agent") | modules("tests")
+    return {str(path.relative_to(ROOT)): path for path in found.values()}
+
+
+def test_files_are_short_or_the_list_says_why_not() -> None:
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in shipped().items()}
+    assert not too_long(lines, FILE_LINES, LONG_FILES)
+
+
+def test_functions_are_short_or_the_list_says_why_not() -> None:
+    lines = {
+        f"{name}:{function.name}": code_lines(function)
+        for name, path in shipped().items()
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert not too_long(lines, FUNCTION_LINES, LONG_FUNCTIONS)
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function without its decorators and its docstring."""
+    first = function.body[0]
+    text = first if ast.get_docstring(function, clean=False) is not None else None
+    end, begin = function.end_lineno or 0, function.lineno
+    return end - begin + 1 - ((text.end_lineno or 0) - text.lineno + 1 if text else 0)
+
+
+def too_long(lines: dict[str, int], limit: int, allowed: dict[str, tuple[int, str]]) -> list[str]:
+    """What is over the limit that holds for it, and what is allowed to be long and is short."""
+    over = [
+        f"{name}: {count} lines"
+        for name, count in lines.items()
+        if count > allowed.get(name, (limit, ""))[0]
+    ]
+    return over + [f"{name}: no exception needed" for name in allowed if lines[name] <= limit]
+
+
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", ".ci/run"])
+def test_every_make_target_that_is_named_exists(file: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = set(
+        re.findall(r"(?:`|^ +|step \d+ )make ([a-z-]+)", (ROOT / file).read_text("utf-8"), re.M)
+    )
+    assert named
+    assert named <= targets
+
+
+def test_every_make_target_that_does_something_needs_the_environment() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    uses = re.findall(r"^([a-z-]+):(.*)\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert not [name for name, needs, body in uses if "$(PY)" in body and ".ready" not in needs]
