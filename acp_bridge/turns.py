@@ -170,7 +170,7 @@ class Turns:
                         self._supersede(prompt.victim)
             case sig.CommitFailed(key, detail):
                 failure = Failed(Failure.JOURNAL, detail)
-                self._out += self._queue.drop(failure, lambda prompt: prompt.key == key)
+                self._out += self._queue.drop(failure, lambda p: p.key == key and not p.committed)
 
     def _supersede(self, victim: int) -> None:
         if self.state is State.RUNNING and self.running == victim:

@@ -11,7 +11,7 @@ from acp_bridge.journal.records import (
     Unset,
 )
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.journal.store import Journal
+from acp_bridge.journal.store import Journal, home_folder
 
 __all__ = [
     "UNSET",
@@ -26,4 +26,5 @@ __all__ = [
     "SessionRow",
     "UnknownSession",
     "Unset",
+    "home_folder",
 ]

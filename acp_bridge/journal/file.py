@@ -21,8 +21,10 @@ from anyio import to_thread
 
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.schema import (
+    FAILURES,
     WAL_LIMIT_BYTES,
     connect,
+    failure,
     journal_errors,
     sync_file,
     transaction,
@@ -53,8 +55,10 @@ class SessionFile:
 
     def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
         """One statement, one transaction: the quick way. Raises JournalError."""
-        with journal_errors():
+        try:  # not the context manager: this is the hot path
             self.db.execute(sql, values)
+        except FAILURES as error:
+            raise failure(error) from error
         self._commits += 1
 
     def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from acp_bridge.journal.merge import Entry, Merger, merged
 from acp_bridge.journal.schema import connect, journal_errors
 
-PAGE_ROWS: Final = 512
+PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 128 * 1024
 """Bytes. What a thread reads and merges at a time: a few ms, part of it under the GIL."""
 
@@ -51,7 +51,9 @@ def read_rows(path: Path, after: int, to: int) -> tuple[list[Row], int]:
     with journal_errors(), closing(connect(path, wait=5)) as connection:
         try:
             rows = _page(connection, after, to)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if not _damaged(error):
+                raise
             logger.warning("journal: a page of updates after %d is damaged", after)
             return _salvage(connection, after, min(after + PAGE_ROWS, to))
         return rows, rows[-1].id if rows else to
@@ -62,7 +64,8 @@ def _page(connection: sqlite3.Connection, after: int, to: int) -> list[Row]:
     size = 0
     with closing(
         connection.execute(
-            "SELECT id, turn, CAST(lines AS BLOB) FROM updates WHERE id > ? AND id <= ?"
+            "SELECT id, coalesce(CAST(turn AS INTEGER), 0), coalesce(CAST(lines AS BLOB), x'')"
+            " FROM updates WHERE id > ? AND id <= ?"
             " ORDER BY id LIMIT ?",
             (after, to, PAGE_ROWS),
         )
@@ -81,9 +84,16 @@ def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[
     for row_id in range(after + 1, to + 1):
         try:
             rows += _page(connection, row_id - 1, row_id)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if not _damaged(error):
+                raise
             logger.warning("journal: update row %d is lost", row_id)
     return rows, to
+
+
+def _damaged(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is bad in this place (other errors concern the whole of it)."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 def read_entries(path: Path, merger: Merger, after: int, to: int) -> tuple[list[Entry], int]:

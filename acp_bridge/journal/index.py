@@ -62,15 +62,21 @@ class Index:
         await self._run(work)
 
     async def remove(self, session_id: str) -> None:
-        """Remove a session's row, if there is one. Raises JournalError."""
+        """List a session no more; the agent's id stays known, since the agent may list it still.
+
+        Raises JournalError.
+        """
         await self._run(
-            lambda db: db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+            lambda db: db.execute(
+                "UPDATE sessions SET deleted = 1, title = NULL WHERE session_id = ?",
+                (session_id,),
+            )
         )
 
     async def page(
-        self, cwd: str | None, cursor: str | None, limit: int
+        self, cwd: str | None, agent: str | None, cursor: str | None, limit: int
     ) -> tuple[list[SessionRow], str | None]:
-        """Sessions (of `cwd`), newest first, and the cursor of the next page, if there is one.
+        """Sessions (of `cwd`, of `agent`), newest first, and the next page's cursor, if there is one.
 
         Raises:
             BadCursor: the cursor is not one of ours.
@@ -79,10 +85,11 @@ class Index:
         time, last = _read_cursor(cursor)
         rows = await self._run(
             lambda db: db.execute(
-                f"SELECT {_COLUMNS} FROM sessions WHERE (?1 IS NULL OR cwd = ?1)"
-                " AND (?2 IS NULL OR (updated_at, session_id) < (?2, ?3))"
-                " ORDER BY updated_at DESC, session_id DESC LIMIT ?4",
-                (cwd, time, last, limit + 1),
+                f"SELECT {_COLUMNS} FROM sessions WHERE NOT deleted"
+                " AND (?1 IS NULL OR cwd = ?1) AND (?2 IS NULL OR agent = ?2)"
+                " AND (?3 IS NULL OR (updated_at, session_id) < (?3, ?4))"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT ?5",
+                (cwd, agent, time, last, limit + 1),
             ).fetchall()
         )
         found = [SessionRow(*row) for row in rows[:limit]]
@@ -139,7 +146,8 @@ def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
     if cursor is None:
         return None, None
     try:
-        value: Any = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+        text = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
+        value: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadCursor("not a cursor of this listing") from error
     match value:

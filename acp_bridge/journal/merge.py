@@ -9,15 +9,20 @@ Sans-io. Invariants
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
+
+from acp_bridge.wire.jsonrpc import encode
 
 CHUNKS: Final = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 
 MESSAGE_LIMIT: Final = 1_000_000
 """Characters. A message that is longer is replayed in several chunks: a line has its bounds."""
+
+
+Key: TypeAlias = tuple[str, str] | str | None
 
 
 class Entry(NamedTuple):
@@ -32,23 +37,25 @@ class Entry(NamedTuple):
         return dumps(self.params) if self.raw is None else self.raw
 
 
-def dumps(value: object) -> bytes:
-    """JSON on one line, whatever text is in it."""
-    try:
-        return to_json(value, inf_nan_mode="null")
-    except ValueError:  # a lone surrogate
-        return json.dumps(value, separators=(",", ":")).encode()
+def dumps(value: Any) -> bytes:
+    """JSON on one line, without the newline: equal as a JSON value, whatever text is in it."""
+    return encode(value)[:-1]
 
 
-def loads(line: bytes) -> dict[str, Any] | None:
-    """The JSON object on a line, or None if there is none."""
+def loads(text: bytes | str) -> Any:
+    """The JSON value of a text that `dumps` or an agent wrote, or None if it is damaged."""
     try:
-        value = from_json(line, allow_inf_nan=False)
+        return from_json(text, allow_inf_nan=False)
     except ValueError:
         try:
-            value = json.loads(line)
+            return json.loads(text)  # lone surrogates
         except (ValueError, RecursionError):
             return None
+
+
+def read_object(text: bytes | str) -> dict[str, Any] | None:
+    """The JSON object of a text, or None if it is none."""
+    value = loads(text)
     return value if isinstance(value, dict) else None
 
 
@@ -57,70 +64,67 @@ class Merger:
 
     def __init__(self) -> None:
         self._turn: int | None = None
-        self._key: str | None = None
+        self._key: Key = None
         self._first = Entry(None, None)
         self._texts: list[str] = []
         self._size = 0
 
-    def feed(self, turn: int, lines: bytes) -> Iterator[Entry]:
+    def feed(self, turn: int, lines: bytes) -> list[Entry]:
         """Take one row of a turn; give what can't grow any more."""
+        done: list[Entry] = []
         for raw in lines.split(b"\n"):
-            if raw:
-                yield from self._take(turn, Entry(raw, loads(raw)))
+            if not raw:
+                continue
+            params = read_object(raw)
+            key, text = _chunk(params)
+            if (
+                key is not None
+                and key == self._key
+                and turn == self._turn
+                and self._size + len(text) <= MESSAGE_LIMIT
+            ):
+                self._texts.append(text)
+                self._size += len(text)
+                continue
+            done += self.flush()
+            if key is None:
+                done.append(Entry(raw, params))
+            else:
+                self._turn, self._key, self._first = turn, key, Entry(raw, params)
+                self._texts, self._size = [text], len(text)
+        return done
 
-    def flush(self) -> Iterator[Entry]:
+    def flush(self) -> list[Entry]:
         """Give what is still open."""
-        if self._texts:
-            yield self._joined()
-        self._texts, self._key, self._size = [], None, 0
-
-    def _take(self, turn: int, entry: Entry) -> Iterator[Entry]:
-        key, text = _chunk(entry.params)
-        grows = (
-            key is not None
-            and key == self._key
-            and turn == self._turn
-            and self._size + len(text) <= MESSAGE_LIMIT
-        )
-        if not grows:
-            yield from self.flush()
-        if key is None:
-            yield entry
-            return
-        if not grows:
-            self._turn, self._key, self._first = turn, key, entry
-        self._texts.append(text)
-        self._size += len(text)
-
-    def _joined(self) -> Entry:
-        first = self._first.params
-        if first is None or len(self._texts) == 1:
-            return self._first
-        content = {**first["update"]["content"], "text": "".join(self._texts)}
-        return Entry(None, {**first, "update": {**first["update"], "content": content}})
+        texts, self._texts, self._key = self._texts, [], None
+        if len(texts) <= 1 or self._first.params is None:
+            return [self._first] if texts else []
+        update = self._first.params["update"]
+        content = {**update["content"], "text": "".join(texts)}
+        return [Entry(None, {**self._first.params, "update": {**update, "content": content}})]
 
 
-def merged(rows: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
+def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
     """The entries of some rows (turn, lines)."""
     merger = Merger()
-    for turn, lines in rows:
-        yield from merger.feed(turn, lines)
-    yield from merger.flush()
+    entries = [entry for turn, lines in rows for entry in merger.feed(turn, lines)]
+    return entries + merger.flush()
 
 
-def _chunk(params: dict[str, Any] | None) -> tuple[str | None, str]:
-    """What must be equal for two chunks to be one message (None: not a text chunk), and the text.
-
-    The key is a `repr`, since `==` holds 1, 1.0 and True for the same.
-    """
-    match params:
-        case {
-            "update": {
-                "sessionUpdate": str(kind),
-                "content": {"type": "text", "text": str(text), **content},
-                **update,
-            },
-            **rest,
-        } if kind in CHUNKS:
-            return repr((kind, update, content, rest)), text
-    return None, ""
+def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
+    """What is equal in chunks of one message (None: not a text chunk), and the text."""
+    update = params.get("update") if params else None
+    if params is None or type(update) is not dict:
+        return None, ""
+    kind, content = update.get("sessionUpdate"), update.get("content")
+    if type(kind) is not str or kind not in CHUNKS or type(content) is not dict:
+        return None, ""
+    text = content.get("text")
+    if content.get("type") != "text" or type(text) is not str:
+        return None, ""
+    message = update.get("messageId")
+    if len(params) == 1 and len(content) == 2 and type(message) is str and len(update) == 3:
+        return (kind, message), text
+    # `repr`, since `==` holds 1, 1.0 and True for the same. Slower, and rarer.
+    rest = {**update, "content": {**content, "text": None}}
+    return repr({**params, "update": rest}), text

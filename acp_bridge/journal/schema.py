@@ -34,19 +34,20 @@ SESSION_SCRIPTS: Final = (
     CREATE TABLE prompts(
         seq INTEGER PRIMARY KEY,
         prompt_id TEXT NOT NULL UNIQUE,
-        params TEXT NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-        outcome TEXT,
-        agent_outcome TEXT,
         accepted_at TEXT NOT NULL,
-        ended_at TEXT
+        ended_at TEXT,
+        outcome TEXT,
+        agent_outcome TEXT
     );
+    CREATE TABLE prompt_params(seq INTEGER PRIMARY KEY, params TEXT NOT NULL);
     CREATE TABLE updates(id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, lines BLOB NOT NULL);
     CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE used_ids(id TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
     """,
 )
-"""`updates.lines` is one read of the agent's pipe: JSON objects, one a line.
+"""A prompt's params may be megabytes (images): apart, so that no transition writes them again.
+`updates.lines` is one read of the agent's pipe: JSON objects, one a line.
 `session.merged_to` is the last row of `updates` whose chunks have been merged."""
 
 INDEX_SCRIPTS: Final = (
@@ -57,7 +58,8 @@ INDEX_SCRIPTS: Final = (
         title TEXT,
         updated_at TEXT NOT NULL,
         agent TEXT NOT NULL,
-        agent_session_id TEXT
+        agent_session_id TEXT,
+        deleted INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE INDEX newest ON sessions(updated_at, session_id);
     """,
@@ -74,6 +76,11 @@ FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
 """What SQLite, the file system or text that is no Unicode (lone surrogates) may raise."""
 
 
+def failure(error: Exception) -> JournalError:
+    """The error to raise from one of FAILURES; without its text, which may hold a path."""
+    return JournalError(f"the journal failed: {type(error).__name__}")
+
+
 @contextmanager
 def journal_errors() -> Iterator[None]:
     """Turn every failure of SQLite or the file system into a JournalError.
@@ -84,7 +91,7 @@ def journal_errors() -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        raise JournalError(f"the journal failed: {type(error).__name__}") from error
+        raise failure(error) from error
 
 
 @contextmanager
@@ -107,10 +114,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner only; one that is already there keeps its mode."""
+    """Make a folder for its owner only, durably; one that is already there keeps its mode."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(path.parent)
 
 
 def make_file(path: Path) -> None:

@@ -10,7 +10,7 @@ Invariants
 - An outcome, once there, stays; a prompt that has one is never waiting again (Q4).
 """
 
-import json
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,15 +21,16 @@ from anyio import to_thread
 
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
-from acp_bridge.journal.merge import Merger, dumps
+from acp_bridge.journal.merge import Merger, dumps, loads, read_object
 from acp_bridge.journal.records import PromptRow, PromptState, Recovery, SessionInfo
 from acp_bridge.journal.schema import journal_errors
 
 _INSERT: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
 _PROMPT: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome, accepted_at, ended_at"
-    " FROM prompts"
+    " FROM prompts JOIN prompt_params USING (seq)"
 )
+logger = logging.getLogger(__name__)
 
 
 def now() -> str:
@@ -55,15 +56,18 @@ class SessionJournal:
         Acknowledge it only after `sync`. Raises JournalError.
         """
         with self._file.transaction():
-            self._file.db.execute(
-                "INSERT INTO prompts(prompt_id, params, state, accepted_at)"
-                " VALUES (?, ?, 'waiting', ?) ON CONFLICT DO NOTHING",
-                (prompt_id, dumps(params).decode(), now()),
+            added = self._file.db.execute(
+                "INSERT INTO prompts(prompt_id, state, accepted_at) VALUES (?, 'waiting', ?)"
+                " ON CONFLICT DO NOTHING",
+                (prompt_id, now()),
             )
-            (seq,) = self._file.db.execute(
-                "SELECT seq FROM prompts WHERE prompt_id = ?", (prompt_id,)
-            ).fetchone()
-        return int(seq)
+            if added.rowcount:
+                self._file.db.execute(
+                    "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
+                )
+            return int(
+                self._file.value("SELECT seq FROM prompts WHERE prompt_id = ?", (prompt_id,))
+            )
 
     def start_turn(self, seq: int, user_updates: Iterable[Mapping[str, Any]]) -> None:
         """A waiting prompt is about to be sent: it opens the transcript of turn `seq`.
@@ -99,6 +103,11 @@ class SessionJournal:
         """A held prompt waits again, on the user's word. Raises as `start_turn` does."""
         with self._file.transaction():
             self._move(seq, PromptState.HELD, PromptState.WAITING)
+
+    def hold(self, seq: int) -> None:
+        """A waiting prompt is held again. Raises as `start_turn` does."""
+        with self._file.transaction():
+            self._move(seq, PromptState.WAITING, PromptState.HELD)
 
     def drop(self, seq: int) -> None:
         """A prompt that shall never run. Raises JournalError."""
@@ -186,16 +195,18 @@ class SessionJournal:
 
     # -- small things ----------------------------------------------------------------------
 
-    def used_ids(self) -> set[str]:
+    def used_ids(self) -> frozenset[str]:
         """Every id that this session ever showed its client (P13). Raises JournalError."""
         with journal_errors():
-            return {row[0] for row in self._file.db.execute("SELECT id FROM used_ids")}
+            rows = self._file.db.execute("SELECT id FROM used_ids")
+            return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
         """Remember ids as used; those that are already are no error. Raises JournalError."""
         with self._file.transaction():
             self._file.db.executemany(
-                "INSERT OR IGNORE INTO used_ids VALUES (?)", [(used,) for used in ids]
+                "INSERT OR IGNORE INTO used_ids VALUES (?)",
+                [(used.encode("utf-8", "surrogatepass"),) for used in ids],
             )
 
     def change_info(self, **changes: Any) -> None:
@@ -214,11 +225,16 @@ class SessionJournal:
     def get(self, key: str) -> Any:
         """The value kept under a key, or None. Raises JournalError."""
         text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
-        return None if text is None else json.loads(text)
+        return None if text is None else loads(text)
 
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError."""
         self._file.write("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, _json(value)))
+
+    @property
+    def closed(self) -> bool:
+        """`close` was called."""
+        return self._file.closed
 
     # -- the file --------------------------------------------------------------------------
 
@@ -256,22 +272,27 @@ class SessionJournal:
             rows = self._file.db.execute(
                 f"{_PROMPT} {where % marks} ORDER BY seq", values
             ).fetchall()
-        return [_prompt(row) for row in rows]
+        return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
 
-def _json(value: object) -> str:
+def _json(value: Any) -> str:
     return dumps(value).decode()
 
 
-def _prompt(row: tuple[Any, ...]) -> PromptRow:
+def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
+    """None for a damaged row: it hides no other (K2)."""
     seq, prompt_id, params, state, outcome, agent_outcome, accepted_at, ended_at = row
+    read = read_object(params)
+    if read is None or state not in PromptState.__members__.values():
+        logger.warning("journal: prompt %s is damaged", seq)
+        return None
     return PromptRow(
-        seq,
-        prompt_id,
-        json.loads(params),
-        PromptState(state),
-        None if outcome is None else json.loads(outcome),
-        None if agent_outcome is None else json.loads(agent_outcome),
-        accepted_at,
-        ended_at,
+        seq=seq,
+        prompt_id=prompt_id,
+        params=read,
+        state=PromptState(state),
+        outcome=None if outcome is None else read_object(outcome),
+        agent_outcome=None if agent_outcome is None else read_object(agent_outcome),
+        accepted_at=accepted_at,
+        ended_at=ended_at,
     )

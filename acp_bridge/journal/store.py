@@ -8,9 +8,10 @@ Invariants
 """
 
 import hashlib
-import json
+import logging
+import os
 import re
-import sqlite3
+from collections import defaultdict
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from anyio import to_thread
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.index import Index
+from acp_bridge.journal.merge import dumps, loads
 from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset
 from acp_bridge.journal.schema import (
     SESSION_SCRIPTS,
@@ -38,6 +40,18 @@ _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
 
+logger = logging.getLogger(__name__)
+
+
+def home_folder() -> Path:
+    """Where journals are kept: `ACP_BRIDGE_HOME`, or the user's data folder."""
+    if home := os.environ.get("ACP_BRIDGE_HOME"):
+        return Path(home)
+    import platformdirs  # not needed by everybody, and start-up time counts
+
+    return Path(platformdirs.user_data_dir("acp-bridge"))
+
+
 def file_name(session_id: str) -> str:
     """A safe file name for any session id: the bridge's own are used as they are."""
     if _OWN_ID.fullmatch(session_id):
@@ -53,10 +67,19 @@ class Journal:
         self._home = home.absolute()
         self._index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
+        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def path(self, session_id: str) -> Path:
-        """The file of a session; a lock beside it may take the same name with `.lock`."""
+        """The file of a session."""
         return self._home / "sessions" / f"{file_name(session_id)}.db"
+
+    def lock_path(self, session_id: str) -> Path:
+        """The file to lock before the session is created, opened or deleted (K3)."""
+        return self.path(session_id).with_suffix(".lock")
+
+    async def prepare(self) -> None:
+        """Make the folders, for who needs them before the first session. Raises JournalError."""
+        await to_thread.run_sync(_make_folders, self._home)
 
     async def create(
         self,
@@ -85,11 +108,19 @@ class Journal:
             time,
             updated_at or time,
         )
-        if session_id in self._open:
-            raise JournalError("the session exists already")
         path = self.path(session_id)
-        connection = await to_thread.run_sync(_create_file, path, info)
-        return await self._opened(path, connection, info, durable=True)
+        async with self._locks[session_id]:
+            if self._live(session_id) is not None:
+                raise JournalError("the session exists already")
+            file = await to_thread.run_sync(_create_file, path, info)
+            try:
+                await self._index.put(info, durable=True)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await file.close()
+                    await to_thread.run_sync(_remove_files, path)
+                raise
+            return self._opened(file, info)
 
     async def open(self, session_id: str) -> SessionJournal:
         """The journal of a session; one that this Journal has open already is given again.
@@ -98,14 +129,27 @@ class Journal:
             UnknownSession: there is none of this id.
             JournalError: it can't be read, or was written by a newer acp-bridge.
         """
-        if session_id in self._open:
-            return self._open[session_id]
-        path = self.path(session_id)
-        connection, info = await to_thread.run_sync(_open_file, path, session_id)
-        return await self._opened(path, connection, info, durable=False)
+        async with self._locks[session_id]:
+            if (session := self._live(session_id)) is not None:
+                return session
+            file, info = await to_thread.run_sync(_open_file, self.path(session_id), session_id)
+            session = self._opened(file, info)
+            try:
+                await self._index.put(info)
+            except JournalError:
+                logger.exception("journal: the listing can't be written")
+            except BaseException:
+                await session.close()
+                raise
+            return session
 
     async def list(
-        self, *, cwd: str | None = None, cursor: str | None = None, limit: int = 50
+        self,
+        *,
+        cwd: str | None = None,
+        agent: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
     ) -> tuple[list[SessionRow], str | None]:
         """A page of sessions, newest first, and the cursor of the next page, if there is one.
 
@@ -113,7 +157,7 @@ class Journal:
             BadCursor: the cursor is not one of ours.
             JournalError: the index can't be read.
         """
-        return await self._index.page(cwd, cursor, limit)
+        return await self._index.page(cwd, agent, cursor, limit)
 
     async def known_agent_ids(self, agent: str) -> dict[str, str]:
         """The agent's session ids that are mapped, to ours. Raises JournalError."""
@@ -134,7 +178,7 @@ class Journal:
         `updated_at`: ISO 8601 in UTC; now, if not given. Raises JournalError; UnknownSession if
         the session is not open here.
         """
-        session = self._open.get(session_id)
+        session = self._live(session_id)
         if session is None:
             raise UnknownSession("the session is not open")
         given = {
@@ -150,48 +194,52 @@ class Journal:
         await self._index.put(session.info)
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session; an unknown one is no error. Raises JournalError."""
-        if (session := self._open.pop(session_id, None)) is not None:
-            await session.close()
-        await self._index.remove(session_id)
-        await to_thread.run_sync(_remove_files, self.path(session_id))
+        """Forget a session; an unknown one is no error. Raises JournalError.
+
+        The caller holds its lock (`lock_path`): no other bridge has it open.
+        """
+        async with self._locks[session_id]:
+            if (session := self._open.pop(session_id, None)) is not None:
+                await session.close()
+            await self._index.remove(session_id)
+            await to_thread.run_sync(_remove_files, self.path(session_id))
 
     async def release(self, session_id: str) -> None:
-        """Close one session's journal. Never raises."""
+        """Close one session's journal, if it is open. Never raises."""
         if (session := self._open.pop(session_id, None)) is not None:
             await session.close()
 
     async def close(self) -> None:
         """Close everything. Never raises."""
         with anyio.CancelScope(shield=True):
-            for session_id in list(self._open):
+            for session_id in [*self._open]:
                 await self.release(session_id)
             await self._index.close()
 
-    async def _opened(
-        self, path: Path, connection: sqlite3.Connection, info: SessionInfo, *, durable: bool
-    ) -> SessionJournal:
-        with journal_errors():
-            session = SessionJournal(SessionFile(path, connection), info)
-        try:
-            await self._index.put(info, durable=durable)
-        except BaseException:
-            await session.close()
-            raise
-        self._open[info.session_id] = session
+    def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
+        session = self._open[info.session_id] = SessionJournal(file, info)
         return session
 
+    def _live(self, session_id: str) -> SessionJournal | None:
+        session = self._open.get(session_id)
+        return None if session is None or session.closed else session
 
-def _create_file(path: Path, info: SessionInfo) -> sqlite3.Connection:
+
+def _make_folders(home: Path) -> None:
     with journal_errors():
-        make_folder(path.parent.parent)
-        make_folder(path.parent)
+        make_folder(home)
+        make_folder(home / "sessions")
+
+
+def _create_file(path: Path, info: SessionInfo) -> SessionFile:
+    _make_folders(path.parent.parent)
+    with journal_errors():
         make_file(path)
         connection = connect(path, wait=1)
         try:
             migrate(connection, SESSION_SCRIPTS)
             values = asdict(info)
-            values["additional_directories"] = json.dumps(info.additional_directories)
+            values["additional_directories"] = dumps(info.additional_directories).decode()
             created = connection.execute(
                 f"INSERT INTO session(id, {', '.join(_INFO)})"
                 f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
@@ -202,14 +250,13 @@ def _create_file(path: Path, info: SessionInfo) -> sqlite3.Connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
             begin_wal(connection)
             sync_folder(path.parent)
-            sync_folder(path.parent.parent)
+            return SessionFile(path, connection)
         except BaseException:
             connection.close()
             raise
-        return connection
 
 
-def _open_file(path: Path, session_id: str) -> tuple[sqlite3.Connection, SessionInfo]:
+def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
     if not path.is_file():
         raise UnknownSession("no such session")
     with journal_errors():
@@ -220,16 +267,17 @@ def _open_file(path: Path, session_id: str) -> tuple[sqlite3.Connection, Session
             if row is None or row[0] != session_id:
                 raise UnknownSession("no such session")
             begin_wal(connection)
+            known = dict(zip(_INFO, row, strict=True))
+            known["additional_directories"] = tuple(loads(known["additional_directories"]) or ())
+            return SessionFile(path, connection), SessionInfo(**known)
         except BaseException:
             connection.close()
             raise
-        known = dict(zip(_INFO, row, strict=True))
-        known["additional_directories"] = tuple(json.loads(known["additional_directories"]))
-        return connection, SessionInfo(**known)
 
 
 def _remove_files(path: Path) -> None:
     """The WAL goes first: one that outlived its file would be played into a new one."""
     with journal_errors():
-        for each in (wal_of(path), path, path.with_name(path.name + "-shm")):
+        shm = path.with_name(path.name + "-shm")
+        for each in (wal_of(path), path, shm, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)

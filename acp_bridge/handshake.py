@@ -1,0 +1,51 @@
+"""`initialize`: what the client is told of the agent behind the bridge.
+
+The agent's own answer, with what the bridge itself adds: sessions are listed, loaded, resumed,
+closed and deleted by the bridge, whatever the agent can do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acp_bridge import __version__
+from acp_bridge.relay import ClientAbilities
+
+Json = dict[str, Any]
+
+#: The built-in agent's answer, known without starting it (a test compares the two).
+BUILTIN: Json = {}
+_OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
+
+
+def for_agent(params: Json) -> Json:
+    """The parameters of `initialize` for the agent: the client's, in our version."""
+    return {**params, "protocolVersion": 1}
+
+
+def for_client(agent: Json, abilities: ClientAbilities, settings: Json) -> Json:
+    """The answer for the client, from the agent's."""
+    capabilities = dict(_dict(agent.get("agentCapabilities")))
+    session = dict(_dict(capabilities.get("sessionCapabilities")))
+    session.pop("fork", None)  # a fork would be a second session of one process
+    for name in _OWN_SESSION_CAPABILITIES:
+        session.setdefault(name, {})
+        session[name] = session[name] or {}
+    own = {"version": __version__, "queue": True, **settings}
+    meta = {**_dict(capabilities.get("_meta")), "acp_bridge": own}
+    capabilities |= {"loadSession": True, "sessionCapabilities": session, "_meta": meta}
+    methods = [method for method in _list(agent.get("authMethods")) if _usable(method, abilities)]
+    return {**agent, "agentCapabilities": capabilities, "authMethods": methods}
+
+
+def _usable(method: object, abilities: ClientAbilities) -> bool:
+    terminal = isinstance(method, dict) and method.get("type") == "terminal"
+    return not terminal or abilities.has("auth", "terminal")
+
+
+def _dict(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

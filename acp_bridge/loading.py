@@ -1,0 +1,75 @@
+"""`session/load` and `session/resume`: the transcript as it was shown, then the answer.
+
+The replay is read from the journal in pages, at the client's pace (HAZARDS R1, R6); what happens
+in the session meanwhile comes after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acp_bridge import queue_command
+from acp_bridge.journal import Recovery
+from acp_bridge.outlet import Outlet
+from acp_bridge.session import Host, Session
+from acp_bridge.updates import STATE, closing_update, for_replay, open_cards, text_chunk
+from acp_bridge.wire.peer import Call
+
+Json = dict[str, Any]
+
+INTERRUPTED = (
+    "[acp-bridge] Interrupted: the bridge ended during this turn. The prompt was not sent again."
+)
+
+
+async def load(session: Session, host: Host, call: Call, *, replay: bool) -> None:
+    """Replay the session to the client (not for a resume) and answer the request."""
+    session.outlet.hold()
+    try:
+        if replay:
+            await _replay(session.outlet, session, host)
+        if session.held:
+            note = queue_command.held_note(list(session.held.values()))
+            chunk = text_chunk("agent_message_chunk", note, f"held-{session.id}")
+            session.outlet.replay({"update": chunk})
+        host.client.answer(call.id, answer(session))
+    finally:
+        session.outlet.let_go()
+
+
+def answer(session: Session) -> Json:
+    """The result of `session/load` or `resume`."""
+    own: Json = {"agentSessionId": session.journal.info.agent_session_id}
+    if session.held:
+        own["held"] = [params["prompt"] for params in session.held.values()]
+    return {**session.choices.shown, "_meta": {"acp_bridge": own}}
+
+
+async def _replay(outlet: Outlet, session: Session, host: Host) -> None:
+    async for page in session.journal.replay():
+        for params in page:
+            outlet.replay(for_replay(params))
+        await host.writer.drain_below(host.settings.client_limit)
+    for kind in STATE:
+        if params := session.journal.get(f"state:{kind}"):
+            outlet.replay(params)
+
+
+async def recover(session: Session) -> None:
+    """What another bridge left: cards are closed, interrupted turns said, prompts held."""
+    recovery: Recovery = session.journal.recover()
+    if recovery.interrupted:
+        updates = [
+            params["update"]
+            async for page in session.journal.replay()
+            for params in page
+            if isinstance(params.get("update"), dict)
+        ]
+        for card in open_cards(updates):
+            session.outlet.record_only({"update": closing_update(card)})
+        chunk = text_chunk("agent_message_chunk", INTERRUPTED, f"interrupted-{session.next_id()}")
+        session.outlet.record_only({"update": chunk})
+        session.outlet.flush()
+    for row in recovery.held:
+        key = session.new_prompt(None, row.params, row.seq)
+        session.held[key] = row.params

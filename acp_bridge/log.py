@@ -1,0 +1,62 @@
+"""The log: one line an event, with session and turn; nothing secret in it.
+
+The protocol has stdout, so the log goes to stderr or to `--log-file`. What users and models
+write, and what an agent prints, is never logged below the level `debug`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+
+logger = logging.getLogger("acp_bridge")
+
+_SECRET = re.compile(
+    r"(?i)((?:api[-_]?key|token|secret|password|authorization|bearer)[\"']?\s*[:=]?\s*[\"']?)"
+    r"([A-Za-z0-9_\-./+=]{8,})|\b(sk-[A-Za-z0-9_\-]{8,})"
+)
+#: events whose text comes from outside and may be anything.
+_QUIET = frozenset({"agent.stderr", "agent.noise"})
+
+
+def masked(text: str) -> str:
+    """The text without what looks like a key (HAZARDS K5)."""
+    return _SECRET.sub(lambda found: f"{found[1] or ''}***", text)
+
+
+def event(name: str, **fields: object) -> None:
+    """Log one event: `name key=value ...`; fields that are None are left out."""
+    level = logging.DEBUG if name in _QUIET else logging.INFO
+    if logger.isEnabledFor(level):
+        told = " ".join(
+            f"{key}={_word(value)}" for key, value in fields.items() if value is not None
+        )
+        logger.log(level, "%s %s", name, told)
+
+
+def _word(value: object) -> str:
+    text = masked(str(value))
+    return repr(text) if not text or any(char.isspace() for char in text) else text
+
+
+class _Formatter(logging.Formatter):
+    """One line an event, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record)).replace("\n", "\\n")
+
+
+def configure(level: str, file: Path | None) -> None:
+    """Send the log to stderr or to a file (mode 0600); raises OSError."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.touch(mode=0o600)
+        handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())

@@ -1,0 +1,359 @@
+"""The sessions of a bridge: made, loaded, listed, closed, deleted.
+
+The journal has them all, live or not; `live` those that this bridge runs now. A session is
+opened by one bridge at a time: the lock is taken before the journal is read (HAZARDS K3, P12).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import anyio
+
+from acp_bridge import errors, loading
+from acp_bridge import signals as sig
+from acp_bridge.agents import lease
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import BadCursor, JournalError, SessionJournal, SessionRow, UnknownSession
+from acp_bridge.lobby import Lobby
+from acp_bridge.log import event
+from acp_bridge.opening import Setup
+from acp_bridge.session import ANSWERED, Host, Session
+from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.peer import Call
+
+Json = dict[str, Any]
+Rows: TypeAlias = list[Json]
+#: seconds for an agent to list or delete its own sessions; it may be busy or deaf.
+_AGENT_PATIENCE = 1.0
+#: pages of the agent's listing that are searched for a session that only it knows.
+_SEARCHED_PAGES = 20
+
+
+class Sessions:
+    """All that is asked about sessions as a whole."""
+
+    def __init__(self, host: Host, lobby: Lobby) -> None:
+        self.live: dict[str, Session] = {}
+        self._host = host
+        self._lobby = lobby
+        self._opening: dict[str, anyio.Lock] = {}
+
+    def links(self) -> list[Link]:
+        """Every process that takes requests."""
+        links = [self._lobby.waiting, *(session.link for session in self.live.values())]
+        return [link for link in links if link is not None]
+
+    def wants_auth(self) -> Link | None:
+        """A session's process that waits for `authenticate`."""
+        waiting = (session.link_wanting_auth for session in self.live.values())
+        return next((link for link in waiting if link), None)
+
+    # --- new -----------------------------------------------------------------------------------
+
+    async def new(self, call: Call, params: Json) -> object:
+        """`session/new`: the agent's answer, under an id of ours."""
+        setup = _setup(params)
+        link = await self._lobby.take()
+        session: Session | None = None
+        try:
+            result = await self._agent_new(link, call, setup)
+            session = await self._create(uuid4().hex, setup, link, link.agent_session_id)
+        finally:
+            if session is None:
+                with anyio.CancelScope(shield=True):
+                    await self._unused(link)
+        shown = session.updates.settings(result)
+        session.choices.note_result(shown)
+        own = {"agentSessionId": link.agent_session_id}
+        meta = {**(shown.get("_meta") or {}), "acp_bridge": own}
+        self._host.client.answer(call.id, {**shown, "sessionId": session.id, "_meta": meta})
+        link.adopt(session)
+        return ANSWERED
+
+    async def _agent_new(self, link: Link, call: Call, setup: Setup) -> Json:
+        while True:
+            try:
+                result = await link.ask_for(call, "session/new", setup.params())
+            except RpcError as exc:
+                if not await self._authenticated(link, exc):
+                    raise
+                continue
+            agent_id = result.get("sessionId") if isinstance(result, dict) else None
+            if not isinstance(agent_id, str):
+                raise errors.agent_trouble("the agent gave no session id")
+            link.agent_session_id = agent_id
+            return dict(result)
+
+    async def _authenticated(self, link: Link, refusal: RpcError) -> bool:
+        """Repeat the client's `authenticate` to a later process, once."""
+        if refusal.code != errors.auth_required().code or link.authenticated:
+            return False
+        if self._host.credentials is None:
+            return False
+        link.authenticated = True
+        await link.ask("authenticate", self._host.credentials)
+        return True
+
+    async def _unused(self, link: Link) -> None:
+        if link.agent_session_id is None:
+            await self._lobby.give_back(link)
+        else:
+            await link.kill()
+
+    async def _create(
+        self, session_id: str, setup: Setup, link: Link, agent_id: str | None
+    ) -> Session:
+        host = self._host
+        lock = await self._lease(session_id)
+        try:
+            journal = await host.journal.create(
+                session_id,
+                cwd=setup.cwd,
+                additional_directories=setup.additional_directories or (),
+                agent=host.settings.agent_name,
+                agent_session_id=agent_id,
+            )
+        except BaseException as exc:
+            os.close(lock)
+            if isinstance(exc, JournalError):
+                raise errors.agent_trouble("the journal can't be written") from exc
+            raise
+        link.hold_lock(lock)
+        event("session.new", session=session_id, agent=link.name)
+        return self._enter(Session(host, journal, lock, setup, link))
+
+    def _enter(self, session: Session) -> Session:
+        self.live[session.id] = session
+        return session
+
+    async def _lease(self, session_id: str) -> int:
+        path = self._host.journal.lock_path(session_id)
+        try:
+            await self._host.journal.prepare()
+            return await lease.acquire(path, self._host.settings.lease_timeout)
+        except lease.Busy:
+            raise errors.refused(
+                "the session is open in another acp-bridge; close it there first"
+            ) from None
+        except (JournalError, OSError) as exc:
+            raise errors.internal(exc, "the journal can't be written") from exc
+
+    # --- load ----------------------------------------------------------------------------------
+
+    async def load(self, call: Call, params: Json, *, replay: bool) -> object:
+        """`session/load`, `session/resume`: the answer follows the last replayed update."""
+        setup, session_id = _setup(params), _session_id(params)
+        async with self._opening.setdefault(session_id, anyio.Lock()):
+            session = self.live.get(session_id)
+            if session:
+                self._attach(session, setup)
+            else:
+                session = await self._open(call, session_id, setup)
+                if session is None:
+                    return await self._import(call, session_id, setup)
+            await loading.load(session, self._host, call, replay=replay)
+            session.feed(sig.Warm())
+            return ANSWERED
+
+    def _attach(self, session: Session, setup: Setup) -> None:
+        """A live session: other roots or MCP servers are applied at idle."""
+        if setup.cwd != session.setup.cwd:
+            raise errors.invalid("the session is open with another one", "cwd")
+        if setup != session.setup:
+            session.setup = setup
+            session.feed(sig.Renew())
+
+    async def _open(self, call: Call, session_id: str, setup: Setup) -> Session | None:
+        """A session of the journal; None if the journal has none of this id."""
+        host = self._host
+        if not host.journal.path(session_id).is_file():
+            return None
+        lock = await self._lease(session_id)
+        journal: SessionJournal | None = None
+        try:
+            journal = await host.journal.open(session_id)
+            await self._check(journal, setup)
+            session = Session(host, journal, lock, setup, None)
+            await loading.recover(session)
+        except BaseException as exc:
+            if journal:
+                await journal.close()
+            os.close(lock)
+            if isinstance(exc, UnknownSession):
+                raise errors.unknown_session() from exc
+            if isinstance(exc, JournalError):
+                raise errors.internal(exc, "the session's journal can't be read") from exc
+            raise
+        event("session.opened", session=session_id)
+        return self._enter(session)
+
+    async def _check(self, journal: SessionJournal, setup: Setup) -> None:
+        ours = self._host.settings.agent_name
+        if journal.info.agent != ours:
+            raise errors.invalid(
+                f"the session belongs to the agent {journal.info.agent!r}, this is {ours!r}",
+                "sessionId",
+            )
+        if journal.info.cwd != setup.cwd:
+            await self._host.journal.touch(journal.info.session_id, cwd=setup.cwd)
+
+    async def _import(self, call: Call, session_id: str, setup: Setup) -> Json:
+        """A session that only the agent knows: loaded through it, and kept from now on."""
+        if not await self._agent_lists(session_id):
+            raise errors.unknown_session()
+        link = await self._lobby.take()
+        link.agent_session_id = session_id
+        try:
+            session = await self._create(session_id, setup, link, session_id)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await link.kill()
+            raise
+        link.adopt(session)
+        method = "session/load" if link.can("loadSession") else "session/resume"
+        try:
+            result = await link.ask_for(call, method, setup.params(session_id))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._drop(session)
+            raise
+        shown = session.updates.settings(result if isinstance(result, dict) else {})
+        session.choices.note_result(shown)
+        return loading.answer(session)
+
+    async def _agent_lists(self, session_id: str) -> bool:
+        if not (link := self._listing_link()):
+            return False
+        cursor: Any = None
+        for _ in range(_SEARCHED_PAGES):
+            rows, cursor = await self._agent_page(link, None, cursor)
+            if any(row.get("sessionId") == session_id for row in rows):
+                return True
+            if cursor is None:
+                break
+        return False
+
+    # --- list ----------------------------------------------------------------------------------
+
+    async def list(self, call: Call, params: Json) -> Json:
+        """`session/list`: the journal's, newest first, then those that only the agent knows."""
+        cwd, cursor = params.get("cwd"), params.get("cursor")
+        if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
+            raise errors.invalid("must be an absolute path", "cwd")
+        if cursor is not None and not (isinstance(cursor, str) and cursor[:2] in ("j:", "a:")):
+            raise errors.invalid("not a cursor of ours", "cursor")
+        sessions: Rows = []
+        if cursor is None or cursor.startswith("j:"):
+            try:
+                rows, after = await self._host.journal.list(
+                    cwd=cwd, cursor=cursor and cursor[2:], agent=self._host.settings.agent_name
+                )
+            except BadCursor:
+                raise errors.invalid("not a cursor of ours", "cursor") from None
+            sessions = [_row(row) for row in rows]
+            if after is not None:
+                return {"sessions": sessions, "nextCursor": f"j:{after}"}
+            cursor = None
+        own, after = await self._agents_own(cwd, cursor and cursor[2:])
+        page: Json = {"sessions": sessions + own}
+        return {**page, "nextCursor": f"a:{after}"} if after is not None else page
+
+    async def _agents_own(self, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
+        if not (link := self._listing_link()):
+            return [], None
+        rows, after = await self._agent_page(link, cwd, cursor)
+        known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
+        return [row for row in rows if row.get("sessionId") not in known], after
+
+    async def _agent_page(self, link: Link, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
+        params = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
+        result: Any = None
+        with anyio.move_on_after(_AGENT_PATIENCE):
+            try:
+                result = await link.ask("session/list", params)
+            except RpcError as exc:
+                event("agent.list_failed", what=exc.message)
+        rows = result.get("sessions") if isinstance(result, dict) else None
+        if not isinstance(rows, list):
+            return [], None
+        kept = [r for r in rows if isinstance(r, dict) and (cwd is None or r.get("cwd") == cwd)]
+        return kept, result.get("nextCursor")
+
+    def _listing_link(self) -> Link | None:
+        return self._able("sessionCapabilities", "list")
+
+    def _able(self, *capability: str) -> Link | None:
+        return next((link for link in self.links() if link.can(*capability)), None)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def close(self, call: Call, params: Json) -> Json:
+        """`session/close`: its prompts are answered `cancelled` first, then it is gone."""
+        session = self.live.get(_session_id(params))
+        if session is None:
+            raise errors.unknown_session()
+        await self._drop(session)
+        return {}
+
+    async def delete(self, call: Call, params: Json) -> Json:
+        """`session/delete`: also at the agent, if it can; an unknown session is no error."""
+        session_id = _session_id(params)
+        if session := self.live.get(session_id):
+            await self._drop(session)
+        known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
+        agent_id = next((a for a, own in known.items() if own == session_id), session_id)
+        await self._host.journal.delete(session_id)
+        if link := self._able("sessionCapabilities", "delete"):
+            with anyio.move_on_after(_AGENT_PATIENCE):
+                try:
+                    await link.ask("session/delete", {"sessionId": agent_id})
+                except RpcError as exc:
+                    event("agent.delete_failed", what=exc.message)
+        return {}
+
+    async def _drop(self, session: Session) -> None:
+        session.feed(sig.Close())
+        await session.closed.wait()
+        self.live.pop(session.id, None)
+
+    async def end(self, grace: float) -> None:
+        """The client is gone: running turns are interrupted, waiting prompts held."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._lobby.close, grace)
+            for session in list(self.live.values()):
+                session.feed(sig.ClientGone())
+                tasks.start_soon(session.closed.wait)
+
+
+def _session_id(params: Json) -> str:
+    session_id = params.get("sessionId")
+    if not isinstance(session_id, str):
+        raise errors.invalid("must be a string", "sessionId")
+    return session_id
+
+
+def _setup(params: Json) -> Setup:
+    """What the client says of the session's place; raises -32602."""
+    cwd, roots = params.get("cwd"), params.get("additionalDirectories")
+    servers = params.get("mcpServers")
+    if not isinstance(cwd, str) or not os.path.isabs(cwd):
+        raise errors.invalid("must be an absolute path", "cwd")
+    if servers is not None and not isinstance(servers, list):
+        raise errors.invalid("must be a list", "mcpServers")
+    if roots is not None:
+        if not isinstance(roots, list):
+            raise errors.invalid("must be a list", "additionalDirectories")
+        for number, root in enumerate(roots):
+            if not isinstance(root, str) or not os.path.isabs(root):
+                raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
+    own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
+    extra = {key: value for key, value in params.items() if key not in own}
+    return Setup(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
+
+
+def _row(row: SessionRow) -> Json:
+    listed = {"sessionId": row.session_id, "cwd": row.cwd, "updatedAt": row.updated_at}
+    return {**listed, "title": row.title} if row.title else listed
