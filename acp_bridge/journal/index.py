@@ -76,7 +76,7 @@ class Index:
     async def page(
         self, cwd: str | None, agent: str | None, cursor: str | None, limit: int
     ) -> tuple[list[SessionRow], str | None]:
-        """Sessions (of `cwd`, of `agent`), newest first, and the next page's cursor, if there is one.
+        """Sessions (of `cwd`, of `agent`), newest first, and the cursor of the next page, if any.
 
         Raises:
             BadCursor: the cursor is not one of ours.
