@@ -1,0 +1,130 @@
+"""What is built is what a user gets: a wheel and an sdist that run outside the checkout, and locks.
+
+Nothing here needs a network: the build backend and the dependencies are those of the environment
+that runs the tests.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from acp_bridge import __version__
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = ("acp-bridge", "acp-stdio-bridge")
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """The output of a command, which must exit 0; nothing of our own environment leads it home."""
+    leading = ("PYTHON", "PIP_", "VIRTUAL_ENV", "ACP_BRIDGE_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(leading)}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**env, "HOME": str(cwd), "XDG_DATA_HOME": str(cwd / "data")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command} exited with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two wheels by their origin: from the checkout, and from the unpacked sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    build = (sys.executable, "-m", "hatchling", "build")
+    run(*build, "-d", folder, "-t", "wheel", "-t", "sdist", cwd=ROOT)
+    (sdist,) = folder.glob("*.tar.gz")
+    run("tar", "-xzf", sdist, cwd=folder)
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    run(*build, "-d", folder / "again", "-t", "wheel", cwd=unpacked)
+    (wheel,), (again,) = folder.glob("*.whl"), (folder / "again").glob("*.whl")
+    return {"wheel": wheel, "sdist": again}
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", ["wheel", "sdist"])
+def test_what_was_built_runs_its_demo_outside_the_checkout(
+    built: dict[str, Path], origin: str, tmp_path: Path
+) -> None:
+    home, empty = tmp_path / "venv", tmp_path / "empty"
+    empty.mkdir()
+    install(built[origin], home)
+    for command in COMMANDS:
+        assert __version__ in run(home / "bin" / command, "--version", cwd=empty)
+    for package in ("acp_bridge", "agent"):
+        where = f"import {package}; print({package}.__file__)"
+        assert Path(run(home / "bin" / "python", "-c", where, cwd=empty)).is_relative_to(home)
+    run(home / "bin" / "acp-bridge", "demo", cwd=empty)
+
+
+def install(wheel: Path, home: Path) -> None:
+    """A new environment with the wheel, and our dependencies within reach of it."""
+    venv.create(home, symlinks=True)
+    pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet")
+    run(*pip, "--no-deps", "--no-index", wheel, cwd=home)
+    (site,) = home.glob("lib/python*/site-packages")
+    # Through a .pth they come after the wheel, and a .pth of their own (our checkout's, installed
+    # in place) is not followed.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", ["wheel", "sdist"])
+def test_a_wheel_holds_both_packages_with_their_data_and_nothing_else(
+    built: dict[str, Path], origin: str
+) -> None:
+    with zipfile.ZipFile(built[origin]) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+    assert {name.partition("/")[0] for name in names} == {"acp_bridge", "agent"}
+    kept = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("acp_bridge", "agent")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert names == kept
+    assert {"acp_bridge/py.typed", "agent/dialogues/demo.txt"} <= names
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Name -> version of what a lock file pins."""
+    text = (ROOT / lock).read_text("utf-8")
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_pins_by_hash_and_names_no_index(lock: str) -> None:
+    text = (ROOT / lock).read_text("utf-8")
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pins(lock))
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in text
+    assert not re.search(r"^-", text, re.MULTILINE)
+
+
+def test_the_development_lock_holds_the_runtime_lock() -> None:
+    assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+def test_the_malicious_releases_of_litellm_are_excluded() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (litellm,) = (entry for entry in project["dependencies"] if entry.startswith("litellm"))
+    assert {"!=1.82.7", "!=1.82.8"} <= set(litellm.removeprefix("litellm").split(","))
+    assert pins("requirements.lock")["litellm"] not in ("1.82.7", "1.82.8")
