@@ -216,7 +216,7 @@ class Bridge:
             self.command = AgentCommand(self.settings.command, None, told)
             self.lobby = Lobby(self, self.settings.restart_timeout)
             self.sessions = Sessions(self, self.lobby)
-            if self.settings.builtin and handshake.BUILTIN:
+            if self.settings.builtin:
                 agent = handshake.BUILTIN
                 self.tasks.start_soon(self.lobby.warm)
             else:

@@ -14,7 +14,16 @@ from acp_bridge.relay import ClientAbilities
 Json = dict[str, Any]
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
-BUILTIN: Json = {}
+BUILTIN: Json = {
+    "protocolVersion": 1,
+    "agentCapabilities": {
+        "loadSession": True,
+        "promptCapabilities": {"embeddedContext": True},
+        "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+    },
+    "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
+    "authMethods": [],
+}
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
