@@ -119,6 +119,24 @@ async def test_a_request_can_be_left_unanswered_and_answered_later() -> None:
         assert b'"id":7,"result"' in peer.reader.readline()
 
 
+async def test_an_error_in_the_body_of_gates_or_client_is_raised_as_it_is() -> None:
+    for error in (AssertionError("mine"), KeyboardInterrupt("mine")):
+        with pytest.raises(type(error), match="mine"):
+            async with Gates():
+                raise error
+        with pytest.raises(type(error), match="mine"):
+            async with connected():
+                raise error
+
+
+async def test_a_client_can_be_cancelled_from_outside() -> None:
+    with anyio.CancelScope() as scope:
+        async with connected() as (client, _):
+            scope.cancel()
+            await client.until(lambda _: False)
+    assert scope.cancelled_caught
+
+
 async def test_an_error_answer_raises_its_code() -> None:
     async with connected() as (client, peer):
         peer.writer.write(b'{"id":0,"error":{"code":-32002,"message":"unknown"}}\n')

@@ -18,6 +18,8 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from tests.support.tasks import end_tasks
+
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
@@ -60,11 +62,8 @@ class Gates:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        self._tasks.cancel_scope.cancel()
-        if isinstance(exc, Exception):
-            exc_type = exc = traceback = None  # goes on as it is, not in a group
         try:
-            return await self._tasks.__aexit__(exc_type, exc, traceback)
+            return await end_tasks(self._tasks, exc)
         finally:
             self._listener.close()
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from tests.support.client_side import ClientSide, NoAnswer
 from tests.support.pipe import Pipe
 from tests.support.recording import Message, Record, Recording, RpcError, is_answer
+from tests.support.tasks import end_tasks
 
 T = TypeVar("T")
 
@@ -44,11 +45,8 @@ class LineClient:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        self._tasks.cancel_scope.cancel()
-        if isinstance(exc, Exception):
-            exc_type = exc = traceback = None  # goes on as it is, not in a group
         try:
-            return await self._tasks.__aexit__(exc_type, exc, traceback)
+            return await end_tasks(self._tasks, exc)
         finally:
             self.pipe.close()
 
