@@ -282,9 +282,11 @@ async def test_never_ends_but_by_sigkill(start: Start, mark: str, gates: Gates) 
     await all_gone(mark)
 
 
-async def test_never_reads_stdin_once_it_has_a_session(start: Start, agent_log: FixtureLog) -> None:
+async def test_never_reads_stdin_once_it_has_a_session(
+    start: Start, gates: Gates, agent_log: FixtureLog
+) -> None:
     async with start("never-reads-stdin") as client:
-        await client.until(lambda message: message.get("method") == "session/update")
+        await gates.reached("stopped reading")
         client.send_prompt("say " + "x" * 1_000_000)
         assert client.pipe.unsent_bytes > 500_000
         client.kill()
