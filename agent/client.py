@@ -68,12 +68,15 @@ class SessionClient:
         else:
             self._held.append(update)
 
-    async def replay(self, updates: Iterable[Update]) -> None:
-        """Send these first; what a running turn says meanwhile follows them (HAZARDS R1, R4)."""
+    async def replay(self, transcript: Callable[[], Iterable[Update]]) -> None:
+        """Send what `transcript` gives at this moment; whatever is said from then on follows it.
+
+        See HAZARDS R1, R4.
+        """
         async with self._replays:
             self._held = held = deque[Update]()
             try:
-                for update in updates:
+                for update in transcript():
                     await self._send(update)
                 while held:
                     await self._send(held.popleft())

@@ -100,10 +100,16 @@ class History:
         """What a model is given."""
         return [message for entry in self._entries for message in _messages(entry)]
 
-    def replay(self) -> Iterator[Update]:
-        """The session updates that show it all again."""
-        for number, entry in enumerate(tuple(self._entries)):
-            yield from _replay(entry, _message_id(number))
+    def replay(self, *, running: bool = False) -> list[Update]:
+        """The session updates that show it all again, as it is now.
+
+        `running`: a turn goes on, and will itself end the cards that it has open.
+        """
+        shown: list[Update] = []
+        for number, entry in enumerate(self._entries):
+            goes_on = running and entry is self._entries[-1]
+            shown.extend(_replay(entry, _message_id(number), goes_on))
+        return shown
 
     def _say(self, kind: PartKind, token: str) -> None:
         runs = self._answer().runs
@@ -194,7 +200,7 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _replay(entry: Prompt | Answer, message_id: str) -> Iterator[Update]:
+def _replay(entry: Prompt | Answer, message_id: str, goes_on: bool) -> Iterator[Update]:
     if isinstance(entry, Prompt):
         for block in entry.blocks:
             yield chunk("user_message_chunk", block, message_id)
@@ -203,5 +209,6 @@ def _replay(entry: Prompt | Answer, message_id: str) -> Iterator[Update]:
         yield text_chunk(kind, "".join(tokens), message_id)
     for call in entry.calls:
         yield card_start(call.card)
-        outcome = call.outcome or Outcome("failed", INTERRUPTED)
-        yield card_end(call.card["toolCallId"], outcome)
+        if call.outcome is not None or not goes_on:
+            outcome = call.outcome or Outcome("failed", INTERRUPTED)
+            yield card_end(call.card["toolCallId"], outcome)

@@ -122,7 +122,7 @@ class Server:
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
         session = await self._reopen(session_id, cwd)
-        await session.client.replay(session.transcript.history.replay())
+        await session.replay()
         return LoadSessionResponse(**_settings(session))
 
     async def resume_session(self, cwd: str, session_id: str, **_: Any) -> ResumeSessionResponse:

@@ -86,6 +86,11 @@ class Session:
         while self._waiting:
             await self._waiting[-1].answered.wait()
 
+    async def replay(self) -> None:
+        """Show the client all that was said so far; what a running turn says follows it."""
+        history = self.transcript.history
+        await self.client.replay(lambda: history.replay(running=bool(self._waiting)))
+
     async def _turn(self, blocks: list[dict[str, Any]]) -> StopReason:
         turn = Turn(
             model=self._model,

@@ -50,16 +50,7 @@ class Shell:
 
     async def run(self, args: ShellArgs, context: ToolContext) -> ToolResult:
         output = _Bounded()
-        try:
-            process = await anyio.open_process(
-                ["/bin/sh", "-c", args.command],
-                cwd=context.cwd,
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolError(f"The command could not be started: {error.strerror}") from error
+        process = await _start(args.command, context.cwd)
         try:
             with anyio.move_on_after(args.timeout):
                 await _run_to_end(process, output)
@@ -67,6 +58,21 @@ class Shell:
         finally:
             await _end_group(process)
         return _result(exit_code, output.text(), args.timeout)
+
+
+async def _start(command: str, cwd: Path) -> Process:
+    # Shielded: cancelled in the middle, asyncio would kill the shell and none of its children.
+    with anyio.CancelScope(shield=True):
+        try:
+            return await anyio.open_process(
+                ["/bin/sh", "-c", command],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolError(f"The command could not be started: {error.strerror}") from error
 
 
 async def _run_to_end(process: Process, output: _Bounded) -> None:

@@ -1,0 +1,54 @@
+"""What the agent's tests share: the agent on a pair of pipes, in this process."""
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_bridge.wire.sdk_transport import SdkTransport
+from agent.connection import serve
+from agent.dialogue import parse_dialogue
+from agent.model import Model
+from agent.scripted_model import ScriptedModel
+from tests.support.client import RecordingClient
+from tests.support.gates import Gates
+
+#: `async with talk(DIALOGUE or model) as client`
+Talk = Callable[[str | Model], AbstractAsyncContextManager[RecordingClient]]
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
+    """Serves the dialogue on pipes; the client is not initialized. Transcripts are kept between."""
+    monkeypatch.setenv("ACP_BRIDGE_GATES", gates.path)
+
+    @contextlib.asynccontextmanager
+    async def talk(dialogue: str | Model) -> AsyncGenerator[RecordingClient]:
+        model = ScriptedModel(parse_dialogue(dialogue)) if isinstance(dialogue, str) else dialogue
+        agent_in, client_out = os.pipe()
+        client_in, agent_out = os.pipe()
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                async with SdkTransport(agent_in, agent_out) as transport:
+                    await serve(transport, model, tmp_path / "sessions")
+
+            tasks.start_soon(run)
+            async with RecordingClient(client_in, client_out) as client:
+                yield client
+                client.close_stdin()
+                with anyio.fail_after(5):
+                    await client.closed.wait()
+
+    return talk
