@@ -15,12 +15,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, handshake
+from acp_bridge import signals as sig
 from acp_bridge.agents.link import AgentCommand
 from acp_bridge.journal import Journal
 from acp_bridge.lobby import Lobby
 from acp_bridge.log import event
 from acp_bridge.relay import ClientAbilities
-from acp_bridge.session import ANSWERED, Session
+from acp_bridge.session.host import ANSWERED
+from acp_bridge.session.session import Session
 from acp_bridge.sessions import Sessions
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
@@ -135,7 +137,7 @@ class Bridge:
         session = self.sessions.live.get(_text(params.get("sessionId")))
         if method == "session/cancel":
             if session:
-                session.on_cancel()
+                session.feed(sig.Cancel())
         elif method == "$/cancel_request":
             self._cancel_request(params.get("requestId"))
         elif session:

@@ -12,15 +12,17 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import errors, loading
+from acp_bridge import errors
 from acp_bridge import signals as sig
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import BadCursor, JournalError, SessionJournal, SessionRow, UnknownSession
 from acp_bridge.lobby import Lobby
 from acp_bridge.log import event
-from acp_bridge.opening import Setup
-from acp_bridge.session import ANSWERED, Host, Session
+from acp_bridge.session import loading
+from acp_bridge.session.host import ANSWERED, Host
+from acp_bridge.session.opening import Setup
+from acp_bridge.session.session import Session
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
@@ -70,7 +72,7 @@ class Sessions:
         own = {"agentSessionId": link.agent_session_id}
         meta = {**(shown.get("_meta") or {}), "acp_bridge": own}
         self._host.client.answer(call.id, {**shown, "sessionId": session.id, "_meta": meta})
-        link.adopt(session)
+        link.adopt(session.intake)
         return ANSWERED
 
     async def _agent_new(self, link: Link, call: Call, setup: Setup) -> Json:
@@ -212,7 +214,7 @@ class Sessions:
             with anyio.CancelScope(shield=True):
                 await link.kill()
             raise
-        link.adopt(session)
+        link.adopt(session.intake)
         method = "session/load" if link.can("loadSession") else "session/resume"
         try:
             result = await link.ask_for(call, method, setup.params(session_id))

@@ -67,6 +67,12 @@ class Outlet:
         chunk = text_chunk("agent_message_chunk", f"{text}\n\n", message_id)
         self.show({"update": chunk, "_meta": {"acp_bridge": {"notice": True}}})
 
+    def end_turn(self, seq: int) -> None:
+        """What was shown until now belongs to the turn; what follows to none."""
+        if seq == self.turn:
+            self.flush()
+            self.turn = 0
+
     def flush(self) -> None:
         """Commit what was collected, then send it."""
         if self._rows:

@@ -12,7 +12,7 @@ from typing import Any
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
-from acp_bridge.opening import Refused
+from acp_bridge.session.opening import Refused
 from acp_bridge.wire.jsonrpc import RpcError
 
 Json = dict[str, Any]

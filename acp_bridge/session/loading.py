@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp_bridge import queue_command
 from acp_bridge.journal import Recovery
-from acp_bridge.outlet import Outlet
-from acp_bridge.session import Host, Session
+from acp_bridge.session import queue_command
+from acp_bridge.session.host import Host
+from acp_bridge.session.outlet import Outlet
+from acp_bridge.session.session import Session
 from acp_bridge.updates import STATE, closing_update, for_replay, open_cards, text_chunk
 from acp_bridge.wire.peer import Call
 
@@ -28,8 +29,8 @@ async def load(session: Session, host: Host, call: Call, *, replay: bool) -> Non
     try:
         if replay:
             await _replay(session.outlet, session, host)
-        if session.held:
-            note = queue_command.held_note(list(session.held.values()))
+        if session.ledger.held:
+            note = queue_command.held_note(list(session.ledger.held.values()))
             chunk = text_chunk("agent_message_chunk", note, f"held-{session.id}")
             session.outlet.replay({"update": chunk})
         host.client.answer(call.id, answer(session))
@@ -40,8 +41,8 @@ async def load(session: Session, host: Host, call: Call, *, replay: bool) -> Non
 def answer(session: Session) -> Json:
     """The result of `session/load` or `resume`."""
     own: Json = {"agentSessionId": session.journal.info.agent_session_id}
-    if session.held:
-        own["held"] = [params["prompt"] for params in session.held.values()]
+    if session.ledger.held:
+        own["held"] = [params["prompt"] for params in session.ledger.held.values()]
     return {**session.choices.shown, "_meta": {"acp_bridge": own}}
 
 
@@ -71,5 +72,4 @@ async def recover(session: Session) -> None:
         session.outlet.record_only({"update": chunk})
         session.outlet.flush()
     for row in recovery.held:
-        key = session.new_prompt(None, row.params, row.seq)
-        session.held[key] = row.params
+        session.ledger.add_held(row.params, row.seq)

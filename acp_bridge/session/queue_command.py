@@ -16,7 +16,7 @@ from acp_bridge.updates import text_chunk
 from acp_bridge.wire.peer import Call
 
 if TYPE_CHECKING:
-    from acp_bridge.session import Session
+    from acp_bridge.session.session import Session
 
 Json = dict[str, Any]
 _USAGE = "Usage: /queue, /queue run, /queue drop [number]"
@@ -62,7 +62,6 @@ def run(session: Session, call: Call, params: Json, words: list[str]) -> None:
             _say(session, _drop(session, rest))
         case _:
             _say(session, _USAGE)
-    session.outlet.flush()
     session.answer_now(call)
 
 
@@ -72,34 +71,33 @@ def _say(session: Session, text: str) -> None:
 
 
 def _listing(session: Session) -> str:
-    waiting = [session.prompt_params(key) for key in session.machine.waiting]
+    waiting = [session.ledger.open[key].params for key in session.machine.waiting]
     lines = [f"{len(waiting)} waiting." if waiting else "Nothing is waiting."]
     if waiting:
         lines.append(_numbered(waiting))
-    if session.held:
-        lines += ["Held since a restart:", _numbered(list(session.held.values()))]
+    if session.ledger.held:
+        lines += ["Held since a restart:", _numbered(list(session.ledger.held.values()))]
         lines.append("/queue run runs them, /queue drop [number] forgets.")
     return "\n".join(lines)
 
 
 def _run_held(session: Session, call: Call, params: Json) -> None:
-    if not session.held:
+    if not session.ledger.held:
         _say(session, "Nothing is held.")
     keys = []
-    for key in list(session.held):
+    for key in list(session.ledger.held):
         try:
-            session.journal.release(session.seq(key))
+            session.ledger.release(key)
         except JournalError:
             _say(session, "The journal can't be written: nothing more is run.")
             break
-        del session.held[key]
         keys.append(key)
-    carrier = session.new_prompt(call, params)
+    carrier = session.ledger.add(call, params)
     session.feed(sig.RunHeld(carrier, tuple(keys)))
 
 
 def _drop(session: Session, words: list[str]) -> str:
-    keys = list(session.held)
+    keys = list(session.ledger.held)
     if words:
         number = int(words[0]) if words[0].isdecimal() else 0
         if len(words) > 1 or not 1 <= number <= len(keys):
@@ -107,8 +105,7 @@ def _drop(session: Session, words: list[str]) -> str:
         keys = [keys[number - 1]]
     try:
         for key in keys:
-            session.journal.drop(session.seq(key))
-            session.forget_held(key)
+            session.ledger.drop(key)
     except JournalError:
         return "The journal can't be written: the rest is still held."
     return f"Dropped {len(keys)}." if keys else "Nothing is held."

@@ -1,0 +1,1 @@
+"""One session of the bridge: the shell around the turn machine."""

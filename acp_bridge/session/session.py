@@ -1,0 +1,345 @@
+"""One session's shell: takes what the client says, performs what the machine asks for.
+
+Every decision about prompts is in turns.py; here is what it takes to carry them out. An event
+is taken to its end before the next (`feed`), and what the agent showed before it is on its way
+to the client by then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge import signals as sig
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError, SessionJournal, UnknownSession
+from acp_bridge.log import event
+from acp_bridge.relay import Relay
+from acp_bridge.session import answers, queue_command
+from acp_bridge.session.choices import Choices
+from acp_bridge.session.crew import Crew
+from acp_bridge.session.host import Host
+from acp_bridge.session.intake import Intake
+from acp_bridge.session.ledger import Ledger
+from acp_bridge.session.opening import Setup
+from acp_bridge.session.outlet import Outlet
+from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
+from acp_bridge.turns import State, Turns
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import Answer, Ok
+from acp_bridge.wire.peer import Call
+
+Json = dict[str, Any]
+#: the states in which the process takes what is passed on to it.
+_LIVE = frozenset({State.IDLE, State.RUNNING, State.DRAINING})
+#: the states on the way to a process: what is passed on waits for it.
+_COMING = frozenset({State.STARTING, State.RELOADING, State.KILLING})
+
+
+class Session:
+    """A session of the bridge."""
+
+    def __init__(
+        self, host: Host, journal: SessionJournal, lease: int, setup: Setup, link: Link | None
+    ) -> None:
+        """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
+        session open, if one has."""
+        self.id = journal.info.session_id
+        self.host = host
+        self.journal = journal
+        self.setup = setup
+        self.outlet = Outlet(self.id, journal, host.writer.write)
+        self.updates = Updates(
+            set(journal.used_ids()),
+            booleans=host.abilities.has("session", "configOptions", "boolean"),
+        )
+        self.relay = Relay(self.id, host.client, host.abilities, self.updates)
+        self.choices = Choices(journal)
+        self.ledger = Ledger(host, journal, self.outlet, self.spawn, self.feed)
+        self.intake = Intake(self)
+        self.machine = Turns(
+            epoch=1 if link else 0,
+            clear_on_cancel=host.settings.on_cancel is OnCancel.CLEAR,
+            always_reload=host.settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        )
+        #: requests for the agent that came while it was not ready, in order.
+        self.asked_early: list[Call] = []
+        #: set when nothing of the session is left.
+        self.closed = anyio.Event()
+        self._crew = Crew(self, lease, link)
+        self._lease = lease
+        self._timers: dict[sig.Timer, anyio.CancelScope] = {}
+        self._events: deque[sig.Event] = deque()
+        self._stepping = False
+        self._passed: dict[object, tuple[Link, int]] = {}
+
+    @property
+    def link(self) -> Link | None:
+        """The process that has the session open and takes requests, or None."""
+        return self._crew.link(self.machine.epoch) if self.machine.state in _LIVE else None
+
+    @property
+    def link_wanting_auth(self) -> Link | None:
+        """The process that waits for `authenticate`, or None."""
+        blocked = self.machine.state is State.BLOCKED
+        return self._crew.get(self.machine.epoch) if blocked else None
+
+    # --- events and effects --------------------------------------------------------------------
+
+    def feed(self, event_: sig.Event) -> None:
+        """Give the machine an event and perform what it asks for, and so on to the end."""
+        self._events.append(event_)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events:
+                self.outlet.flush()
+                for effect in self.machine.step(self._events.popleft()):
+                    self._perform(effect)
+        finally:
+            self._stepping = False
+        self.outlet.flush()
+        self.intake.look_again()
+        self._ask_late()
+
+    def _perform(self, effect: sig.Effect) -> None:
+        match effect:
+            case sig.Commit(key):
+                self.ledger.commit(key)
+            case sig.SendPrompt(epoch, turn, key):
+                self._send_prompt(epoch, turn, key)
+            case sig.SendCancel(epoch):
+                self._send_cancel(epoch)
+            case sig.Answer(key, outcome):
+                self.ledger.answer(key, outcome)
+            case sig.NoteOutcome(key, answer):
+                self.ledger.note(key, answer)
+            case sig.Interrupted(key):
+                self.ledger.interrupted(key)
+            case sig.Hold(keys):
+                self.ledger.hold(keys)
+            case sig.Start(epoch):
+                self.spawn(self._crew.start, epoch)
+            case sig.Open(epoch):
+                self.spawn(self._crew.open, epoch)
+            case sig.Kill(epoch):
+                self.spawn(self._crew.kill, epoch)
+            case sig.CloseAgent(epoch):
+                self.spawn(self._crew.close, epoch)
+            case sig.Arm(timer, token):
+                self._arm(timer, token)
+            case sig.Disarm(timer):
+                self._disarm(timer)
+            case sig.CloseCards():
+                for update in self.updates.close_cards():
+                    self.outlet.show({"update": update})
+            case sig.Release(epoch):
+                if link := self._crew.forget(epoch):
+                    self.relay.release(link)
+            case sig.Closed():
+                self.spawn(self._finish)
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work in the bridge's task group; its failure is this session's only."""
+
+        async def contained() -> None:
+            try:
+                await work(*args)
+            except Exception as exc:
+                errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
+
+        self.host.tasks.start_soon(contained)
+
+    def _arm(self, timer: sig.Timer, token: int) -> None:
+        settings = self.host.settings
+        seconds = {
+            sig.Timer.SPARE: settings.drain_timeout / 2,
+            sig.Timer.DRAIN: settings.drain_timeout,
+            sig.Timer.KILL: settings.kill_timeout,
+            sig.Timer.RESTART: settings.restart_timeout,
+        }[timer]
+        self._disarm(timer)
+        scope = self._timers[timer] = anyio.CancelScope()
+
+        async def wait() -> None:
+            with scope:
+                await anyio.sleep(seconds)
+                event("deadline", session=self.id, what=timer.name.lower())
+            if not scope.cancelled_caught:
+                self.feed(sig.Deadline(timer, token))
+
+        self.spawn(wait)
+
+    def _disarm(self, timer: sig.Timer) -> None:
+        if scope := self._timers.pop(timer, None):
+            scope.cancel()
+
+    async def _finish(self) -> None:
+        """The machine is closed: nothing of the session is left afterwards."""
+        await self._crew.end()
+        await self.journal.close()
+        os.close(self._lease)
+        self.closed.set()
+
+    # --- prompts -------------------------------------------------------------------------------
+
+    def on_prompt(self, call: Call, params: Json) -> None:
+        """`session/prompt`: queued in the order of reading; `params` has been checked."""
+        if not self.updates.own_queue and (
+            (words := queue_command.parse(params["prompt"])) is not None
+        ):
+            queue_command.run(self, call, params, words)
+            return
+        asked = _own_meta(params).get("delivery", self.host.settings.delivery)
+        key = self.ledger.add(call, params)
+        self.feed(sig.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
+        if self.journal.info.title is None:
+            self._retitle(queue_command.summary(params["prompt"], 80) or None)
+
+    def _send_prompt(self, epoch: int, turn: int, key: int) -> None:
+        prompt, link = self.ledger.open[key], self._crew.link(epoch)
+        self.intake.begin_turn()
+        self.outlet.turn = prompt.seq
+        said = [_user_chunk(block) for block in prompt.params["prompt"]]
+        try:
+            self.journal.start_turn(prompt.seq, said)
+        except JournalError as exc:
+            event("journal.failed", session=self.id, what=exc)
+        if prompt.call is None:
+            # Held since a restart: the client doesn't show it by itself.
+            for chunk in said:
+                self.outlet.replay(chunk)
+        event("turn.started", session=self.id, turn=prompt.seq, agent=link.name)
+        link.request_for(
+            prompt.call,
+            "session/prompt",
+            {**_without_own_meta(prompt.params), "sessionId": link.agent_session_id},
+            lambda answer: self.feed(sig.AgentAnswered(epoch, turn, answer)),
+        )
+
+    def _send_cancel(self, epoch: int) -> None:
+        link = self._crew.link(epoch)
+        event("turn.cancel", session=self.id, turn=self.outlet.turn, agent=link.name)
+        link.peer.notify("session/cancel", {"sessionId": link.agent_session_id})
+        self.relay.cancel_questions()
+
+    def answer_now(self, call: Call) -> None:
+        """The bridge itself has answered a prompt."""
+        self.outlet.flush()
+        done = Ok({"stopReason": "end_turn"})
+        self.outlet.then(lambda: answers.respond(self.host.client, call, done))
+
+    def next_id(self) -> str:
+        """An id for a message of the bridge's own."""
+        return uuid4().hex[:12]
+
+    # --- what the client asks ------------------------------------------------------------------
+
+    def on_cancel_request(self, request_id: object) -> bool:
+        """`$/cancel_request`; False when the request is not of this session."""
+        key = self.ledger.key_of(request_id)
+        if key is not None:
+            self.feed(sig.CancelPrompt(key))
+            return True
+        if passed := self._passed.get(request_id):
+            link, agent_request = passed
+            link.peer.cancel(agent_request)
+            return True
+        return False
+
+    def pass_on(self, call: Call) -> None:
+        """A request for the agent: now, or when the process that comes is ready."""
+        if link := self.link:
+            request_id = link.request_for(
+                call,
+                call.method,
+                self.for_agent(link, call.params),
+                lambda answer: self.answer_passed(call, answer),
+            )
+            self._passed[call.id] = (link, request_id)
+            return
+        match self.machine.state:
+            case State.BLOCKED:
+                self.choices.forget(call.method, call.params)
+                what = "the agent is not running; send a prompt to try again"
+                self.host.client.fail(call.id, errors.agent_trouble(what))
+            case State.CLOSED:
+                self.host.client.fail(call.id, errors.unknown_session())
+            case _:
+                self.asked_early.append(call)
+                self.feed(sig.Warm())
+
+    def _ask_late(self) -> None:
+        """No process is coming any more: say so; one is there: ask it."""
+        if self.asked_early and self.machine.state not in _COMING:
+            calls, self.asked_early = self.asked_early, []
+            for call in calls:
+                self.pass_on(call)
+
+    def pass_notification(self, method: str, params: Json) -> None:
+        """A notification for the agent; without a process it has nobody to go to."""
+        if link := self.link:
+            link.peer.notify(method, self.for_agent(link, params))
+
+    def for_agent(self, link: Link, params: Any) -> Any:
+        """Parameters with the agent's id of the session."""
+        if isinstance(params, dict) and "sessionId" in params:
+            return {**params, "sessionId": link.agent_session_id}
+        return params
+
+    def answer_passed(self, call: Call, answer: Answer) -> None:
+        """The agent answered a request that was passed on."""
+        self._passed.pop(call.id, None)
+        self.outlet.flush()
+        if isinstance(answer, Ok):
+            result = answer.result
+            if isinstance(result, dict):
+                result = self.updates.settings(result)
+            self.choices.note_choice(call.method, call.params, result)
+            answer = Ok(result)
+        self.outlet.then(lambda: answers.respond(self.host.client, call, answer))
+
+    # --- what is known of the session ----------------------------------------------------------
+
+    def note_state(self, update: Json) -> None:
+        """An update that is about the session, not of the conversation."""
+        self.choices.note_update(update)
+        if update.get("sessionUpdate") == "session_info_update" and "title" in update:
+            title = update["title"]
+            self._retitle(title if isinstance(title, str) else None)
+
+    def _retitle(self, title: str | None) -> None:
+        async def touch() -> None:
+            try:
+                await self.host.journal.touch(self.id, title=title)
+            except (JournalError, UnknownSession) as exc:
+                event("journal.failed", session=self.id, what=exc)
+
+        self.spawn(touch)
+
+
+def _user_chunk(block: object) -> Json:
+    return {"update": {"sessionUpdate": "user_message_chunk", "content": block}}
+
+
+def _own_meta(params: Json) -> Json:
+    meta = params.get("_meta")
+    own = meta.get("acp_bridge") if isinstance(meta, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def _without_own_meta(params: Json) -> Json:
+    """The parameters without what is meant for the bridge."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or "acp_bridge" not in meta:
+        return params
+    kept = {key: value for key, value in meta.items() if key != "acp_bridge"}
+    rest = {key: value for key, value in params.items() if key != "_meta"}
+    return {**rest, "_meta": kept} if kept else rest
