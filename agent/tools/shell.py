@@ -62,17 +62,18 @@ class Shell:
 
 async def _start(command: str, cwd: Path) -> Process:
     # Shielded: cancelled in the middle, asyncio would kill the shell and none of its children.
-    with anyio.CancelScope(shield=True):
-        try:
-            return await anyio.open_process(
+    try:
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
                 ["/bin/sh", "-c", command],
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise ToolError(f"The command could not be started: {error.strerror}") from error
+    except OSError as error:
+        raise ToolError(f"The command could not be started: {error.strerror}") from error
+    return process
 
 
 async def _run_to_end(process: Process, output: _Bounded) -> None:

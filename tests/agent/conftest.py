@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from agent.connection import serve
 from agent.dialogue import parse_dialogue
 from agent.model import Model
 from agent.scripted_model import ScriptedModel
+from tests.agent.support import Fifo
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 
@@ -26,6 +27,14 @@ def cwd(tmp_path: Path) -> Path:
     folder = tmp_path / "cwd"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def running(cwd: Path) -> Iterator[Fifo]:
+    """`echo >running` in a command of the agent's."""
+    fifo = Fifo(cwd / "running")
+    yield fifo
+    fifo.close()
 
 
 @pytest.fixture

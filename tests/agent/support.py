@@ -1,5 +1,6 @@
 """A client in memory, and the parts of a turn put together around it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,26 @@ class Tokens:
     @property
     def texts(self) -> list[str]:
         return [token.text for token in self.told if isinstance(token, Part)]
+
+
+class Fifo:
+    """Tells the test that a command has come to a place: it writes a line into the file."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    async def lines(self, count: int = 1) -> None:
+        """Wait until so many were written."""
+        seen = b""
+        with anyio.fail_after(5):
+            while seen.count(b"\n") < count:
+                await anyio.wait_readable(self._fd)
+                seen += os.read(self._fd, 100)
+
+    def close(self) -> None:
+        os.close(self._fd)
 
 
 def scripted(text: str) -> ScriptedModel:

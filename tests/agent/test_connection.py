@@ -353,8 +353,9 @@ async def test_a_client_s_error_or_nonsense_is_no_permission(talk: Talk, cwd: Pa
     async with talk(SHELL) as client:
         await opened(client, cwd)
         nonsense: list[Message] = [{}, {"outcome": 7}, {"outcome": {"outcome": "selected"}}]
-        for answer in nonsense:
-            client.side.handlers["session/request_permission"] = lambda _, a=answer: a
+        answers = iter(nonsense)
+        client.side.handlers["session/request_permission"] = lambda _: next(answers)
+        for _ in nonsense:
             assert (await client.prompt("run"))["stopReason"] == "end_turn"
         client.side.handlers["session/request_permission"] = refuse
         assert (await client.prompt("run"))["stopReason"] == "end_turn"

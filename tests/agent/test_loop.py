@@ -14,7 +14,7 @@ from agent.client import ClientError
 from agent.history import INTERRUPTED, Record
 from agent.model import Completion, Message, ModelError, OnToken, Part, Token, ToolCall, ToolSpec
 from agent.permissions import PromptCancelled
-from agent.tools import ToolContext, ToolError, ToolResult
+from agent.tools import AnyTool, ToolContext, ToolError, ToolResult
 from tests.agent.support import Bench, MemoryClient, Tokens, user
 
 
@@ -63,7 +63,7 @@ def states(*pairs: str) -> list[tuple[str, str]]:
 
 async def run(bench: Bench, text: str, *on_token: OnToken, tool: Note | None = None) -> str:
     with anyio.fail_after(5):
-        tools = [tool] if tool else None
+        tools: list[AnyTool] | None = [tool] if tool else None
         return await bench.turn(*on_token, tools=tools).run(user(text))
 
 
@@ -138,11 +138,11 @@ async def test_what_is_shown_was_recorded_first(tmp_path: Path) -> None:
         await update(shown)
         if shown.get("status") != "in_progress":
             replayed = str(bench.reloaded().history.replay(running=True))
-            on_disk.append(shown.get("toolCallId", shown.get("messageId")) in replayed)
+            on_disk.append(str(shown.get("toolCallId", shown.get("messageId"))) in replayed)
             if shown["sessionUpdate"] == "agent_message_chunk":
                 on_disk.append("".join(bench.client.texts()) in replayed)
 
-    bench.client.update = compare  # type: ignore[method-assign]
+    bench.client.update = compare  # type: ignore[method-assign,assignment]
     await run(bench, "x")
     bench.client.updates.clear()
     await run(bench, "note", tool=Note())

@@ -20,6 +20,7 @@ from acp.schema import (
 
 from agent.history import INTERRUPTED
 from tests.agent.process.conftest import ROOT, Start
+from tests.agent.support import Fifo
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 from tests.support.processes import all_gone, marked
@@ -36,11 +37,11 @@ remember
 turn
 text: Noted.
 """
-#: the command says that it runs by making a file, and has children that would outlive it
+#: the command says that it runs to a fifo of the test's, and has children that would outlive it
 COMMAND = """\
 turn
 text: Look:
-call: shell {"command": "(sleep 600 & wait) & sleep 600 & touch running; wait"}
+call: shell {"command": "(sleep 600 & wait) & sleep 600 & echo >running; wait"}
 ---
 text: done
 """
@@ -133,16 +134,16 @@ async def test_killed_while_the_user_is_asked_the_call_has_a_result_after_the_lo
 
 @pytest.mark.hazard("C10", "C16", "C17")
 async def test_cancelled_in_a_command_its_tree_is_dead_when_the_prompt_is_answered(
-    start: Start, cwd: Path, mark: str, model_log: Path
+    start: Start, cwd: Path, running: Fifo, mark: str, model_log: Path
 ) -> None:
     async with start(COMMAND) as client:
         await opened(client, cwd)
         client.side.permission = "allow"
-        running = client.send_prompt("go")
-        await exists(cwd / "running")
+        prompt = client.send_prompt("go")
+        await running.lines()
         assert len(marked(mark)) > 1
         client.cancel()
-        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
+        assert (await client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
         assert client.process is not None
         assert marked(mark) == [client.process.pid]
         cards = [u["status"] for u in client.updates() if "toolCallId" in u]
@@ -166,33 +167,26 @@ async def test_a_cancel_is_read_in_the_middle_of_a_flood(start: Start, cwd: Path
         assert "F" not in client.text(since=since)
 
 
-async def exists(path: Path) -> None:
-    """A file is made by a process that can't open a gate: looked for until it is there."""
-    with anyio.fail_after(5):
-        while not path.exists():
-            await anyio.sleep(0.01)
-
-
 # ended
 
 
 @pytest.mark.hazard("P2", "P1")
 @pytest.mark.parametrize("way", ["eof", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 async def test_on_every_way_out_it_exits_with_0_and_leaves_no_process(
-    start: Start, cwd: Path, mark: str, way: str | signal.Signals
+    start: Start, cwd: Path, running: Fifo, mark: str, way: str | signal.Signals
 ) -> None:
     async with start(COMMAND) as client:
         await opened(client, cwd)
         client.side.permission = "allow"
-        running = client.send_prompt("go")
-        await exists(cwd / "running")
+        prompt = client.send_prompt("go")
+        await running.lines()
         if isinstance(way, signal.Signals):
             client.terminate(way)
         else:
             client.close_stdin()
         assert await client.wait(within=3) == 0
         await all_gone(mark)
-        assert client.recording.answers(running)[0]["result"] == {"stopReason": "cancelled"}
+        assert client.recording.answers(prompt)[0]["result"] == {"stopReason": "cancelled"}
 
 
 @pytest.mark.hazard("P2")

@@ -1,6 +1,5 @@
 """The shell tool: bounded, and its whole process group dead on every way out."""
 
-import os
 from pathlib import Path
 
 import anyio
@@ -8,7 +7,7 @@ import pytest
 
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools.shell import Shell, ShellArgs
-from tests.agent.support import MemoryClient
+from tests.agent.support import Fifo, MemoryClient
 from tests.support.processes import MARK, all_gone, marked
 
 pytestmark = pytest.mark.process
@@ -50,25 +49,16 @@ async def test_a_missing_folder_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.hazard("C10", "P1")
 async def test_cancelled_the_whole_group_is_dead_when_it_returns(
-    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+    cwd: Path, running: Fifo, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARK, mark)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(shell, tmp_path, f"exec >{pipe}; {TREE}")
-                seen = b""
-                while seen.count(b"up\n") < 2:
-                    await anyio.wait_readable(reader)
-                    seen += os.read(reader, 100)
-                assert marked(mark)
-                tasks.cancel_scope.cancel()
-        await all_gone(mark)
-    finally:
-        os.close(reader)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shell, cwd, f"exec >running; {TREE}")
+            await running.lines(2)
+            assert marked(mark)
+            tasks.cancel_scope.cancel()
+    await all_gone(mark)
 
 
 @pytest.mark.hazard("P1")
