@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio import to_thread
 
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.schema import (
@@ -30,6 +29,7 @@ from acp_bridge.journal.schema import (
     transaction,
     wal_of,
 )
+from acp_bridge.journal.threads import in_thread
 
 
 class SessionFile:
@@ -81,7 +81,7 @@ class SessionFile:
                 return
             covered = self._commits
             try:
-                await to_thread.run_sync(sync_file, self._wal)
+                await in_thread(sync_file, self._wal)
             except OSError as error:
                 self._broken = error
                 raise JournalError("the journal can't be synced") from error
@@ -90,7 +90,7 @@ class SessionFile:
     async def checkpoint(self) -> None:
         """Move a long WAL into the file, beside the writer. Raises JournalError."""
         if not self.closed and os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
-            await to_thread.run_sync(_checkpoint, self.path)
+            await in_thread(_checkpoint, self.path)
 
     async def close(self) -> None:
         """Give the file back; whole on disk afterwards. Never raises; twice is fine."""
@@ -98,7 +98,7 @@ class SessionFile:
             async with self._syncing:
                 if not self.closed:
                     self.closed = True
-                    await to_thread.run_sync(self._close)
+                    await in_thread(self._close)
 
     def _close(self) -> None:
         os.close(self._wal)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio
-from anyio import to_thread
 
 from acp_bridge.journal.errors import BadCursor
 from acp_bridge.journal.records import SessionInfo, SessionRow
@@ -31,6 +30,7 @@ from acp_bridge.journal.schema import (
     sync_folder,
     wal_of,
 )
+from acp_bridge.journal.threads import in_thread
 
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Index:
                 db, self._db = self._db, None
                 if db is not None:
                     with suppress(sqlite3.Error):
-                        await to_thread.run_sync(db.close)
+                        await in_thread(db.close)
 
     async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
         def work() -> T:
@@ -123,7 +123,7 @@ class Index:
                 return use(self._db)
 
         async with self._lock:
-            return await to_thread.run_sync(work)
+            return await in_thread(work)
 
 
 def _open(path: Path) -> sqlite3.Connection:

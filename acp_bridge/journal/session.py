@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
 
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
 from acp_bridge.journal.merge import Merger, dumps, loads, read_object
 from acp_bridge.journal.records import PromptRow, PromptState, Recovery, SessionInfo
 from acp_bridge.journal.schema import journal_errors
+from acp_bridge.journal.threads import in_thread
 
 _INSERT: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
 _PROMPT: Final = (
@@ -160,10 +160,9 @@ class SessionJournal:
         try:
             merger, after, to = Merger(), 0, self._last_row()
             while after < to:
-                entries, after = await to_thread.run_sync(
-                    read_entries, self._file.path, merger, after, to
-                )
-                yield [entry.params for entry in entries if entry.params is not None]
+                entries, after = await in_thread(read_entries, self._file.path, merger, after, to)
+                if page := [entry.params for entry in entries if entry.params is not None]:
+                    yield page
         finally:
             self._replays -= 1
 
@@ -179,7 +178,7 @@ class SessionJournal:
                 after = int(self._file.value("SELECT merged_to FROM session"))
                 if after >= to:
                     return
-                part = await to_thread.run_sync(read_slice, self._file.path, after, to, turn)
+                part = await in_thread(read_slice, self._file.path, after, to, turn)
                 if part is None or self._replays or self._file.closed:
                     return
                 with self._file.transaction():

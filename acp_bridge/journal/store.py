@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio import to_thread
 
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
@@ -35,6 +34,7 @@ from acp_bridge.journal.schema import (
     wal_of,
 )
 from acp_bridge.journal.session import SessionJournal, now
+from acp_bridge.journal.threads import in_thread
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
@@ -79,7 +79,7 @@ class Journal:
 
     async def prepare(self) -> None:
         """Make the folders, for who needs them before the first session. Raises JournalError."""
-        await to_thread.run_sync(_make_folders, self._home)
+        await in_thread(_make_folders, self._home)
 
     async def create(
         self,
@@ -112,13 +112,13 @@ class Journal:
         async with self._locks[session_id]:
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            file = await to_thread.run_sync(_create_file, path, info)
+            file = await in_thread(_create_file, path, info)
             try:
                 await self._index.put(info, durable=True)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await file.close()
-                    await to_thread.run_sync(_remove_files, path)
+                    await in_thread(_remove_files, path)
                 raise
             return self._opened(file, info)
 
@@ -132,7 +132,7 @@ class Journal:
         async with self._locks[session_id]:
             if (session := self._live(session_id)) is not None:
                 return session
-            file, info = await to_thread.run_sync(_open_file, self.path(session_id), session_id)
+            file, info = await in_thread(_open_file, self.path(session_id), session_id)
             session = self._opened(file, info)
             try:
                 await self._index.put(info)
@@ -202,7 +202,7 @@ class Journal:
             if (session := self._open.pop(session_id, None)) is not None:
                 await session.close()
             await self._index.remove(session_id)
-            await to_thread.run_sync(_remove_files, self.path(session_id))
+            await in_thread(_remove_files, self.path(session_id))
 
     async def release(self, session_id: str) -> None:
         """Close one session's journal, if it is open. Never raises."""

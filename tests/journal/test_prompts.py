@@ -1,0 +1,246 @@
+"""Prompts: accepted once, sent once, ended once, whatever is repeated or interrupted."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_bridge.journal import Journal, PromptState, SessionJournal
+from tests.journal.conftest import SESSION
+from tests.journal.sayings import chunk, transcript
+
+PARAMS = {"prompt": [{"type": "text", "text": "Hello"}], "_meta": {"unknown": [1, None]}}
+END = {"stopReason": "end_turn"}
+CANCELLED = {"stopReason": "cancelled"}
+
+
+async def reopened(journal: Journal, session: SessionJournal) -> SessionJournal:
+    await session.close()
+    return await journal.open(session.info.session_id)
+
+
+def states(session: SessionJournal) -> list[str]:
+    return [str(prompt.state) for prompt in session.prompts()]
+
+
+@pytest.mark.hazard("K1")
+async def test_an_accepted_prompt_is_there_after_a_restart_equal_in_every_field(
+    journal: Journal, session: SessionJournal
+) -> None:
+    seq = session.accept("id", PARAMS)
+    await session.sync()
+    again = await reopened(journal, session)
+    (prompt,) = again.prompts()
+    assert (prompt.seq, prompt.prompt_id, prompt.params) == (seq, "id", PARAMS)
+    assert (prompt.state, prompt.outcome, prompt.ended_at) == (PromptState.WAITING, None, None)
+
+
+async def test_prompts_are_numbered_in_the_order_of_their_accepting(
+    session: SessionJournal,
+) -> None:
+    seqs = [session.accept(f"id{number}", PARAMS) for number in range(5)]
+    assert seqs == sorted(seqs)
+    assert [prompt.prompt_id for prompt in session.prompts()] == [f"id{n}" for n in range(5)]
+
+
+@pytest.mark.hazard("Q7")
+async def test_accepting_the_same_id_again_is_the_same_prompt(session: SessionJournal) -> None:
+    first = session.accept("id", PARAMS)
+    session.accept("other", PARAMS)
+    assert session.accept("id", {"prompt": "another"}) == first
+    assert [prompt.params for prompt in session.prompts()] == [PARAMS, PARAMS]
+
+
+@pytest.mark.hazard("Q7")
+async def test_taking_a_prompt_twice_shows_its_words_once(session: SessionJournal) -> None:
+    seq = session.accept("id", PARAMS)
+    said = [chunk("Hello", kind="user_message_chunk")]
+    session.start_turn(seq, said)
+    session.start_turn(seq, said)
+    assert states(session) == ["sent"]
+    assert await transcript(session) == said
+
+
+@pytest.mark.hazard("Q5", "Q4")
+async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
+    session: SessionJournal,
+) -> None:
+    seq = session.accept("id", PARAMS)
+    session.end_prompt(seq, CANCELLED, None)
+    for again in (lambda: session.start_turn(seq, []), lambda: session.release(seq)):
+        with pytest.raises(RuntimeError):
+            again()
+    assert session.accept("id", PARAMS) == seq
+    assert states(session) == ["done"]
+
+
+@pytest.mark.hazard("Q4")
+async def test_an_unknown_prompt_can_not_be_started(session: SessionJournal) -> None:
+    with pytest.raises(RuntimeError):
+        session.start_turn(7, [chunk("never")])
+    assert await transcript(session) == []
+
+
+@pytest.mark.hazard("C13")
+async def test_the_first_outcome_stays_and_the_agents_own_may_come_later(
+    session: SessionJournal,
+) -> None:
+    seq = session.accept("id", PARAMS)
+    session.start_turn(seq, [])
+    session.end_prompt(seq, CANCELLED, None)
+    assert session.turns_finished() == 0
+    session.end_prompt(seq, END, END)
+    session.end_prompt(seq, {"error": {"code": -1}}, {"stopReason": "refusal"})
+    (prompt,) = session.prompts(PromptState.DONE)
+    assert (prompt.outcome, prompt.agent_outcome) == (CANCELLED, END)
+    assert session.turns_finished() == 1
+
+
+@pytest.mark.hazard("Q6", "R12")
+async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
+    journal: Journal, session: SessionJournal
+) -> None:
+    seqs = [session.accept(f"id{number}", PARAMS) for number in range(4)]
+    session.start_turn(seqs[0], [])
+    session.end_prompt(seqs[0], END, END)
+    session.start_turn(seqs[1], [])
+    again = await reopened(journal, session)
+    recovery = again.recover()
+    assert [prompt.seq for prompt in recovery.interrupted] == [seqs[1]]
+    assert recovery.interrupted[0].outcome == {"interrupted": True}
+    assert [prompt.seq for prompt in recovery.held] == seqs[2:]
+    assert states(again) == ["done", "done", "held", "held"]
+
+
+@pytest.mark.hazard("Q6", "R12")
+async def test_recovering_again_finds_the_same_held_prompts_and_interrupts_no_more(
+    journal: Journal, session: SessionJournal
+) -> None:
+    seqs = [session.accept(f"id{number}", PARAMS) for number in range(2)]
+    session.start_turn(seqs[0], [])
+    again = await reopened(journal, session)
+    held = again.recover().held
+    again = await reopened(journal, again)
+    recovery = again.recover()
+    assert recovery.interrupted == ()
+    assert recovery.held == held
+
+
+@pytest.mark.hazard("R12")
+async def test_a_held_prompt_waits_again_when_it_is_released_and_never_when_dropped(
+    session: SessionJournal,
+) -> None:
+    first, second, third = (session.accept(f"id{number}", PARAMS) for number in range(3))
+    session.hold(first)
+    session.hold_waiting()
+    session.release(first)
+    session.release(first)
+    session.drop(second)
+    assert states(session) == ["waiting", "done", "held"]
+    assert session.prompts(PromptState.DONE)[0].outcome == {"dropped": True}
+    with pytest.raises(RuntimeError):
+        session.release(second)
+    with pytest.raises(RuntimeError):
+        session.start_turn(third, [])
+
+
+async def test_no_transition_writes_the_prompts_images_again(
+    journal: Journal, session: SessionJournal
+) -> None:
+    seq = session.accept("id", {"prompt": [{"type": "image", "data": "x" * 4_000_000}]})
+    wal = journal.path(SESSION).with_name(f"{SESSION}.db-wal")
+    size = wal.stat().st_size
+    session.start_turn(seq, [])
+    session.end_prompt(seq, END, END)
+    assert wal.stat().st_size - size < 100_000
+
+
+OPERATIONS = ("accept", "start", "end", "drop", "release", "hold", "hold_all", "die")
+
+
+class Reference:
+    """The prompts as a list of [state, outcome]."""
+
+    def __init__(self) -> None:
+        self.prompts: list[list[Any]] = []
+
+    def do(self, what: str, index: int) -> bool:
+        """Whether it is allowed."""
+        if what == "accept":
+            if index == len(self.prompts):
+                self.prompts.append(["waiting", None])
+            return True
+        if what in ("hold_all", "die"):
+            for prompt in self.prompts:
+                if prompt[0] == "waiting":
+                    prompt[0] = "held"
+                elif prompt[0] == "sent" and what == "die":
+                    prompt[:] = ["done", {"interrupted": True}]
+            return True
+        prompt = self.prompts[index]
+        if what in ("end", "drop"):
+            if prompt[1] is None:
+                prompt[:] = ["done", END if what == "end" else {"dropped": True}]
+            return True
+        moves = {
+            "start": ("waiting", "sent"),
+            "release": ("held", "waiting"),
+            "hold": ("waiting", "held"),
+        }
+        before, after = moves[what]
+        if prompt[0] not in (before, after):
+            return False
+        prompt[0] = after
+        return True
+
+
+@pytest.mark.hazard("Q4", "Q5", "Q7")
+@settings(deadline=None, max_examples=60)
+@given(history=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 3)), max_size=25))
+def test_any_history_of_prompts_ends_as_a_list_of_states_does(
+    history: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    anyio.run(play, history, tmp_path_factory.mktemp("home"))
+
+
+async def play(history: list[tuple[str, int]], home: Path) -> None:
+    journal, reference = Journal(home), Reference()
+    session = await journal.create(SESSION, cwd="/project", agent="demo")
+    for what, index in history:
+        count = len(reference.prompts)
+        index = min(index, count if what == "accept" else count - 1)
+        if index < 0:
+            continue
+        allowed = reference.do(what, index)
+        try:
+            session = await apply(journal, session, what, index)
+        except RuntimeError:
+            assert not allowed
+        else:
+            assert allowed
+        assert [[str(p.state), p.outcome] for p in session.prompts()] == reference.prompts
+    await journal.close()
+
+
+async def apply(
+    journal: Journal, session: SessionJournal, what: str, index: int
+) -> SessionJournal:
+    seq = index + 1
+    match what:
+        case "accept":
+            assert session.accept(f"id{index}", PARAMS) == seq
+        case "start":
+            session.start_turn(seq, [])
+        case "end":
+            session.end_prompt(seq, END, None)
+        case "hold_all":
+            session.hold_waiting()
+        case "die":
+            session = await reopened(journal, session)
+            session.recover()
+        case _:
+            getattr(session, what)(seq)
+    return session
