@@ -2,11 +2,13 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.fixture_agents import FixtureLog
+from tests.support.client import RecordingClient
+from tests.support.fixture_agents import FixtureLog, StartAgent, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import MARK, kill_marked
 
@@ -40,3 +42,18 @@ def agent_env(tmp_path: Path, gates: Gates, mark: str, agent_log: FixtureLog) ->
     """What a fixture agent, or the bridge before it, needs in its environment."""
     home = {"FIXTURE_HOME": str(tmp_path / "agent-home")}
     return {**gates.env, **agent_log.env, **home, MARK: mark}
+
+
+@pytest.fixture
+def start_agent(agent_env: dict[str, str]) -> StartAgent:
+    """`start_agent("leaks")`: a fixture agent alone, initialized and in a session."""
+
+    @asynccontextmanager
+    async def start_agent(*behaviours: str, opened: bool = True) -> AsyncIterator[RecordingClient]:
+        async with RecordingClient.start(fixture_command(*behaviours), env=agent_env) as client:
+            await client.initialize()
+            if opened:
+                await client.new_session("/w")
+            yield client
+
+    return start_agent

@@ -2,8 +2,15 @@
 
 import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+
+from tests.support.client import RecordingClient
+
+#: The fixture `start_agent`: behaviours, and `opened=False` for no session.
+StartAgent = Callable[..., AbstractAsyncContextManager[RecordingClient]]
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "agents"
 
