@@ -84,6 +84,8 @@ class Link:
         self.on_behalf: dict[object, RequestId] = {}
         #: `authenticate` was repeated for it.
         self.authenticated = False
+        #: the process has ended: what its requests get now is no answer of the agent.
+        self.gone = False
         self.dead = anyio.Event()
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
@@ -149,8 +151,10 @@ class Link:
 
     def _over(self, exit_: Exit | None) -> None:
         self.peer.eof()
-        self.peer.close(errors.agent_trouble("the agent's process has ended"))
+        self.gone = True
         self.owner.on_gone(self, exit_)
+        how = f" ({exit_.describe()})" if exit_ else ""
+        self.peer.close(errors.agent_trouble(f"the agent's process has ended{how}"))
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():

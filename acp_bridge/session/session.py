@@ -217,11 +217,16 @@ class Session:
             for chunk in said:
                 self.outlet.replay(chunk)
         event("turn.started", session=self.id, turn=prompt.seq, agent=link.name)
+
+        def answered(answer: Answer) -> None:
+            if not link.gone:
+                self.feed(sig.AgentAnswered(epoch, turn, answer))
+
         link.request_for(
             prompt.call,
             "session/prompt",
             {**_without_own_meta(prompt.params), "sessionId": link.agent_session_id},
-            lambda answer: self.feed(sig.AgentAnswered(epoch, turn, answer)),
+            answered,
         )
 
     def _send_cancel(self, epoch: int) -> None:
