@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from acp_bridge.replays import LateReplay
+
 Json = dict[str, Any]
 
 #: kinds that tell the conversation: recorded in order, replayed by a load.
@@ -88,6 +90,9 @@ class Updates:
         self._turn = 0
         self._reuses = False
         self._new_ids: list[str] = []
+        self._late_until = 0
+        #: set for the first turn of a process that was given the session with `session/load`.
+        self.late: LateReplay | None = None
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 
@@ -96,10 +101,17 @@ class Updates:
         self._cards.clear()
         self._messages.clear()
         self._reuses = False
+        self.late = None
 
     def new_turn(self) -> None:
         """A prompt was sent to the agent."""
         self._turn += 1
+        if self.late and self._turn > self._late_until:
+            self.late = None
+
+    def expect_late_replay(self, late: LateReplay) -> None:
+        """The process may repeat the conversation during its first turn."""
+        self.late, self._late_until = late, self._turn + 1
 
     def take_new_ids(self) -> list[str]:
         """Client-side ids given out since the last call, for the journal."""
@@ -116,7 +128,9 @@ class Updates:
                 return None
             if phase is Phase.TAINTED:
                 raise Leak(str(kind))
-            if kind == "tool_call" or kind == "tool_call_update":
+            if self.late and self.late.covers(update):
+                return None
+            if kind in ("tool_call", "tool_call_update"):
                 return self.card(update, creates=kind == "tool_call")
             if isinstance(update.get("messageId"), str):
                 return self._message(update)

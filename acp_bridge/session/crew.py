@@ -15,6 +15,7 @@ from acp_bridge import signals as sig
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import StartFailed
 from acp_bridge.log import event
+from acp_bridge.replays import LateReplay
 from acp_bridge.session.opening import AuthNeeded, Refused, Reopening
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
@@ -102,6 +103,9 @@ class Crew:
         )
         try:
             result = await opening.run()
+            if opening.replays:
+                said = await LateReplay.of(session.journal.replay())
+                session.updates.expect_late_replay(said)
             await self._settle(link, result)
         except AuthNeeded as exc:
             session.feed(sig.NeedsAuth(epoch, exc.error))

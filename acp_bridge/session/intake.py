@@ -72,9 +72,11 @@ class Intake:
             return
         if not is_transcript(shown):
             self._session.note_state(shown)
-        told = {key: value for key, value in params.items() if key != "sessionId"}
-        told["update"] = shown
-        self._session.outlet.show(told)
+        if len(params) == 2:  # the usual: sessionId and update
+            self._session.outlet.show({"update": shown})
+        else:
+            rest = {key: value for key, value in params.items() if key != "sessionId"}
+            self._session.outlet.show({**rest, "update": shown})
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         session = self._session

@@ -74,6 +74,8 @@ class Reopening:
     #: parameters of `authenticate` that may be repeated to a later process.
     credentials: Json | None
     notice: Callable[[str], None]
+    #: the session was loaded: the agent replays it, some agents later than they should.
+    replays: bool = False
 
     async def run(self) -> Json:
         """The agent's answer, with `link.agent_session_id` set; raises Refused, AuthNeeded."""
@@ -83,7 +85,9 @@ class Reopening:
             link.agent_session_id = self.agent_session_id
             for method in self._methods():
                 try:
-                    return await self._ask(method, self.setup.params(self.agent_session_id))
+                    result = await self._ask(method, self.setup.params(self.agent_session_id))
+                    self.replays = method == "session/load"
+                    return result
                 except RpcError as exc:
                     refusal = exc
             if self._methods() and self.turns_finished:
