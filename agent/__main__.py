@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -35,18 +36,19 @@ def main() -> int:
     if sys.platform == "win32":
         print("acp-bridge's agent does not run on Windows yet.", file=sys.stderr)
         return 2
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is there and we serve
     spec = _model_argument(sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        from acp_bridge.wire.stdio import claim_stdio
         from agent.model import open_model
 
         model = open_model(spec)
+        stdin, stdout = claim_stdio()  # before the SDK: whatever prints, prints to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
-    from acp_bridge.wire.stdio import claim_stdio
-
-    stdin, stdout = claim_stdio()  # before the SDK is imported: whatever prints, prints to stderr
     import anyio
 
     anyio.run(_serve, stdin, stdout, model)

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from acp_bridge.wire.sdk_transport import SdkTransport
 from agent.model import Model, ModelError
 from agent.server import Server
-from agent.tools import all_tools
+from agent.tools import standard_tools
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ async def serve(transport: SdkTransport, model: Model, folder: Path) -> None:
         connection = Connection(handle, transport, listening=False)
         server = Server(
             model=model,
-            tools=all_tools(),
+            tools=standard_tools(),
             folder=folder,
             request=connection.send_request,
             notify=partial(_notify, transport),

@@ -38,6 +38,8 @@ _WITH_ARGUMENT = frozenset(
     ["text", "think", "token", "call", "stop", "error", "delay", "pace", "gate"]
 )
 _ALONE = {"echo": ("text", "{user}"), "remember": ("text", "You told me: {history}")}
+#: every word that a line may begin with
+VERBS = _WITH_ARGUMENT | {*_ALONE, "when", "turn", "---", "repeat", "deaf"}
 
 
 class DialogueError(ValueError):

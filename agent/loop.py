@@ -25,7 +25,7 @@ from agent.client import Client
 from agent.history import INTERRUPTED, Outcome, Record, card_end, card_start, text_chunk
 from agent.model import Completion, Model, OnToken, Part, Token, ToolCall
 from agent.permissions import Permissions
-from agent.tools import AnyTool, ToolContext, ToolError, ToolResult, tool_spec
+from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
 from agent.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -62,14 +62,14 @@ class Turn:
         self,
         *,
         model: Model,
-        tools: Sequence[AnyTool],
+        tools: Toolbox,
         transcript: Transcript,
         permissions: Permissions,
         context: ToolContext,
         on_token: Sequence[OnToken] = (),
     ) -> None:
         self._model = model
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = tools
         self._transcript = transcript
         self._permissions = permissions
         self._context = context
@@ -80,11 +80,10 @@ class Turn:
     async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
         """Raises ModelError; whatever ended it, the history is well formed (C17)."""
         await self._record({"t": "user", "blocks": blocks})
-        specs = [tool_spec(tool) for tool in self._tools.values()]
         for _ in range(MAX_MODEL_CALLS):
             await anyio.lowlevel.checkpoint()
             messages = self._transcript.history.messages()
-            completion = await self._model.complete(messages, specs, self._tell)
+            completion = await self._model.complete(messages, self._tools.specs, self._tell)
             if not completion.tool_calls:
                 return completion.stop
             await self._run_tools(completion)
@@ -119,7 +118,9 @@ class Turn:
         cards: list[Card] = []
         try:
             for call in completion.tool_calls:
-                cards.append(await self._open(call))
+                card = self._card(call)
+                cards.append(card)
+                await self._open(card)
             for card in cards:
                 await self._run_tool(card)
         finally:
@@ -127,12 +128,11 @@ class Turn:
                 for card in cards:
                     await self._end(card, Outcome("failed", INTERRUPTED))
 
-    async def _open(self, call: ToolCall) -> Card:
-        card = self._card(call)
+    async def _open(self, card: Card) -> None:
+        call = card.call
         record = {"t": "call", "id": call.id, "name": call.name, "arguments": call.arguments}
         await self._record({**record, "card": card.shown})
         await self._client.update(card_start(card.shown))
-        return card
 
     async def _run_tool(self, card: Card) -> None:
         try:

@@ -48,7 +48,7 @@ from agent.client import SendNotification, SendRequest, SessionClient
 from agent.model import Model
 from agent.permissions import MODES, Mode
 from agent.session import Session
-from agent.tools import AnyTool, ToolContext
+from agent.tools import Toolbox, ToolContext
 from agent.transcript import Transcript, UnknownSession
 
 PROTOCOL_VERSION = 1
@@ -68,7 +68,7 @@ class Server:
         self,
         *,
         model: Model,
-        tools: list[AnyTool],
+        tools: Toolbox,
         folder: Path,
         request: SendRequest,
         notify: SendNotification,

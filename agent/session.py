@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -19,7 +18,7 @@ from agent.client import SessionClient
 from agent.loop import StopReason, Turn
 from agent.model import Model
 from agent.permissions import Permissions, PromptCancelled
-from agent.tools import AnyTool, ToolContext
+from agent.tools import Toolbox, ToolContext
 from agent.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class Session:
         context: ToolContext,
         client: SessionClient,
         model: Model,
-        tools: Sequence[AnyTool],
+        tools: Toolbox,
     ) -> None:
         self.client = client
         self.transcript = transcript

@@ -8,7 +8,9 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -60,20 +62,31 @@ class Tool(Protocol[ArgsT]):
 AnyTool = Tool[Any]
 
 
-def tool_spec(tool: AnyTool) -> ToolSpec:
-    """How a model is told of a tool."""
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.Args.model_json_schema(),
-        },
-    }
+class Toolbox:
+    """The tools of a session, and what a model is told of them."""
+
+    def __init__(self, tools: Sequence[AnyTool]) -> None:
+        self._by_name = {tool.name: tool for tool in tools}
+
+    def get(self, name: str) -> AnyTool | None:
+        return self._by_name.get(name)
+
+    @cached_property  # a schema takes pydantic milliseconds
+    def specs(self) -> list[ToolSpec]:
+        return [_spec(tool) for tool in self._by_name.values()]
 
 
-def all_tools() -> list[AnyTool]:
+def standard_tools() -> Toolbox:
     from agent.tools.read_file import ReadFile
     from agent.tools.shell import Shell
 
-    return [ReadFile(), Shell()]
+    return Toolbox([ReadFile(), Shell()])
+
+
+def _spec(tool: AnyTool) -> ToolSpec:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.Args.model_json_schema(),
+    }
+    return {"type": "function", "function": function}

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from agent.client import ClientError
 from agent.tools import ToolContext, ToolError, ToolResult
 
-#: bytes read from the disk, and given to the model
+#: bytes given to the model
 _MAX_BYTES = 256 * 1024
 
 
@@ -49,14 +49,17 @@ class ReadFile:
             raise ToolError(f"{args.path} is outside the session's folder")
         if context.client.reads_files:
             try:
-                return ToolResult(await context.client.read_file(path, args.line, args.limit))
+                text = await context.client.read_file(path, args.line, args.limit)
             except ClientError as error:
                 raise ToolError(f"The editor could not read {args.path}") from error
+            return ToolResult(_bounded(text.encode("utf-8", "replace")))
         try:
-            text = await anyio.to_thread.run_sync(_read, path, abandon_on_cancel=True)
+            data = await anyio.to_thread.run_sync(
+                _read, path, (args.line or 1) - 1, args.limit, abandon_on_cancel=True
+            )
         except OSError as error:
             raise ToolError(f"Could not read {args.path}: {error.strerror}") from error
-        return ToolResult(_lines(text, args.line, args.limit))
+        return ToolResult(_bounded(data))
 
 
 def _absolute(path: str, cwd: Path) -> str:
@@ -67,18 +70,24 @@ def _inside(path: str, cwd: Path) -> bool:
     return Path(path).resolve().is_relative_to(cwd.resolve())
 
 
-def _read(path: str) -> str:
+def _read(path: str, skip: int, limit: int | None) -> bytes:
+    """`limit` lines after the first `skip`; a little more than may be kept, if there is more."""
     if not os.path.isfile(path):  # a pipe or a device could block for ever
         os.stat(path)
         raise OSError(0, "it is not a regular file")
+    kept = bytearray()
+    number = 0
     with open(path, "rb") as file:
-        data = file.read(_MAX_BYTES + 1)
+        while len(kept) <= _MAX_BYTES and (limit is None or number < skip + limit):
+            piece = file.readline(_MAX_BYTES)
+            if not piece:
+                break
+            if number >= skip:
+                kept += piece
+            number += piece.endswith(b"\n")
+    return bytes(kept)
+
+
+def _bounded(data: bytes) -> str:
     text = data[:_MAX_BYTES].decode("utf-8", "replace")
     return text if len(data) <= _MAX_BYTES else f"{text}\n[cut after {_MAX_BYTES} bytes]"
-
-
-def _lines(text: str, line: int | None, limit: int | None) -> str:
-    if line is None and limit is None:
-        return text
-    first = (line or 1) - 1
-    return "".join(text.splitlines(keepends=True)[first : None if limit is None else first + limit])

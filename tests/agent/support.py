@@ -12,7 +12,7 @@ from agent.loop import Turn
 from agent.model import Model, OnToken, Part, Token
 from agent.permissions import Permissions
 from agent.scripted_model import ScriptedModel
-from agent.tools import AnyTool, ToolContext, all_tools
+from agent.tools import Toolbox, ToolContext, standard_tools
 from agent.transcript import Transcript
 
 #: what a user's choice stands for: an option's id, None for a cancelled prompt, or an error
@@ -104,10 +104,10 @@ class Bench:
         self.transcript = Transcript.create(self.folder, "s1", str(self.cwd))
         self.permissions = Permissions()
 
-    def turn(self, *on_token: OnToken, tools: list[AnyTool] | None = None) -> Turn:
+    def turn(self, *on_token: OnToken, tools: Toolbox | None = None) -> Turn:
         return Turn(
             model=self.model,
-            tools=all_tools() if tools is None else tools,
+            tools=tools or standard_tools(),
             transcript=self.transcript,
             permissions=self.permissions,
             context=ToolContext(self.cwd, self.client),

@@ -14,7 +14,7 @@ from agent.client import ClientError
 from agent.history import INTERRUPTED, Record
 from agent.model import Completion, Message, ModelError, OnToken, Part, Token, ToolCall, ToolSpec
 from agent.permissions import PromptCancelled
-from agent.tools import AnyTool, ToolContext, ToolError, ToolResult
+from agent.tools import Toolbox, ToolContext, ToolError, ToolResult
 from tests.agent.support import Bench, MemoryClient, Tokens, user
 
 
@@ -63,7 +63,7 @@ def states(*pairs: str) -> list[tuple[str, str]]:
 
 async def run(bench: Bench, text: str, *on_token: OnToken, tool: Note | None = None) -> str:
     with anyio.fail_after(5):
-        tools: list[AnyTool] | None = [tool] if tool else None
+        tools = Toolbox([tool]) if tool else None
         return await bench.turn(*on_token, tools=tools).run(user(text))
 
 
@@ -339,10 +339,28 @@ async def test_cancelled_in_a_tool_every_card_is_ended_and_every_call_has_a_resu
     )
 
 
+@pytest.mark.hazard("C16")
+async def test_cancelled_while_a_card_is_being_opened_that_card_is_ended(tmp_path: Path) -> None:
+    class Stuck(MemoryClient):
+        async def update(self, update: dict[str, Any]) -> None:
+            await super().update(update)
+            if update.get("status") == "pending":
+                self.was_asked.set()
+                await anyio.sleep_forever()
+
+    bench = Bench(tmp_path, NOTE, Stuck())
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.turn(tools=Toolbox([Note()])).run, user("note"))
+            await bench.client.was_asked.wait()
+            tasks.cancel_scope.cancel()
+    assert bench.client.card_states() == states("1 pending", "1 failed")
+
+
 async def cancelled(bench: Bench, tool: Note, when: anyio.Event) -> None:
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bench.turn(tools=[tool]).run, user("note"))
+            tasks.start_soon(bench.turn(tools=Toolbox([tool])).run, user("note"))
             await when.wait()
             tasks.cancel_scope.cancel()
     assert tool.notes == []

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agent.client import ClientError
-from agent.tools import ToolContext, ToolError, all_tools, tool_spec
+from agent.tools import ToolContext, ToolError, standard_tools
 from agent.tools.read_file import _MAX_BYTES, ReadFile, ReadFileArgs
 from tests.agent.support import MemoryClient
 
@@ -38,6 +38,11 @@ async def test_some_lines_of_it(cwd: Path) -> None:
     assert await read(cwd, "a.txt", line=2, limit=1) == "two\n"
     assert await read(cwd, "a.txt", limit=2) == "one\ntwo\n"
     assert await read(cwd, "a.txt", line=9) == ""
+
+
+async def test_lines_far_into_a_big_file(cwd: Path) -> None:
+    (cwd / "long").write_bytes(b"x" * 60 + b"\n" + b"".join(b"%d\n" % n for n in range(99_999)))
+    assert await read(cwd, "long", line=90_000, limit=2) == "89998\n89999\n"
 
 
 async def test_nothing_outside_the_folder_is_read(cwd: Path) -> None:
@@ -93,6 +98,6 @@ async def test_a_big_or_binary_file_is_cut_and_readable(cwd: Path) -> None:
 
 
 def test_a_model_is_told_of_every_tool() -> None:
-    specs = [tool_spec(tool)["function"] for tool in all_tools()]
+    specs = [spec["function"] for spec in standard_tools().specs]
     assert [spec["name"] for spec in specs] == ["read_file", "shell"]
     assert specs[1]["parameters"]["required"] == ["command"]
