@@ -1,0 +1,135 @@
+"""`make mutants`: mutmut over turns.py and wire/jsonrpc.py; every survivor is killed or explained.
+
+mutmut changes one function in one small way, runs the tests that reach it, and lists the changes
+that no test saw. It works on a copy, outside the checkout. A survivor's place is its function and
+its changed lines, not mutmut's number, which moves with every edit.
+
+mutants_explained.txt has a block for each survivor that is all right: the function, the lines
+taken out and put in, and, indented, why nothing can see the difference.
+Exit 0: none is left without an explanation.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
+#: what is mutated, and the tests that have to see it.
+TARGETS = {
+    "acp_bridge/turns.py": "tests/turns",
+    "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
+}
+NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
+#: a mutant that makes the tests run for ever was seen, too.
+SEEN = ("killed", "timeout", "caught by type check")
+
+
+class Mutant(NamedTuple):
+    """One change: the dotted function, and its lines as `- old` and `+ new`."""
+
+    function: str
+    change: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((self.function, *self.change))
+
+
+def explanations(text: str) -> dict[Mutant, str]:
+    """The blocks of mutants_explained.txt; raises ValueError for one without a reason."""
+    found = {}
+    for block in re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n?", "", text)):
+        if not block.strip():
+            continue
+        function, *lines = block.strip("\n").splitlines()
+        why = " ".join(line.strip() for line in lines if line.startswith("  "))
+        change = tuple(line.rstrip() for line in lines if line.startswith(("-", "+")))
+        if not why or not change:
+            raise ValueError(f"a survivor needs its change and a reason:\n{block}")
+        found[Mutant(function, change)] = why
+    return found
+
+
+def mutant(name: str, diff: str) -> Mutant:
+    """A mutant from mutmut's name of it and mutmut's diff."""
+    module, _, mangled = name.rpartition("__mutmut_")[0].rpartition(".")
+    # mutmut mangles `f` to `x_f`, and `C.f` to `xǁCǁf`.
+    function = mangled.removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
+    change = (line for line in diff.splitlines() if re.match(r"[-+](?![-+]{2} )", line))
+    return Mutant(f"{module}.{function}", tuple(f"{line[0]} {line[1:].strip()}" for line in change))
+
+
+def survivors(targets: Iterable[str], folder: Path) -> list[Mutant]:
+    """Run mutmut in this empty folder; what it changed and no test saw."""
+    prepare(list(targets), folder)
+    run = mutmut("run", cwd=folder)
+    print(*run.replace("\r", "\n").strip().splitlines()[-2:], sep="\n")
+    names = re.findall(r"^ +(\S+): (.+)$", mutmut("results", cwd=folder), re.MULTILINE)
+    return [
+        mutant(name, mutmut("show", name, cwd=folder)) for name, how in names if how not in SEEN
+    ]
+
+
+def prepare(targets: list[str], folder: Path) -> None:
+    for name in NEEDED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    settings = {
+        "source_paths": ["acp_bridge"],
+        "only_mutate": targets,
+        "pytest_add_cli_args_test_selection": [TARGETS[target] for target in targets],
+        "also_copy": ["agent", "fixtures"],
+    }
+    with (folder / "pyproject.toml").open("a") as project:
+        project.write("\n[tool.mutmut]\n")
+        project.writelines(f"{key} = {value}\n" for key, value in settings.items())
+
+
+def mutmut(*args: str, cwd: Path) -> str:
+    # CI makes Hypothesis choose the same examples each time.
+    env = {**os.environ, "CI": "true"}
+    env.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "mutmut", *args],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"mutmut {' '.join(args)} failed:\n{done.stdout[-4000:]}\n{done.stderr}")
+    return done.stdout
+
+
+def main() -> int:
+    """Print the survivors that nobody explained; 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("targets", nargs="*", help="default: " + ", ".join(TARGETS))
+    targets = parser.parse_args().targets or list(TARGETS)
+    explained = explanations(EXPLAINED.read_text("utf-8"))
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        found = survivors(targets, Path(folder))
+    new = [one for one in dict.fromkeys(found) if one not in explained]
+    for one in new:
+        print(f"\n{one}")
+    modules = tuple(target.removesuffix(".py").replace("/", ".") + "." for target in targets)
+    for one in explained.keys() - set(found):
+        if one.function.startswith(modules):
+            print(f"\nexplained, and no survivor any more:\n{one}")
+    print(f"\n{len(found)} survivors, {len(found) - len(new)} explained, {len(new)} not")
+    return 1 if new else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

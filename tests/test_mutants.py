@@ -1,0 +1,40 @@
+"""The bookkeeping of `make mutants`: what survived is told from what was explained."""
+
+import pytest
+
+from tests.mutants import EXPLAINED, TARGETS, Mutant, explanations, mutant
+
+DIFF = """\
+# acp_bridge.turns.xǁTurnsǁstep__mutmut_3: survived
+--- acp_bridge/turns.py
++++ acp_bridge/turns.py
+@@ -6,7 +6,7 @@
+     def step(self):
+-        tries = 3
++        tries = 4
+         return tries
+"""
+STEP = Mutant("acp_bridge.turns.Turns.step", ("- tries = 3", "+ tries = 4"))
+
+
+def test_a_mutant_is_known_by_its_function_and_its_changed_lines() -> None:
+    assert mutant("acp_bridge.turns.xǁTurnsǁstep__mutmut_3", DIFF) == STEP
+    assert mutant("acp_bridge.turns.x__private__mutmut_12", "").function == (
+        "acp_bridge.turns._private"
+    )
+
+
+def test_a_survivor_as_it_is_printed_is_explained_by_a_reason_below_it() -> None:
+    text = f"# a comment\n\n{STEP}\n  Nobody tries\n  four times.\n\n"
+    assert explanations(text) == {STEP: "Nobody tries four times."}
+
+
+def test_an_explanation_without_a_reason_is_refused() -> None:
+    with pytest.raises(ValueError, match="a reason"):
+        explanations(str(STEP))
+
+
+def test_the_explanations_can_be_read_and_are_of_what_is_mutated() -> None:
+    modules = tuple(name.removesuffix(".py").replace("/", ".") + "." for name in TARGETS)
+    for one in explanations(EXPLAINED.read_text("utf-8")):
+        assert one.function.startswith(modules)
