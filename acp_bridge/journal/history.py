@@ -59,7 +59,6 @@ def read_rows(path: Path, after: int, to: int) -> tuple[list[Row], int]:
         except sqlite3.DatabaseError as error:
             if not _damaged(error):
                 raise
-            logger.warning("journal: a page of updates after %d is damaged", after)
             return _salvage(connection, after, min(after + PAGE_ROWS, to))
         return rows, rows[-1].id if rows else to
 
@@ -80,15 +79,17 @@ def _page(connection: sqlite3.Connection, after: int, to: int) -> list[Row]:
 def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[Row], int]:
     """What can be read, id by id, of a page with a damaged row in it."""
     rows: list[Row] = []
+    lost = 0
     for row_id in range(after + 1, to + 1):
         try:
             found = connection.execute(f"{_SELECT} WHERE id = ?", (row_id,)).fetchone()
         except sqlite3.DatabaseError as error:
             if not _damaged(error):
                 raise
-            logger.warning("journal: update row %d is lost", row_id)
+            lost += 1
         else:
             rows += [Row(*found)] if found else []
+    logger.warning("journal: %d updates of %d..%d are damaged", lost, after + 1, to)
     return rows, to
 
 

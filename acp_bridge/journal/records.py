@@ -1,8 +1,14 @@
 """What the journal gives out: plain frozen values."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, of fixed width: it sorts as text."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class PromptState(StrEnum):

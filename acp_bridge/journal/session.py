@@ -13,15 +13,15 @@ Invariants
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
 
+from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
 from acp_bridge.journal.merge import Merger, dumps, loads, read_object
-from acp_bridge.journal.records import PromptRow, PromptState, Recovery, SessionInfo
+from acp_bridge.journal.records import PromptRow, PromptState, Recovery, SessionInfo, now
 from acp_bridge.journal.schema import journal_errors
 from acp_bridge.journal.threads import in_thread
 
@@ -30,12 +30,9 @@ _PROMPT: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome, accepted_at, ended_at"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
+#: How far beyond the merged rows to look for more if the end can't be found.
+SALVAGED_ROWS: Final = 100_000
 logger = logging.getLogger(__name__)
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601, of fixed width: it sorts as text."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class SessionJournal:
@@ -173,7 +170,7 @@ class SessionJournal:
         Raises JournalError.
         """
         async with self._compacting:
-            to = self._last_row()
+            to = 0 if self._file.closed else self._last_row()
             while not self._file.closed:
                 after = int(self._file.value("SELECT merged_to FROM session"))
                 if after >= to:
@@ -255,7 +252,10 @@ class SessionJournal:
     # -- helpers ---------------------------------------------------------------------------
 
     def _last_row(self) -> int:
-        return int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
+        try:
+            return int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
+        except JournalError:  # it is in a damaged page: a bound to look up to
+            return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
 
     def _move(self, seq: int, origin: PromptState, target: PromptState) -> bool:
         """Move a prompt on; False if it is there already. Raises RuntimeError otherwise."""

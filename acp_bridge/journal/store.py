@@ -22,7 +22,7 @@ from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.merge import dumps, loads
-from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset
+from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
 from acp_bridge.journal.schema import (
     SESSION_SCRIPTS,
     connect,
@@ -33,7 +33,7 @@ from acp_bridge.journal.schema import (
     sync_folder,
     wal_of,
 )
-from acp_bridge.journal.session import SessionJournal, now
+from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")

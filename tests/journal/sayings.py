@@ -15,9 +15,7 @@ def chunk(text: str, message: str | None = None, kind: str = "agent_message_chun
 
 
 def tool(call: str, status: str = "completed") -> Params:
-    return {
-        "update": {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status}
-    }
+    return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status}}
 
 
 def lines(*updates: Params) -> bytes:

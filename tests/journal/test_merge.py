@@ -133,9 +133,9 @@ def test_no_message_id_and_a_null_one_are_not_the_same_message() -> None:
 def test_halves_of_a_surrogate_pair_are_joined_without_loss() -> None:
     (entry,) = merged([(1, lines(chunk("\ud83d"), chunk("\ude00")))])
     told = json.loads(entry.line())
-    assert told["update"]["content"]["text"].encode("utf-16", "surrogatepass").decode(
-        "utf-16"
-    ) == ("\N{GRINNING FACE}")
+    assert told["update"]["content"]["text"].encode("utf-16", "surrogatepass").decode("utf-16") == (
+        "\N{GRINNING FACE}"
+    )
 
 
 def test_a_very_long_message_comes_in_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
