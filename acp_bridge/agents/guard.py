@@ -109,13 +109,13 @@ def processes() -> list[tuple[int, int, int, bool]]:
     return found
 
 
-def signal_descendants(root: int, groups: set[int]) -> bool:
-    """SIGKILL every descendant of `root`, and every group that one of them is in.
+def kill_descendants(root: int, groups: set[int]) -> bool:
+    """SIGKILL every group that a descendant of `root` is in. Returns whether there was any.
 
-    `groups` are those seen the last time (where there is no subreaper, a group is all that tells
-    whose an orphan is) and are brought up to date. Returns whether there was anyone.
     A group is hit whole, forks in progress included, so a fork bomb does not outrun this. It is
     never another's: the agent has a session of its own, and no group reaches across sessions.
+    `groups` are those of the last time, brought up to date: where there is no subreaper, they
+    are all that tells whose an orphan is.
     """
     table = processes()
     tree = {root}
@@ -123,21 +123,18 @@ def signal_descendants(root: int, groups: set[int]) -> bool:
     while len(tree) > size:
         size = len(tree)
         tree.update(pid for pid, parent, _, _ in table if parent in tree)
-    found = {pid for pid, _, group, _ in table if pid in tree or group in groups} - {root}
+    alive = {group for pid, _, group, _ in table if pid in tree or group in groups}
     groups.clear()
-    groups.update(group for pid, _, group, _ in table if pid in found)
-    groups.discard(os.getpgid(root))
+    groups.update(alive - {os.getpgid(root)})
     for group in groups:
-        kill(-group)
-    for pid in found:
-        kill(pid)
-    return bool(found)
+        kill_group(group)
+    return bool(groups)
 
 
-def kill(target: int) -> None:
-    """SIGKILL a process, or the group -`target`; one that is gone or not ours to kill is left."""
+def kill_group(group: int) -> None:
+    """SIGKILL to all of it; a group that is gone, or not ours to kill, is left."""
     try:  # noqa: SIM105 - contextlib is not small
-        os.kill(target, _signal.SIGKILL)
+        os.killpg(group, _signal.SIGKILL)
     except OSError:
         pass
 
@@ -240,12 +237,12 @@ class Guard:
         """SIGKILL the agent and every descendant, again and again until none is left."""
         pause = FIRST_PAUSE_MS
         if LINUX:  # nobody can get lost, so the quick way goes before the search
-            kill(-self.agent)
+            kill_group(self.agent)
             if self.reap():
                 self.sleep(pause)
         groups = {self.agent}
         while self.reap() or not LINUX:
-            if not signal_descendants(os.getpid(), groups) and not LINUX:
+            if not kill_descendants(os.getpid(), groups) and not LINUX:
                 return
             self.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE_MS)

@@ -1,5 +1,6 @@
 """The session's lock between bridges."""
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -63,17 +64,22 @@ async def test_two_sessions_do_not_know_each_other(tmp_path: Path) -> None:
 
 
 async def test_a_lock_on_a_file_deleted_meanwhile_is_not_taken_for_the_sessions(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one who deletes a session holds its lock; who waited must lock the new file."""
+    """Who deletes a session holds its lock, and may let go between our open and our flock."""
     path = tmp_path / "lock"
-    old = await acquire(path, 0)
-    path.unlink()
-    new = await acquire(path, 0)
-    release(old)
-    with pytest.raises(Busy):
-        await acquire(path, 0)
-    release(new)
+    deleter = await acquire(path, 0)
+
+    def flock_too_late(fd: int, operation: int) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        release(deleter)
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    fd = await acquire(path, 5)
+    assert os.path.samestat(os.fstat(fd), path.stat())
+    release(fd)
 
 
 async def test_the_lock_file_is_private_and_not_inherited(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.agents.lease import Busy, acquire, release
-from acp_bridge.agents.process import Exit
+from acp_bridge.agents.process import AgentProcess, Exit
 from tests.process.guard_support import (
     FOLDER,
     exists,
@@ -155,6 +155,17 @@ async def test_sigkill_of_the_guard_ends_the_agent_and_its_group() -> None:
 
 
 @pytest.mark.hazard("P1")
+async def test_sigkill_of_the_guard_ends_the_agent_though_the_bridge_does_nothing(
+    tmp_path: Path,
+) -> None:
+    async with killable_bridge(tmp_path / "lock", "deaf") as (bridge, guard, mark):
+        [agent] = set(marked(mark)) - {bridge, guard}
+        os.kill(bridge, signal.SIGSTOP)
+        os.kill(guard, signal.SIGKILL)
+        await gone(agent)
+
+
+@pytest.mark.hazard("P1")
 async def test_sigterm_of_the_guard_ends_the_tree() -> None:
     async with started(stand_in("daemon")) as (process, mark):
         await read_line(process)
@@ -165,29 +176,56 @@ async def test_sigterm_of_the_guard_ends_the_tree() -> None:
 
 
 async def test_a_terminals_signals_do_not_reach_the_agent_nor_end_the_guard() -> None:
-    async with started(["cat"]) as (process, _):
+    async with started(stand_in("short_lived_orphan")) as (process, mark):
+        orphan = int(await read_line(process))
         guard = parent_of(process.pid)
         assert session_of(process.pid) == process.pid
         assert session_of(guard) == guard
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             os.kill(guard, number)
-        os.write(process.stdin_fd, b"still here\n")
-        assert await read_line(process) == "still here"
+        await end_orphan(process, orphan)  # the guard has run on, past the signals
+        assert process.pid in marked(mark)
         assert parent_of(process.pid) == guard
+
+
+async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> None:
+    async with started(stand_in("short_lived_orphan")) as (process, mark):
+        orphan = int(await read_line(process))
+        assert parent_of(orphan) == parent_of(process.pid)
+        await end_orphan(process, orphan)
+        assert process.pid in marked(mark)
+
+
+async def end_orphan(process: AgentProcess, orphan: int) -> None:
+    """Let it end and see it collected; its parent is the guard."""
+    os.write(process.stdin_fd, b"\n")
+    with anyio.fail_after(5):
+        while exists(orphan):
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_the_agent_inherits_its_standard_streams_and_nothing_else(tmp_path: Path) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     async with started(["cat"]), started(["cat"], lock_fd=fd) as (process, _):
+        await echo(process)
         assert sorted(open_files(process.pid)) == [0, 1, 2]
     release(fd)
 
 
-async def test_the_guard_keeps_no_end_of_the_agents_pipes() -> None:
-    async with started(["cat"]) as (process, _):
+async def test_the_guard_keeps_no_end_of_the_agents_pipes_and_no_folder(tmp_path: Path) -> None:
+    async with started(["cat"], cwd=str(tmp_path)) as (process, _):
+        await echo(process)
+        guard = parent_of(process.pid)
         streams = set(open_files(process.pid).values())
         assert len(streams) == 3
-        assert streams.isdisjoint(open_files(parent_of(process.pid)).values())
+        assert streams.isdisjoint(open_files(guard).values())
+        assert os.readlink(f"/proc/{guard}/cwd") == "/"
+
+
+async def echo(process: AgentProcess) -> None:
+    """A line to `cat` and back: it has started for good, nothing of its start is open."""
+    os.write(process.stdin_fd, b"echo\n")
+    assert await read_line(process) == "echo"
 
 
 async def test_the_end_of_stdout_is_seen_while_agent_and_guard_live() -> None:
@@ -226,14 +264,3 @@ async def test_nothing_of_the_users_is_imported_by_the_guard(tmp_path: Path) -> 
         assert await read_line(process) == str(tmp_path)
         assert await process.kill()
     assert not trace.exists()
-
-
-async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> None:
-    async with started(stand_in("short_lived_orphan")) as (process, mark):
-        orphan = int(await read_line(process))
-        assert parent_of(orphan) == parent_of(process.pid)
-        os.write(process.stdin_fd, b"\n")
-        with anyio.fail_after(5):
-            while exists(orphan):
-                await anyio.lowlevel.checkpoint()
-        assert process.pid in marked(mark)
