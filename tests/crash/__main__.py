@@ -1,0 +1,58 @@
+"""`python -m tests.crash --n 200 --seed 1`: prints counts by phase, exits 1 if any round lost."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+
+import anyio
+
+from tests.crash.rounds import PHASES, play
+
+
+def phases(count: int, seed: int) -> list[str]:
+    """Half of the rounds mid-stream, the others spread over the rest."""
+    rest = [name for name in PHASES if name != "stream"]
+    drawn = ["stream" if n % 2 == 0 else rest[(n // 2) % len(rest)] for n in range(count)]
+    random.Random(seed).shuffle(drawn)
+    return drawn
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make crash", description=__doc__)
+    parser.add_argument("--n", type=int, default=200, help="rounds")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
+    options = parser.parse_args()
+    print(f"{options.n} rounds, SEED={options.seed}", flush=True)
+    passed: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    began = time.monotonic()
+    for number, phase in enumerate(phases(options.n, options.seed)):
+        if options.only is not None and number != options.only:
+            continue
+        try:
+            anyio.run(play, phase, f"{options.seed}.{number}")
+            passed[phase] += 1
+        except Exception as exc:
+            failed[phase] += 1
+            print(f"\nround {number} ({phase}) FAILED: {_why(exc)}", flush=True)
+        print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
+    print()
+    for phase in PHASES:
+        print(f"  {phase:10} {passed[phase]:4} passed {failed[phase]:4} failed")
+    print(f"{passed.total()} passed, {failed.total()} failed in {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+def _why(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return f"{type(exc).__name__}: {str(exc)[:1500]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

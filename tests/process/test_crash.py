@@ -1,0 +1,21 @@
+"""Twenty rounds of `make crash`; the two hundred are the CI's."""
+
+import pytest
+
+from tests.crash.__main__ import phases
+from tests.crash.rounds import PHASES, play
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+ROUNDS = list(enumerate(phases(20, seed=20)))
+
+
+@pytest.mark.hazard("K1", "P1", "Q1", "Q5", "Q6", "R1", "R12")
+@pytest.mark.parametrize(("number", "phase"), ROUNDS)
+async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill(number: int, phase: str) -> None:
+    await play(phase, f"20.{number}")
+
+
+def test_half_of_the_rounds_are_killed_in_the_stream_and_every_phase_is_drawn() -> None:
+    drawn = [phase for _, phase in ROUNDS]
+    assert drawn.count("stream") == 10
+    assert set(drawn) == set(PHASES)
