@@ -350,8 +350,9 @@ class CloseCards:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release what the dead process had at the client, its terminals and open requests;
-    may come twice."""
+    """The process is dead: release what it had at the client, its terminals and open requests,
+    and forget it. Once for every epoch that was started; at the end also for one that won't die.
+    """
 
     epoch: int
 

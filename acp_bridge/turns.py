@@ -223,9 +223,7 @@ class Turns:
 
     def _on_agent(self, event: sig.AgentEvent) -> None:
         if event.epoch in self._dying and isinstance(event, sig.TreeDead | sig.StartFailed):
-            self._dying.remove(event.epoch)
-            if self.state is State.KILLING and not self._dying:
-                self._on_dead()
+            self._on_dead(event)
         elif event.epoch == self._spare:
             self._on_spare(event)
         elif event.epoch != self.epoch:
@@ -245,6 +243,7 @@ class Turns:
                 self._open()
             case State.STARTING, sig.StartFailed(_, permanent, detail):
                 self._count_failure(permanent, detail)
+                self._out.append(sig.Release(self.epoch))
                 self._go_on()
             case State.RELOADING, sig.Loaded():
                 self._renew = self.tainted = False
@@ -303,6 +302,7 @@ class Turns:
             case sig.Started():
                 self._spare_ready = True
             case sig.StartFailed() | sig.TreeDead():
+                self._out.append(sig.Release(event.epoch))
                 self._spare = None
             case sig.AgentExited():
                 self._drop_spare()
@@ -326,16 +326,19 @@ class Turns:
         self._enter(State.KILLING)
         self._out += [sig.Kill(epoch) for epoch in epochs]
 
-    def _on_dead(self) -> None:
-        self._bury()
-        if self._closing:
-            self._end()
-        else:
+    def _on_dead(self, event: sig.TreeDead | sig.StartFailed) -> None:
+        """Something that was told to die is dead."""
+        self._dying.remove(event.epoch)
+        self._out.append(sig.Release(event.epoch))
+        if event.epoch == self.epoch and isinstance(event, sig.StartFailed) and event.permanent:
+            self._count_failure(True, event.detail)
+        if self.state is State.KILLING and not self._dying:
+            self._bury()
             self._go_on()
 
     def _bury(self) -> None:
-        """The tree is dead, or won't die: what it leaves behind is put in order."""
-        self._out += [sig.Release(self.epoch), sig.CloseCards()]
+        """The tree is dead, or won't die in time: what the turn left open is closed."""
+        self._out.append(sig.CloseCards())
         self._finish(self._ending)
 
     def _count_failure(self, permanent: bool, detail: object) -> None:
@@ -343,8 +346,10 @@ class Turns:
         self._trouble = detail
 
     def _go_on(self) -> None:
-        """No process has the session: start one, give up, or wait for a prompt."""
-        if self._tries >= MAX_TRIES:
+        """No process has the session: end, give up, start one, or wait for a prompt."""
+        if self._closing:
+            self._end()
+        elif self._tries >= MAX_TRIES:
             self._block(Failed(Failure.NO_AGENT, self._trouble))
         elif self._revive:
             self._start()
@@ -469,8 +474,9 @@ class Turns:
                 if self.state is not State.KILLING:
                     self._kill(self.epoch)
             case Timer.KILL:
-                self._bury()
                 if self._closing:
-                    self._end()
-                else:
-                    self._block(Failed(Failure.NO_AGENT, self._trouble))
+                    self._out += [sig.Release(epoch) for epoch in sorted(self._dying)]
+                    self._dying.clear()
+                self._bury()
+                self._tries = MAX_TRIES
+                self._go_on()
