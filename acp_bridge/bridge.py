@@ -84,9 +84,12 @@ class Bridge:
                 self.tasks.cancel_scope.cancel()
 
     async def _read(self) -> None:
-        while data := await self._reader.read():
-            self.client.feed(data)
-        self.client.eof()
+        try:
+            while data := await self._reader.read():
+                self.client.feed(data)
+            self.client.eof()
+        except OSError as exc:
+            event("client.unreadable", what=exc.strerror)
         event("client.gone")
         self._end_soon()
 

@@ -7,6 +7,8 @@ opened by one bridge at a time: the lock is taken before the journal is read (HA
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -148,7 +150,7 @@ class Sessions:
     async def load(self, call: Call, params: Json, *, replay: bool) -> object:
         """`session/load`, `session/resume`: the answer follows the last replayed update."""
         setup, session_id = _setup(params), _session_id(params)
-        async with self._opening.setdefault(session_id, anyio.Lock()):
+        async with self._alone(session_id):
             session = self.live.get(session_id)
             if session:
                 self._attach(session, setup)
@@ -160,12 +162,23 @@ class Sessions:
             session.feed(sig.Warm())
             return ANSWERED
 
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """One load of a session at a time."""
+        lock = self._opening.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._opening.pop(session_id, None)
+
     def _attach(self, session: Session, setup: Setup) -> None:
         """A live session: other roots or MCP servers are applied at idle."""
         if setup.cwd != session.setup.cwd:
             raise errors.invalid("the session is open with another one", "cwd")
-        if setup != session.setup:
-            session.setup = setup
+        before, session.setup = session.setup, setup
+        if (setup.roots, setup.mcp_servers) != (before.roots, before.mcp_servers):
             session.feed(sig.Renew())
 
     async def _open(self, call: Call, session_id: str, setup: Setup) -> Session | None:

@@ -52,6 +52,11 @@ class Setup:
     mcp_servers: tuple[Any, ...] = ()
     extra: Json = field(default_factory=dict)
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The additional roots; leaving them out and giving none is the same (spec)."""
+        return self.additional_directories or ()
+
     def params(self, session_id: str | None = None) -> Json:
         """The parameters for the agent."""
         params: Json = {**self.extra, "cwd": self.cwd, "mcpServers": list(self.mcp_servers)}
