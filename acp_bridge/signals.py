@@ -214,6 +214,8 @@ class ClientGone:
     """The client's stdin closed, or a signal asks the bridge to end."""
 
 
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
+
 AgentEvent: TypeAlias = (
     Started
     | StartFailed
@@ -227,18 +229,7 @@ AgentEvent: TypeAlias = (
 )
 
 Event: TypeAlias = (
-    PromptReceived
-    | Committed
-    | CommitFailed
-    | RunHeld
-    | Cancel
-    | CancelPrompt
-    | Warm
-    | Renew
-    | Deadline
-    | Close
-    | ClientGone
-    | AgentEvent
+    PromptEvent | Cancel | CancelPrompt | Warm | Renew | Deadline | Close | ClientGone | AgentEvent
 )
 
 

@@ -1,7 +1,8 @@
 """The turn machine of one session. SANS-IO: `step(event)` gives effects.
 
-Everything that decides what happens to a prompt lives here and in `prompt_queue.py`, and nothing
-here knows a clock, a process or JSON. The rules that must always hold:
+Everything that decides what happens to a prompt lives here, in `prompt_queue.py` (who is answered)
+and `epochs.py` (which processes live), and nothing here knows a clock, a process or JSON.
+The rules that must always hold:
 
 - One turn at a time; prompts in the order of reading, only after they are committed.
 - Every prompt gets exactly one `Answer` (or, when the bridge ends, one `Hold` or `Interrupted`).
@@ -21,6 +22,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from acp_bridge import signals as sig
+from acp_bridge.epochs import Epochs
 from acp_bridge.prompt_queue import PromptQueue
 from acp_bridge.signals import Cancelled, Failed, Failure, Outcome, Replied, Timer
 
@@ -43,7 +45,7 @@ class State(Enum):
     RUNNING = auto()
     #: the agent was told to cancel its prompt.
     DRAINING = auto()
-    #: something that was told to die is not yet dead.
+    #: what was told to die is not yet dead.
     KILLING = auto()
     #: needs authentication, or the restarts failed; tried again at the next prompt.
     BLOCKED = auto()
@@ -66,46 +68,41 @@ class Turns:
     """One session's machine. Feed it with `step`; read `state`, `epoch`, `turn`, `tainted`."""
 
     def __init__(
-        self,
-        *,
-        epoch: int = 0,
-        clear_on_cancel: bool = False,
-        always_reload: bool = False,
+        self, *, epoch: int = 0, clear_on_cancel: bool = False, always_reload: bool = False
     ) -> None:
         """`epoch` > 0: a process that has the session open already (`session/new`)."""
         self.state = State.IDLE if epoch else State.COLD
-        #: the process that has the session, or gets it.
-        self.epoch = epoch
         #: the number of the running turn, or of the last one.
         self.turn = 0
         #: the last turn was cancelled and nothing was sent since: what still comes is unclean.
         self.tainted = False
         self._queue = PromptQueue()
+        self._epochs = Epochs(epoch)
         self._clear = clear_on_cancel
         #: no process is used again after a cancel: the setting, or the agent was seen to leak.
         self._distrust = always_reload
-        #: what the running prompt is answered if its agent doesn't, or when it was cancelled.
+        #: what the running prompt is answered when its process is dead.
         self._ending: Outcome = Cancelled()
-        #: the agent's answer of the running prompt is in the journal, though not yet shown.
+        #: the journal has the agent's own answer of the cancelled prompt. (HAZARDS C13)
         self._noted = False
         #: the process may not get another prompt; cleared by a new one only. (HAZARDS C12)
         self._renew = False
-        #: after KILLING: start again, whether or not somebody waits.
+        #: KILLING ends in a start, whether or not somebody waits.
         self._revive = False
+        #: starts that failed in a row, and why the last one did.
         self._tries = 0
         self._trouble: object = None
-        #: the replacement started during a drain, and whether it is initialized.
-        self._spare: int | None = None
-        self._spare_ready = False
-        #: BLOCKED with a process that waits for authentication.
+        #: BLOCKED, with a process that waits for authentication.
         self._unauthenticated = False
-        #: told to die and not yet dead.
-        self._dying: set[int] = set()
-        self._newest = epoch
         self._closing: sig.Close | sig.ClientGone | None = None
         self._timers: dict[Timer, int] = {}
         self._token = 0
         self._out: list[sig.Effect] = []
+
+    @property
+    def epoch(self) -> int:
+        """The process that has the session, or gets it."""
+        return self._epochs.current
 
     @property
     def running(self) -> int | None:
@@ -144,16 +141,89 @@ class Turns:
                     self._begin()
             case sig.Renew():
                 self._replace()
-            case _:
+            case sig.TreeDead(epoch) | sig.StartFailed(epoch) if epoch in self._epochs.dying:
+                self._on_dead(event)
+            case _ if event.epoch == self._epochs.spare:
+                self._out += self._epochs.on_spare(event)
+            case _ if event.epoch == self.epoch:
                 self._on_agent(event)
         self._proceed()
         return self._out
 
+    # --- what the agent does, by state ---------------------------------------------------------
+
+    def _on_agent(self, event: sig.AgentEvent) -> None:
+        match self.state, event:
+            case State.STARTING, sig.Started():
+                self._open()
+            case State.STARTING, sig.StartFailed(epoch, permanent, detail):
+                self._count_failure(permanent, detail)
+                self._out += self._epochs.bury(epoch)
+                self._go_on()
+            case State.RELOADING, sig.Loaded():
+                self._renew = self.tainted = False
+                self._enter(State.IDLE)
+            case State.RELOADING, sig.NeedsAuth(_, detail):
+                self._block(Failed(Failure.NEEDS_AUTH, detail))
+                self._unauthenticated = True
+            case State.RELOADING, sig.LoadRefused(_, permanent, detail):
+                self._count_failure(permanent, detail)
+                self._kill()
+            case State.STARTING | State.RELOADING, sig.AgentExited(_, detail):
+                self._count_failure(False, detail)
+                self._kill()
+            case State.IDLE | State.RUNNING | State.DRAINING, sig.Unclean():
+                self._distrust = True
+                self._replace()
+            case State.IDLE, sig.AgentExited():
+                self._kill(revive=False)
+            case State.RUNNING, sig.AgentAnswered(_, self.turn, answer):
+                self._finish(Replied(answer))
+                self._rest()
+            case State.RUNNING, sig.AgentExited(_, detail):
+                self._ending = Failed(Failure.AGENT_DIED, detail)
+                self._restart()
+            case State.DRAINING, sig.AgentAnswered(_, self.turn, answer):
+                self._drained(answer)
+            case State.DRAINING, sig.AgentExited():
+                self._restart()
+            case State.KILLING, sig.AgentAnswered(_, self.turn, answer):
+                self._note(answer)
+            case State.BLOCKED, sig.AgentExited() if self._unauthenticated:
+                self._unauthenticated = False
+                self._kill(revive=False)
+
+    def _on_dead(self, event: sig.TreeDead | sig.StartFailed) -> None:
+        """Something that was told to die is dead."""
+        self._out += self._epochs.bury(event.epoch)
+        if event.epoch == self.epoch and isinstance(event, sig.StartFailed) and event.permanent:
+            self._count_failure(True, event.detail)
+        if self.state is State.KILLING and not self._epochs.dying:
+            self._finish_badly()
+            self._go_on()
+
+    def _on_deadline(self, timer: Timer) -> None:
+        match timer:
+            case Timer.SPARE:
+                if not self._closing:
+                    self._out += self._epochs.start_spare()
+            case Timer.DRAIN:
+                self._restart()
+            case Timer.RESTART:
+                self._tries = MAX_TRIES
+                self._out += self._queue.drop(Failed(Failure.NO_AGENT, self._trouble))
+                if self.state is not State.KILLING:
+                    self._kill()
+            case Timer.KILL:
+                if self._closing:
+                    self._out += self._epochs.bury(*sorted(self._epochs.dying))
+                self._tries = MAX_TRIES
+                self._finish_badly()
+                self._go_on()
+
     # --- prompts -------------------------------------------------------------------------------
 
-    def _on_prompt(
-        self, event: sig.PromptReceived | sig.Committed | sig.CommitFailed | sig.RunHeld
-    ) -> None:
+    def _on_prompt(self, event: sig.PromptEvent) -> None:
         match event:
             case sig.PromptReceived(key) | sig.RunHeld(key) if self._closing:
                 self._out.append(sig.Answer(key, Failed(Failure.CLOSED)))
@@ -191,12 +261,7 @@ class Turns:
         elif self.state in (State.COLD, State.BLOCKED):
             self._begin()
 
-    def _finish(self, outcome: Outcome) -> None:
-        if self._queue.running:
-            self.tainted = isinstance(outcome, Cancelled)
-            self._out += self._queue.finish(outcome)
-
-    # --- cancel --------------------------------------------------------------------------------
+    # --- the end of a turn ---------------------------------------------------------------------
 
     def _on_cancel(self, event: sig.Cancel | sig.CancelPrompt) -> None:
         if self._closing or not self._queue.unanswered:
@@ -219,77 +284,23 @@ class Turns:
         self._enter(State.DRAINING)
         self._out.append(sig.SendCancel(self.epoch, self.turn))
 
-    # --- what the agent does -------------------------------------------------------------------
-
-    def _on_agent(self, event: sig.AgentEvent) -> None:
-        if event.epoch in self._dying and isinstance(event, sig.TreeDead | sig.StartFailed):
-            self._on_dead(event)
-        elif event.epoch == self._spare:
-            self._on_spare(event)
-        elif event.epoch != self.epoch:
-            pass
-        elif isinstance(event, sig.AgentAnswered):
-            self._on_answer(event)
-        elif isinstance(event, sig.Unclean):
-            if self.state in (State.IDLE, State.RUNNING, State.DRAINING):
-                self._distrust = True
-                self._replace()
-        else:
-            self._on_process(event)
-
-    def _on_process(self, event: sig.AgentEvent) -> None:
-        match self.state, event:
-            case State.STARTING, sig.Started():
-                self._open()
-            case State.STARTING, sig.StartFailed(_, permanent, detail):
-                self._count_failure(permanent, detail)
-                self._out.append(sig.Release(self.epoch))
-                self._go_on()
-            case State.RELOADING, sig.Loaded():
-                self._renew = self.tainted = False
-                self._enter(State.IDLE)
-            case State.RELOADING, sig.NeedsAuth(_, detail):
-                self._block(Failed(Failure.NEEDS_AUTH, detail))
-                self._unauthenticated = True
-            case State.RELOADING, sig.LoadRefused(_, permanent, detail):
-                self._count_failure(permanent, detail)
-                self._kill(self.epoch)
-            case ((State.STARTING | State.RELOADING), sig.AgentExited(_, detail)):
-                self._count_failure(False, detail)
-                self._kill(self.epoch)
-            case State.RUNNING, sig.AgentExited(_, detail):
-                self._ending = Failed(Failure.AGENT_DIED, detail)
-                self._restart()
-            case State.DRAINING, sig.AgentExited():
-                self._restart()
-            case State.IDLE, sig.AgentExited():
-                self._kill(self.epoch, revive=False)
-            case State.BLOCKED, sig.AgentExited() if self._unauthenticated:
-                self._unauthenticated = False
-                self._kill(self.epoch, revive=False)
-
-    def _on_answer(self, event: sig.AgentAnswered) -> None:
-        prompt = self._queue.running
-        if not prompt or self._noted or event.turn != self.turn:
-            return
-        if self.state is State.RUNNING:
-            self._finish(Replied(event.answer))
-            self._rest()
-            return
-        self._noted = True
-        self._out.append(sig.NoteOutcome(prompt.key, event.answer))
-        if self.state is not State.DRAINING:
-            return
+    def _drained(self, answer: object) -> None:
+        """The agent answered its cancelled prompt in time."""
+        self._note(answer)
         if (self._distrust or self._renew) and not self._closing:
             self._restart()
             return
-        self._drop_spare()
-        self._out.append(sig.CloseCards())
-        self._finish(self._ending)
+        self._out += self._epochs.drop_spare()
+        self._finish_badly()
         self._rest()
 
+    def _note(self, answer: object) -> None:
+        if self.running is not None and not self._noted:
+            self._noted = True
+            self._out.append(sig.NoteOutcome(self.running, answer))
+
     def _rest(self) -> None:
-        """A turn has ended well."""
+        """The turn is over and its process lives."""
         if self._closing:
             self._close_agent()
         elif self._renew:
@@ -297,15 +308,15 @@ class Turns:
         else:
             self._enter(State.IDLE)
 
-    def _on_spare(self, event: sig.AgentEvent) -> None:
-        match event:
-            case sig.Started():
-                self._spare_ready = True
-            case sig.StartFailed() | sig.TreeDead():
-                self._out.append(sig.Release(event.epoch))
-                self._spare = None
-            case sig.AgentExited():
-                self._drop_spare()
+    def _finish_badly(self) -> None:
+        """Nothing more comes of the turn, if there is one, nor of an open tool card."""
+        self._out.append(sig.CloseCards())
+        self._finish(self._ending)
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._queue.running:
+            self.tainted = isinstance(outcome, Cancelled)
+            self._out += self._queue.finish(outcome)
 
     # --- restart -------------------------------------------------------------------------------
 
@@ -318,28 +329,13 @@ class Turns:
 
     def _restart(self) -> None:
         self._tries, self._trouble = 0, None
-        self._kill(self.epoch)
+        self._kill()
 
     def _kill(self, *epochs: int, revive: bool = True) -> None:
+        """Kill these, or the process that has the session."""
         self._revive = revive
-        self._dying.update(epochs)
         self._enter(State.KILLING)
-        self._out += [sig.Kill(epoch) for epoch in epochs]
-
-    def _on_dead(self, event: sig.TreeDead | sig.StartFailed) -> None:
-        """Something that was told to die is dead."""
-        self._dying.remove(event.epoch)
-        self._out.append(sig.Release(event.epoch))
-        if event.epoch == self.epoch and isinstance(event, sig.StartFailed) and event.permanent:
-            self._count_failure(True, event.detail)
-        if self.state is State.KILLING and not self._dying:
-            self._bury()
-            self._go_on()
-
-    def _bury(self) -> None:
-        """The tree is dead, or won't die in time: what the turn left open is closed."""
-        self._out.append(sig.CloseCards())
-        self._finish(self._ending)
+        self._out += self._epochs.kill(*epochs or (self.epoch,))
 
     def _count_failure(self, permanent: bool, detail: object) -> None:
         self._tries = MAX_TRIES if permanent else self._tries + 1
@@ -362,22 +358,19 @@ class Turns:
         if self._unauthenticated:
             self._unauthenticated = False
             self._open()
-        elif self._dying:
-            self._kill(*sorted(self._dying))
+        elif self._epochs.dying:
+            self._kill(*sorted(self._epochs.dying))
         else:
             self._start()
 
     def _start(self) -> None:
-        if self._spare is None:
-            self.epoch = self._new_epoch()
-            self._enter(State.STARTING)
-            self._out.append(sig.Start(self.epoch))
-            return
-        self.epoch, self._spare = self._spare, None
-        if self._spare_ready:
+        ready = self._epochs.spare is not None and self._epochs.spare_ready
+        start = self._epochs.start()
+        if ready:
             self._open()
         else:
             self._enter(State.STARTING)
+            self._out += start
 
     def _open(self) -> None:
         self._enter(State.RELOADING)
@@ -385,19 +378,9 @@ class Turns:
 
     def _block(self, failure: Failed) -> None:
         """All that wait are answered; the next prompt tries again."""
-        self._drop_spare()
+        self._out += self._epochs.drop_spare()
         self._enter(State.BLOCKED)
         self._out += self._queue.drop(failure)
-
-    def _new_epoch(self) -> int:
-        self._newest += 1
-        return self._newest
-
-    def _drop_spare(self) -> None:
-        if self._spare is not None:
-            self._dying.add(self._spare)
-            self._out.append(sig.Kill(self._spare))
-            self._spare = None
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -405,7 +388,7 @@ class Turns:
         if self.state is State.CLOSED or isinstance(self._closing, sig.ClientGone):
             return
         self._closing = event
-        self._drop_spare()
+        self._out += self._epochs.drop_spare()
         if isinstance(event, sig.Close):
             self._ending = Cancelled()
             self._out += self._queue.drop(Cancelled())
@@ -419,11 +402,11 @@ class Turns:
             case State.RUNNING | State.DRAINING | State.IDLE:
                 self._close_agent()
             case State.STARTING | State.RELOADING:
-                self._kill(self.epoch)
+                self._kill()
             case State.BLOCKED if self._unauthenticated:
-                self._kill(self.epoch)
-            case State.BLOCKED if self._dying:
-                self._kill(*sorted(self._dying))
+                self._kill()
+            case State.BLOCKED if self._epochs.dying:
+                self._kill(*sorted(self._epochs.dying))
             case State.COLD | State.BLOCKED:
                 self._end()
 
@@ -433,13 +416,11 @@ class Turns:
         if self.state is State.RUNNING:
             self._out += [sig.CloseCards(), *self._queue.interrupt()]
         elif self._queue.running:
-            self._out.append(sig.CloseCards())
-            self._finish(self._ending)
+            self._finish_badly()
 
     def _close_agent(self) -> None:
-        self._dying.add(self.epoch)
         self._enter(State.KILLING)
-        self._out.append(sig.CloseAgent(self.epoch))
+        self._out += self._epochs.close()
 
     def _end(self) -> None:
         self._enter(State.CLOSED)
@@ -459,24 +440,3 @@ class Turns:
                 self._timers[timer] = self._token
                 self._out.append(sig.Arm(timer, self._token))
         self.state = state
-
-    def _on_deadline(self, timer: Timer) -> None:
-        match timer:
-            case Timer.SPARE:
-                if not self._closing:
-                    self._spare, self._spare_ready = self._new_epoch(), False
-                    self._out.append(sig.Start(self._spare))
-            case Timer.DRAIN:
-                self._restart()
-            case Timer.RESTART:
-                self._tries = MAX_TRIES
-                self._out += self._queue.drop(Failed(Failure.NO_AGENT, self._trouble))
-                if self.state is not State.KILLING:
-                    self._kill(self.epoch)
-            case Timer.KILL:
-                if self._closing:
-                    self._out += [sig.Release(epoch) for epoch in sorted(self._dying)]
-                    self._dying.clear()
-                self._bury()
-                self._tries = MAX_TRIES
-                self._go_on()
