@@ -108,6 +108,8 @@ class Bridge:
             with anyio.move_on_after(_END):
                 await self.sessions.end(self.settings.close_grace)
         await self.writer.flush(_FLUSH)
+        self._reader.close()
+        self.writer.close()
         await self.journal.close()
         event("bridge.ended")
 
