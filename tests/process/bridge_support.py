@@ -1,0 +1,321 @@
+"""A bridge and the fixture agents behind it, and what must hold of every run.
+
+What a bridge said is judged when it has ended, whatever the test was about: `judge`.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_bridge.bridge import Bridge
+from acp_bridge.cli import agent_name
+from acp_bridge.journal import Journal, PromptRow
+from acp_bridge.settings import Settings
+from tests.support.client import RecordingClient
+from tests.support.fixture_agents import FixtureLog, fixture_command
+from tests.support.gates import Gates
+from tests.support.recording import Message, Record, Recording
+
+ROOT = Path(__file__).parents[2]
+PROMPT = "session/prompt"
+#: for `initialize`: the client wants to hear of every prompt that is accepted.
+TELL_ACCEPTED: Message = {"_meta": {"acp_bridge": {"accepted": True}}}
+ENDED = ("completed", "failed")
+
+
+class BridgeClient(RecordingClient):
+    """A client that can wait for the bridge's log, too."""
+
+    async def logged(self, text: str, count: int = 1, within: float = 5) -> None:
+        """Until the log has this text so many times."""
+        await self.until_recorded(lambda: self.stderr.count(text.encode()) >= count, within)
+
+    def send_together(self, *messages: Message) -> None:
+        """In one write, which is one read: nothing of the bridge comes between them."""
+        lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages]
+        for line in lines:
+            self._record("out", line)
+        self.pipe.write(b"".join(lines))
+
+    def message(self, method: str, request_id: Any = None, **params: Any) -> Message:
+        """For `send_together`: about the session; a notification if it has no id."""
+        about = {"method": method, "params": {"sessionId": self.session_id, **params}}
+        return about if request_id is None else {"id": request_id, **about}
+
+    def prompt_message(self, text: str, request_id: Any, **extra: Any) -> Message:
+        """For `send_together`."""
+        return self.message(PROMPT, request_id, prompt=[{"type": "text", "text": text}], **extra)
+
+    def add_log(self, data: bytes) -> None:
+        self.stderr += data
+        self._tell()
+
+    async def _read_stderr(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        while True:
+            await anyio.wait_readable(fd)
+            if not (data := os.read(fd, 65536)):
+                return self._stderr_ended.set()
+            self.add_log(data)
+
+
+class _LogHandler(logging.Handler):
+    """The log of a bridge in this process goes to its client, as that of another one does."""
+
+    def __init__(self, client: BridgeClient) -> None:
+        super().__init__()
+        self._client = client
+        self.setFormatter(logging.Formatter(" %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._client.add_log(self.format(record).encode() + b"\n")
+
+
+@dataclass
+class World:
+    """Where a test's bridges and agents live."""
+
+    #: the sessions' working directory.
+    cwd: Path
+    #: where bridges keep their journals.
+    home: Path
+    env: dict[str, str]
+    log: FixtureLog
+    gates: Gates
+    mark: str
+    monkeypatch: pytest.MonkeyPatch
+    #: the same prompt text was sent more than once on purpose.
+    repeats: bool = False
+
+    @asynccontextmanager
+    async def bridge(
+        self,
+        *behaviours: str,
+        options: Sequence[str] = (),
+        command: Sequence[str] | None = None,
+        capabilities: Message | None = None,
+        env: dict[str, str] | None = None,
+        initialized: bool = True,
+        session: bool = True,
+        exits: int = 0,
+    ) -> AsyncIterator[BridgeClient]:
+        """A bridge process with an agent of these behaviours, initialized and in a session.
+
+        When the body is through, its stdin is closed and it has 3 s to exit, with `exits`.
+        """
+        agent = fixture_command(*behaviours) if command is None else command
+        words = [sys.executable, "-m", "acp_bridge", *options, "--", *agent]
+        own = {"ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_LOG_LEVEL": "debug"}
+        given = {**self.env, **own, "PYTHONPATH": str(ROOT), **(env or {})}
+        async with BridgeClient.start(words, env=given) as client:
+            await self._open(client, capabilities, initialized, session)
+            yield client
+            client.pipe.resume_reading()
+            client.close_stdin()
+            assert await client.wait(within=3) == exits
+            if not exits:
+                await client.stderr_ended()
+        judge(client)
+
+    @asynccontextmanager
+    async def inside(
+        self,
+        *behaviours: str,
+        capabilities: Message | None = None,
+        initialized: bool = True,
+        session: bool = True,
+        **settings: Any,
+    ) -> AsyncIterator[BridgeClient]:
+        """The same with the bridge in this process, for settings that are no options."""
+        for name, value in self.env.items():
+            self.monkeypatch.setenv(name, value)
+        command = fixture_command(*behaviours)
+        chosen = Settings(tuple(command), agent_name(command), self.home, **settings)
+        (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
+        bridge = Bridge(chosen, stdin, stdout)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bridge.serve)
+            async with BridgeClient(from_bridge, to_bridge) as client:
+                with _log_of(client):
+                    await self._open(client, capabilities, initialized, session)
+                    yield client
+                    client.close_stdin()
+                    with anyio.fail_after(4):
+                        await client.closed.wait()
+        judge(client)
+
+    async def _open(
+        self,
+        client: BridgeClient,
+        capabilities: Message | None,
+        initialized: bool,
+        session: bool,
+    ) -> None:
+        if initialized:
+            await client.initialize(capabilities)
+            if session:
+                await client.new_session(self.cwd)
+
+    async def journal(self, session_id: str) -> list[PromptRow]:
+        """What the journal says of a session's prompts, when no bridge has it open."""
+        journal = Journal(self.home)
+        try:
+            return (await journal.open(session_id)).prompts()
+        finally:
+            await journal.close()
+
+    async def answered(self, prompt: str) -> None:
+        """Until the agent has written its answer, whether or not the bridge has read it."""
+        with anyio.fail_after(5):
+            while prompt not in [event["prompt"] for event in self.log.events("answered")]:
+                await anyio.lowlevel.checkpoint()
+
+    def judge(self) -> None:
+        """What must hold of every agent that a test had."""
+        assert self.log.events("overlap") == []  # HAZARDS Q2
+        assert self.log.events("locked out") == []  # HAZARDS P12
+        sent = Counter(json.dumps(m["params"]["prompt"]) for m in self.log.received(PROMPT))
+        assert self.repeats or not [text for text, times in sent.items() if times > 1]  # HAZARDS Q5
+
+
+@contextmanager
+def _log_of(client: BridgeClient) -> Iterator[None]:
+    logger, handler = logging.getLogger("acp_bridge"), _LogHandler(client)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def judge(client: BridgeClient) -> None:
+    """What must hold of every line that a bridge wrote, to its client and to the log."""
+    recording, said = client.recording, client.stderr.decode()
+    assert "Traceback" not in said, said
+    assert " ERROR " not in said, said
+    lines = [record for record in recording if record.direction == "in"]
+    for record in lines:
+        assert record.message is not None, f"not a JSON object: {record.raw[:200]!r}"
+        assert record.message["jsonrpc"] == "2.0"
+    judge_answers(recording)
+    judge_cards(recording)
+    judge_ends(recording)
+
+
+def judge_answers(recording: Recording) -> None:
+    """Every answer is to a request, and no request has two. (HAZARDS Q9)"""
+    asked = Counter(_id(r) for r in recording if r.direction == "out" and _is_request(r))
+    answered = Counter(_id(r) for r in recording if r.direction == "in" and _is_response(r))
+    twice = {key: count for key, count in answered.items() if count > asked[key]}
+    assert not {key for key in twice if json.loads(key) is not None}
+
+
+def judge_cards(recording: Recording) -> None:
+    """A tool card has one end, and nothing opens it again. (HAZARDS C16)"""
+    ended: set[tuple[str, str]] = set()
+    for record in recording:
+        if _method(record) == "session/load" and record.direction == "out":
+            ended.clear()  # a replay shows them once more
+        for session_id, update in _updates(record):
+            if not update["sessionUpdate"].startswith("tool_call"):
+                continue
+            card = (session_id, update["toolCallId"])
+            assert not (card in ended and "status" in update), f"{card} goes on after its end"
+            if update.get("status") in ENDED:
+                ended.add(card)
+
+
+def judge_ends(recording: Recording) -> None:
+    """Nothing of a cancelled turn follows its answer. (HAZARDS C6)"""
+    prompts = {_id(r): r.message for r in recording if _method(r) == PROMPT}
+    seen: dict[str, set[str]] = {}
+    dead: dict[str, set[str]] = {}
+    for record in recording:
+        if _method(record) == "session/load" and record.direction == "out":
+            seen.clear()
+            dead.clear()
+        for session_id, update in _updates(record):
+            ids = {str(update[key]) for key in ("toolCallId", "messageId") if key in update}
+            assert not ids & dead.get(session_id, set()), f"after the cancelled answer: {update}"
+            seen.setdefault(session_id, set()).update(ids)
+        if record.direction == "in" and _is_response(record) and (p := prompts.get(_id(record))):
+            session_id = p["params"]["sessionId"]
+            if stop_reason(record.message or {}) == "cancelled":
+                dead.setdefault(session_id, set()).update(seen.get(session_id, set()))
+
+
+def _method(record: Record) -> str | None:
+    return record.message.get("method") if record.message else None
+
+
+def _is_request(record: Record) -> bool:
+    return record.message is not None and "method" in record.message and "id" in record.message
+
+
+def _is_response(record: Record) -> bool:
+    return record.message is not None and "method" not in record.message
+
+
+def _id(record: Record) -> str:
+    return json.dumps(record.message.get("id") if record.message else None)
+
+
+def _updates(record: Record) -> list[tuple[str, Message]]:
+    if record.direction == "out" or _method(record) != "session/update":
+        return []
+    assert record.message is not None
+    params = record.message["params"]
+    return [(params["sessionId"], params["update"])]
+
+
+def stop_reason(answer: Message) -> Any:
+    """Of a whole response; None for an error."""
+    return answer.get("result", {}).get("stopReason")
+
+
+async def stopped(client: RecordingClient, prompt: Any, within: float = 5) -> Any:
+    """The stop reason of a prompt, when it is answered; an error is shown as its code."""
+    answer = await client.answer_to(prompt, within)
+    return answer["error"]["code"] if "error" in answer else stop_reason(answer)
+
+
+async def accepted(client: RecordingClient, prompt: Any) -> None:
+    """Until the bridge has told that it has the prompt on disk (see TELL_ACCEPTED)."""
+    await client.until(
+        lambda m: m.get("method") == "_acp_bridge/accepted" and m["params"]["requestId"] == prompt
+    )
+
+
+def shown(client: RecordingClient, since: int = 0) -> list[Message]:
+    """The conversation, token chunks joined: what one replay must have in common with another."""
+    whole: list[Message] = []
+    for update in client.updates(client.session_id, since):
+        last = whole[-1] if whole else {}
+        if _same_message(last, update):
+            text = last["content"]["text"] + update["content"]["text"]
+            whole[-1] = {**last, "content": {**last["content"], "text": text}}
+        else:
+            whole.append(update)
+    return whole
+
+
+def _same_message(one: Message, other: Message) -> bool:
+    return (
+        "messageId" in one
+        and one["sessionUpdate"] == other["sessionUpdate"]
+        and one["messageId"] == other.get("messageId")
+    )
