@@ -183,7 +183,7 @@ async def test_the_bridges_ends_neither_block_nor_are_inherited() -> None:
 async def test_the_end_of_one_agents_stdin_is_seen_though_others_were_started_after() -> None:
     async with started(["cat"]) as (first, _), started(["cat"]) as (_, second_mark):
         with anyio.fail_after(5):
-            await first.close(4)
+            await first.close(60)
         assert await first.wait_exit() == Exit(0, None)
         assert marked(second_mark) != []
 
@@ -266,7 +266,7 @@ async def test_the_agents_own_end_is_reported(name: str, outcome: Exit) -> None:
 async def test_close_lets_an_agent_end_in_order() -> None:
     async with started(shell("cat; exit 4")) as (process, mark):
         with anyio.fail_after(5):
-            await process.close(4)
+            await process.close(60)
         assert await process.wait_exit() == Exit(4, None)
         assert marked(mark) == []
 
