@@ -1,0 +1,74 @@
+"""`make bench`: measure, keep the raw rows as JSON, write the README's table.
+
+make bench                       everything (about 3 minutes; leave the machine alone)
+make bench ARGS="--only cancel"  one row, printed, nothing written
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.benchmarks.rows import ROWS, Figures
+from tests.benchmarks.table import write_table
+
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def machine() -> str:
+    """The machine in words."""
+    with open("/proc/meminfo") as file:
+        memory = round(int(file.readline().split()[1]) / 1024 / 1024)
+    return (
+        f"{os.cpu_count()} cores, {memory} GiB, Linux {platform.release().split('-')[0]}"
+        f" {platform.machine()}, Python {platform.python_version()}"
+    )
+
+
+def commit() -> str:
+    """The commit that was measured, with a + if the tree has changes."""
+    ask = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def measure(names: list[str]) -> Figures:
+    figures: Figures = {}
+    for name in names:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as home:
+            row = ROWS[name](Path(home))
+        figures |= row
+        print(f"{name} ({time.monotonic() - began:.0f} s)", flush=True)
+        for figure, value in row.items():
+            print(f"  {figure:36} {value:g}", flush=True)
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--only", choices=ROWS, action="append")
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > 0.7:
+        print(f"note: the machine is busy (load {load:.1f}); these figures will be too high")
+    figures = measure(options.only or list(ROWS))
+    if options.only:
+        return 0
+    about = {"commit": commit(), "machine": machine(), "date": time.strftime("%Y-%m-%d")}
+    RESULTS.write_text(
+        json.dumps({**about, "load_before": load, "figures": figures}, indent=1) + "\n"
+    )
+    write_table(json.loads(RESULTS.read_text()))
+    print(f"written: {RESULTS.name}, and the table in README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The README's table of figures, from the kept results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
+
+
+def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    """What, what was to be reached, what was, whether it is."""
+    f = figures
+    wanted_rate = min(60_000, 0.95 * f["updates_per_s_alone"])
+    third = f["import_acp_ms"] / 3
+    return [
+        _row("prompt accepted (fsync) while a turn streams: median, p99", "2 ms, 10 ms",
+             (f["accept_median_ms"], 2, "ms"), (f["accept_p99_ms"], 10, "ms")),
+        _row("the same beside a second bridge that streams", "2 ms, 10 ms",
+             (f["accept_beside_another_median_ms"], 2, "ms"),
+             (f["accept_beside_another_p99_ms"], 10, "ms")),
+        _row("cancel to `cancelled`, the bridge's own share, median", "3 ms",
+             (f["cancel_share_median_ms"], 3, "ms")),
+        _row("cancel to the first update of the next queued prompt, median", "20 ms",
+             (f["cancel_to_next_update_median_ms"], 20, "ms")),
+        _row("agent ignores cancel: to `cancelled` (drain_timeout 2 s)", "2300 ms",
+             (f["stubborn_cancelled_median_ms"], 2300, "ms")),
+        _row("... and from there to the next prompt's first update", "1200 ms",
+             (f["stubborn_next_update_median_ms"], 1200, "ms")),
+        _row("`kill -9` of the agent in a turn, to the error answer, median", "200 ms",
+             (f["agent_killed_median_ms"], 200, "ms")),
+        _row("front's CPU for an update", "15 us", (f["front_cpu_us_per_update"], 15, "us")),
+        (
+            f"updates a second (the agent alone: {f['updates_per_s_alone']:,.0f})",
+            f"{wanted_rate:,.0f}",
+            f"{f['updates_per_s_behind']:,.0f}",
+            f["updates_per_s_behind"] >= wanted_rate,
+        ),
+        _row("delay added to an update, 50 ms apart: median, p99", "0.5 ms, 3 ms",
+             (f["delay_added_median_ms"], 0.5, "ms"), (f["delay_added_p99_ms"], 3, "ms")),
+        _row(f"spawn to `initialize`, built-in (`import acp`: {f['import_acp_ms']:.0f} ms)",
+             f"{third:.0f} ms", (f["spawn_to_initialize_ms"], third, "ms")),
+        _row("memory of the front, of the guard (peak)", "35 MB, 10 MB",
+             (f["front_peak_mb"], 35, "MB"), (f["guard_peak_mb"], 10, "MB")),
+        _row("load of 10,000 messages", "1000 ms", (f["load_10000_ms"], 1000, "ms")),
+        _row("... more memory than a load of 100", "flat (3 MB)",
+             (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
+    ]  # fmt: skip
+
+
+def _row(what: str, reach: str, *got: tuple[float, float, str]) -> tuple[str, str, str, bool]:
+    values = ", ".join(f"{value:g} {unit}" for value, _, unit in got)
+    return what, reach, values, all(value <= limit for value, limit, _ in got)
+
+
+def table(results: dict[str, Any]) -> str:
+    lines = ["| what | to reach | measured | |", "|---|---|---|---|"]
+    for what, reach, got, reached in rows(results["figures"]):
+        lines.append(f"| {what} | {reach} | {got} | {'' if reached else 'falls short'} |")
+    lines.append("")
+    lines.append(
+        f"Measured {results['date']} at {results['commit']} on: {results['machine']}. Raw figures:"
+        " `tests/benchmarks/results.json`; the agent behind the bridge is a plain Python one"
+        " (`tests/benchmarks/floor.py`), run alone in the same minutes for comparison."
+    )
+    return "\n".join(lines)
+
+
+def write_table(results: dict[str, Any]) -> None:
+    text = README.read_text()
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    README.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{tail}")
+
+
+if __name__ == "__main__":
+    write_table(json.loads(Path(__file__).with_name("results.json").read_text()))
