@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import uuid
@@ -63,9 +64,16 @@ async def serve(transport: SdkTransport, model: Model, folder: Path) -> None:
         finally:
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
                 await server.stop()
-            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-                await connection.close()
+            with anyio.CancelScope(shield=True):
+                await _close(connection)
             tasks.cancel_scope.cancel()
+
+
+async def _close(connection: Connection) -> None:
+    # asyncio's own wait: a deadline of anyio's is a cancellation, and the SDK would hand it on to
+    # the very task that it waits for, which may be one that ignores it
+    closing = asyncio.create_task(connection.close())
+    await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
 
 def guarded(server: Server) -> MethodHandler:

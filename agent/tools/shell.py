@@ -3,6 +3,8 @@
 Invariants
 - When `run` returns or is cancelled, the whole group is dead and its leader reaped (HAZARDS C10,
   P1). What left the group is for the bridge's guard.
+- How that is known: every process that the command starts inherits the end of a pipe, the
+  lifeline. The other end tells when the last of them is gone.
 - Memory is bounded, whatever the command prints.
 """
 
@@ -26,8 +28,8 @@ from agent.tools import ToolContext, ToolError, ToolResult
 _KEEP = 32 * 1024
 #: seconds for output that is still in the pipe once the command has ended
 _DRAIN = 0.5
-#: seconds for a killed group to be gone
-_REAP = 2
+#: seconds for a killed group to be gone; what left the group may hold the lifeline longer
+_REAP = 0.5
 
 
 class ShellArgs(BaseModel):
@@ -50,17 +52,24 @@ class Shell:
 
     async def run(self, args: ShellArgs, context: ToolContext) -> ToolResult:
         output = _Bounded()
-        process = await _start(args.command, context.cwd)
+        lifeline, held = os.pipe()
+        try:
+            process = await _start(args.command, context.cwd, held)
+        except BaseException:
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(held)
         try:
             with anyio.move_on_after(args.timeout):
                 await _run_to_end(process, output)
             exit_code = process.returncode
         finally:
-            await _end_group(process)
+            await _end_group(process, lifeline)
         return _result(exit_code, output.text(), args.timeout)
 
 
-async def _start(command: str, cwd: Path) -> Process:
+async def _start(command: str, cwd: Path, lifeline: int) -> Process:
     # Shielded: cancelled in the middle, asyncio would kill the shell and none of its children.
     try:
         with anyio.CancelScope(shield=True):
@@ -70,6 +79,7 @@ async def _start(command: str, cwd: Path) -> Process:
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[lifeline],
             )
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}") from error
@@ -94,11 +104,15 @@ async def _collect(stream: ByteReceiveStream, output: _Bounded, read_all: anyio.
     read_all.set()
 
 
-async def _end_group(process: Process) -> None:
+async def _end_group(process: Process, lifeline: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in it
         os.killpg(process.pid, signal.SIGKILL)
-    with anyio.move_on_after(_REAP, shield=True):
-        await process.aclose()
+    try:
+        with anyio.move_on_after(_REAP, shield=True):
+            await process.aclose()
+            await anyio.wait_readable(lifeline)
+    finally:
+        os.close(lifeline)
 
 
 def _result(exit_code: int | None, output: str, timeout: float) -> ToolResult:

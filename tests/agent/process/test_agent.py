@@ -201,6 +201,40 @@ async def test_a_model_that_ignores_cancellation_does_not_keep_the_process(
         assert await client.wait(within=4) == 0
 
 
+STUBBORN = """
+import agent.__main__, agent.model, asyncio
+
+class Stubborn:
+    async def complete(self, messages, tools, on_token):
+        await on_token("listening")
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+
+agent.model.open_model = lambda spec: Stubborn()
+agent.__main__.main()
+"""
+
+
+@pytest.mark.hazard("P2")
+@pytest.mark.parametrize("way", ["eof", signal.SIGTERM])
+async def test_a_model_that_swallows_cancellation_does_not_either(
+    process_env: dict[str, str], cwd: Path, way: str | signal.Signals
+) -> None:
+    command = [sys.executable, "-c", STUBBORN]
+    async with RecordingClient.start(command, env=process_env) as client:
+        await opened(client, cwd)
+        client.send_prompt("x")
+        await client.until_text("listening")
+        if isinstance(way, signal.Signals):
+            client.terminate(way)
+        else:
+            client.close_stdin()
+        assert await client.wait(within=5) == 0
+
+
 @pytest.mark.hazard("P2")
 @pytest.mark.parametrize("way", ["eof", signal.SIGTERM])
 async def test_a_client_that_reads_nothing_does_not_keep_the_process(
