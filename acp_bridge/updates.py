@@ -236,11 +236,6 @@ def is_state(update: Json) -> bool:
     return update.get("sessionUpdate") in _STATE
 
 
-def is_transcript(update: Json) -> bool:
-    """True when the update tells the conversation."""
-    return update.get("sessionUpdate") in TRANSCRIPT
-
-
 def text_chunk(kind: str, text: str, message_id: str | None = None) -> Json:
     """A message chunk with a text."""
     chunk: Json = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}

@@ -245,7 +245,9 @@ class Link:
         self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if self._parked and isinstance(params, dict) and "sessionId" in params:
+        if method == "session/update" and not self._parked and isinstance(params, dict):
+            self.owner.on_update(self, params)
+        elif self._parked and isinstance(params, dict) and "sessionId" in params:
             self._early.append((method, params))
         else:
             self._hand_over(method, params)

@@ -13,7 +13,7 @@ from acp_bridge.agents.process import Exit
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.turns import State
-from acp_bridge.updates import Leak, Phase, is_transcript
+from acp_bridge.updates import Leak, Phase, is_state
 from acp_bridge.wire.peer import Call
 
 if TYPE_CHECKING:
@@ -31,10 +31,14 @@ class Intake:
         self._session = session
         self._replaying = False
         self._pause: anyio.CancelScope | None = None
+        # The phase of a process holds until the next event; a read brings hundreds of updates.
+        self._phased: Link | None = None
+        self._phase: Phase | None = None
 
     def expect_replay(self) -> None:
         """A process is given the session: what it replays is known, until the next prompt."""
         self._replaying = True
+        self._phased = None
         self._session.updates.new_process()
 
     def begin_turn(self) -> None:
@@ -60,7 +64,9 @@ class Intake:
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
-        phase, update = self.phase(link), params.get("update")
+        if link is not self._phased:
+            self._phased, self._phase = link, self.phase(link)
+        phase, update = self._phase, params.get("update")
         if phase is None or not isinstance(update, dict):
             return
         try:
@@ -70,7 +76,7 @@ class Intake:
             return
         if shown is None:
             return
-        if not is_transcript(shown):
+        if is_state(shown):
             self._session.note_state(shown)
         if len(params) == 2:  # the usual: sessionId and update
             self._session.outlet.show({"update": shown})
@@ -129,6 +135,7 @@ class Intake:
 
     def look_again(self) -> None:
         """The machine's state may have changed: who waits for the client need not any more."""
+        self._phased = None
         if self._pause and self._session.machine.state not in _PACED:
             self._pause.cancel()
 
