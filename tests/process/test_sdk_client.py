@@ -1,0 +1,83 @@
+"""A client that is not ours: the official Python SDK's, against the bridge and its own agent."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import acp
+import anyio
+import pytest
+from acp.schema import ClientCapabilities, FileSystemCapabilities
+
+pytestmark = pytest.mark.process
+BRIDGE = (sys.executable, "-m", "acp_bridge")
+
+
+class Editor(acp.Client):
+    """Collects what it is shown, allows nothing."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.spoken = anyio.Event()
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        if update.session_update == "agent_message_chunk":
+            self.text += update.content.text
+            self.spoken.set()
+
+    async def request_permission(self, *args: Any, **kwargs: Any) -> Any:
+        raise acp.RequestError.method_not_found("session/request_permission")
+
+
+def _bridge(editor: Editor, home: Path) -> Any:
+    env = {**os.environ, "ACP_BRIDGE_HOME": str(home)}
+    return acp.spawn_agent_process(editor, *BRIDGE, env=env, use_unstable_protocol=True)
+
+
+async def _initialize(connection: Any) -> Any:
+    fs = FileSystemCapabilities(read_text_file=True)
+    return await connection.initialize(
+        protocol_version=acp.PROTOCOL_VERSION, client_capabilities=ClientCapabilities(fs=fs)
+    )
+
+
+async def test_the_sdks_client_prompts_cancels_lists_and_loads(tmp_path: Path) -> None:
+    editor = Editor()
+    with anyio.fail_after(30):
+        async with _bridge(editor, tmp_path) as (connection, _):
+            agreed = await _initialize(connection)
+            assert agreed.protocol_version == 1
+            assert agreed.agent_capabilities.load_session
+            session = await connection.new_session(cwd=str(tmp_path), mcp_servers=[])
+            sid = session.session_id
+            words = [acp.text_block("BENCH n=3 gap=0 tag=A")]
+            answer = await connection.prompt(session_id=sid, prompt=words)
+            assert answer.stop_reason == "end_turn"
+            assert editor.text.count("@") == 3
+
+            editor.spoken = anyio.Event()
+            answers: list[str] = []
+
+            async def run_long() -> None:
+                long = [acp.text_block("BENCH n=100000 gap=5 tag=B")]
+                answer = await connection.prompt(session_id=sid, prompt=long)
+                answers.append(answer.stop_reason)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run_long)
+                await editor.spoken.wait()
+                await connection.cancel(session_id=sid)
+            assert answers == ["cancelled"]
+
+            listed = await connection.list_sessions(cwd=str(tmp_path))
+            assert [row.session_id for row in listed.sessions] == [sid]
+            await connection.close_session(session_id=sid)
+        shown = editor.text
+
+    editor = Editor()
+    with anyio.fail_after(30):
+        async with _bridge(editor, tmp_path) as (connection, _):
+            await _initialize(connection)
+            await connection.load_session(session_id=sid, cwd=str(tmp_path), mcp_servers=[])
+            assert editor.text == shown
