@@ -134,7 +134,6 @@ class Link:
                 tasks.start_soon(writer.run)
                 tasks.start_soon(self._read, reader)
                 exit_ = await process.wait_exit()
-                event("agent.exited", agent=self.name, how=exit_.describe())
                 with anyio.move_on_after(_LAST_WORDS):
                     await process.wait_dead()
                     await self._read_all.wait()
@@ -150,6 +149,8 @@ class Link:
                 self.dead.set()
 
     def _over(self, exit_: Exit | None) -> None:
+        if exit_:
+            event("agent.exited", agent=self.name, how=exit_.describe())
         self.peer.eof()
         self.gone = True
         self.owner.on_gone(self, exit_)
