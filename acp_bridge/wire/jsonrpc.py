@@ -26,8 +26,7 @@ RequestId: TypeAlias = int | float | str | None
 
 #: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-#: Containers inside each other, in one message: pydantic_core stops there too. What is accepted
-#: must also be encodable, from any depth of our own stack.
+#: Containers inside each other: pydantic_core stops there too, and `encode` reaches deeper.
 MAX_DEPTH: Final = 200
 
 
@@ -62,7 +61,6 @@ class RpcError(Exception):
     """An error as it goes over the wire: nothing in it but what the other side may read."""
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
-        super().__init__(code, message, data)
         self.code = int(code)
         self.message = message
         self.data = data
@@ -239,7 +237,7 @@ class Decoder:
                 found.append(self._too_long())
                 continue
             try:
-                value = from_json(line, allow_inf_nan=False)
+                value = from_json(line, allow_inf_nan=False, cache_strings="keys")
             except ValueError:
                 if not line.strip(b" \t\r"):
                     continue
@@ -251,8 +249,7 @@ class Decoder:
             found.append(_checked(value))
 
     def _too_long(self) -> Malformed:
-        text = f"Invalid request: the line is longer than {self._limit} bytes"
-        return Malformed(None, RpcError(ErrorCode.INVALID_REQUEST, text))
+        return _invalid(None, f"the line is longer than {self._limit} bytes")
 
 
 def _checked(value: Any) -> Message | Malformed:
