@@ -6,6 +6,7 @@ What a bridge said is judged when it has ended, whatever the test was about: `ju
 import json
 import logging
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -25,7 +26,7 @@ from acp_bridge.settings import Settings
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
-from tests.support.recording import Message, Record, Recording
+from tests.support.recording import Message, Record, Recording, RpcError
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "session/prompt"
@@ -298,6 +299,20 @@ async def accepted(client: RecordingClient, prompt: Any) -> None:
     await client.until(
         lambda m: m.get("method") == "_acp_bridge/accepted" and m["params"]["requestId"] == prompt
     )
+
+
+async def kill_agent(world: World, client: BridgeClient) -> None:
+    """SIGKILL to the newest one, and until the bridge has noticed."""
+    before = client.stderr.count(b"agent.exited")
+    os.kill(world.log.pids()[-1], signal.SIGKILL)
+    await client.logged("agent.exited", before + 1)
+
+
+async def refused(client: BridgeClient, text: str) -> RpcError:
+    """The error of a prompt."""
+    with pytest.raises(RpcError) as caught:
+        await client.prompt(text)
+    return caught.value
 
 
 def shown(client: RecordingClient, since: int = 0) -> list[Message]:

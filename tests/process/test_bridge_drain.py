@@ -1,5 +1,7 @@
 """Between a cancel and the end of its turn: nothing is changed any more, and nothing waits."""
 
+from typing import Any
+
 import pytest
 
 from tests.process.bridge_support import BridgeClient, World, stopped
@@ -112,8 +114,8 @@ async def test_a_terminal_that_the_client_made_for_a_dead_agent_is_released(worl
 async def test_a_superseder_sends_one_cancel_and_runs_next(world: World, by: str) -> None:
     options = ("--delivery", "interrupt" if by == "the option" else "queue")
     interrupt = {"_meta": {"acp_bridge": {"delivery": "interrupt"}, "kept": 1}}
-    extra = interrupt if by == "the prompt" else {}
-    queue = {"_meta": {"acp_bridge": {"delivery": "queue"}}}
+    extra: dict[str, Any] = interrupt if by == "the prompt" else {}
+    queue: dict[str, Any] = {"_meta": {"acp_bridge": {"delivery": "queue"}}}
     async with world.bridge("slow-cancel", options=options) as client:
         running = client.send_prompt("say one; gate g")
         await world.gates.reached("g")

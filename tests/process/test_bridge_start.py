@@ -1,0 +1,189 @@
+"""Agents that don't start, want to be authenticated first, or name everything alike."""
+
+from typing import Any
+
+import pytest
+
+from tests.process.bridge_support import World, kill_agent, refused, stopped
+from tests.support.client_side import never_answers
+from tests.support.recording import RpcError
+
+pytestmark = pytest.mark.process
+
+TOKEN: dict[str, Any] = {"methodId": "token", "_meta": {"token": "secret-token"}}
+
+
+@pytest.mark.hazard("C21")
+async def test_an_agent_that_never_answers_initialize_fails_it_in_time_and_may_be_tried_again(
+    world: World,
+) -> None:
+    async with world.inside(
+        "never-starts", session=False, initialized=False, restart_timeout=0.3
+    ) as client:
+        for _ in range(2):
+            with pytest.raises(RpcError, match="did not answer in time"):
+                await client.initialize()
+        with pytest.raises(RpcError, match="not initialized"):
+            await client.request("session/list", {})
+
+
+async def test_the_end_of_the_client_ends_an_agent_that_never_answers_initialize(
+    world: World,
+) -> None:
+    async with world.bridge("never-starts", "never-ends", initialized=False) as client:
+        client.send_request("initialize", {"protocolVersion": 1})
+        await client.logged("agent.started")
+
+
+async def test_an_agent_that_exits_at_once_fails_initialize_with_its_exit_code(
+    world: World,
+) -> None:
+    async with world.bridge("exits-at-start", initialized=False) as client:
+        with pytest.raises(RpcError, match="exit code 3") as caught:
+            await client.initialize()
+        assert caught.value.code == -32603
+        await client.logged("no configuration found")
+
+
+async def test_a_command_that_does_not_exist_fails_initialize_and_is_named(world: World) -> None:
+    async with world.bridge(command=["no-such-agent"], initialized=False) as client:
+        with pytest.raises(RpcError, match="command not found: no-such-agent"):
+            await client.initialize()
+
+
+@pytest.mark.hazard("C12", "C21", "Q1")
+async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_the_next_prompt(
+    world: World,
+) -> None:
+    world.gates.open("initialize")
+    async with world.inside("slow-start", restart_timeout=0.5) as client:
+        await client.prompt("say one")
+        await kill_agent(world, client)
+        waiting = [client.send_prompt("say never"), client.send_prompt("say never either")]
+        for prompt in waiting:
+            answer = await client.answer_to(prompt)
+            assert "could not be made ready in time" in answer["error"]["message"]
+        await client.logged("agent.exited", 2)
+        world.gates.open_for_good("initialize")
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "say one"]
+
+
+async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_again(
+    world: World,
+) -> None:
+    async with world.bridge("needs-auth", session=False) as client:
+        new = {"cwd": str(world.cwd), "mcpServers": []}
+        with pytest.raises(RpcError) as caught:
+            await client.request("session/new", new)
+        assert caught.value.code == -32000
+        with pytest.raises(RpcError, match="wrong token"):
+            await client.request("authenticate", {"methodId": "token"})
+        assert await client.request("authenticate", TOKEN) == {}
+        await client.new_session(world.cwd)
+        assert len(world.log.pids()) == 1
+        await client.prompt("say one")
+        await kill_agent(world, client)
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "say one"]
+        # A second session has a process of its own.
+        await client.new_session(world.cwd)
+        sent = world.log.received("authenticate")[1:]
+        assert [message["params"] for message in sent] == [TOKEN] * 3
+        assert await client.request("logout", {}) == {}
+        await kill_agent(world, client)
+        assert (await refused(client, "say never")).code == -32000
+    assert len(world.log.received("logout")) >= 2
+
+
+async def test_an_authentication_that_carries_nothing_is_not_repeated(world: World) -> None:
+    async with world.bridge("needs-auth", session=False) as client:
+        browser = {"methodId": "browser"}
+        await client.request("authenticate", browser)
+        await client.new_session(world.cwd)
+        await client.prompt("say one")
+        await kill_agent(world, client)
+        assert (await refused(client, "say never")).code == -32000
+        assert (await refused(client, "say never again")).code == -32000
+        assert len(world.log.received("authenticate")) == 1
+        # The process that waits gets the client's own, and has the session from then on.
+        await client.request("authenticate", browser)
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "say one"]
+    assert len(world.log.pids()) == 2
+
+
+@pytest.mark.hazard("P13")
+async def test_ids_that_turns_and_processes_share_are_told_apart_at_the_client(
+    world: World,
+) -> None:
+    async with world.bridge("reuses-ids", "load-only") as client:
+        for _ in range(2):
+            await client.prompt(f"say word {_}; tool a; permission; tool-done a")
+        await kill_agent(world, client)
+        await client.prompt("say word 2; tool a; permission; tool-done a")
+        messages = [u["messageId"] for u in client.updates() if "messageId" in u]
+        assert len(set(messages)) == 6  # of each turn its text and its report
+        opened = [u["toolCallId"] for u in client.updates() if u["sessionUpdate"] == "tool_call"]
+        ended = [u["toolCallId"] for u in client.updates() if u.get("status") == "completed"]
+        assert opened == ended
+        assert len(set(opened)) == 3
+        asked = client.recording.requests("session/request_permission")
+        cards = [request["params"]["toolCall"]["toolCallId"] for request in asked]
+        assert cards[2] not in cards[:2]
+        assert not set(cards) & set(opened)
+        assert len({request["id"] for request in asked}) == 3
+        seen = client.mark()
+        await client.load_session(client.session_id, world.cwd)
+        again = [u["messageId"] for u in client.updates(since=seen) if "messageId" in u]
+        assert list(dict.fromkeys(messages)) == again
+
+
+@pytest.mark.hazard("P13")
+async def test_sessions_of_agents_that_count_from_0_are_told_apart(world: World) -> None:
+    async with world.bridge("reuses-ids") as client:
+        one = client.session_id
+        (world.cwd / "other").mkdir()
+        two = await client.new_session(world.cwd / "other")
+        prompts = [
+            client.send_prompt("say a; gate g", one),
+            client.send_prompt("say b; gate g", two),
+        ]
+        await world.gates.reached("g", 2)
+        client.cancel(two)
+        assert await stopped(client, prompts[1]) == "cancelled"
+        world.gates.open("g")
+        assert await stopped(client, prompts[0]) == "end_turn"
+        assert (client.texts(one), client.texts(two)) == (["a"], ["b"])
+    assert {event["session"] for event in world.log.events("turn")} == {"0"}
+
+
+@pytest.mark.hazard("P10", "P13")
+@pytest.mark.parametrize("order", [1, -1])
+async def test_permission_requests_at_the_same_time_are_answered_to_the_right_ones(
+    world: World, order: int
+) -> None:
+    async with world.bridge("reuses-ids") as client:
+        client.side.handlers["session/request_permission"] = never_answers
+        prompt = client.send_prompt("permission 3")
+        asked = [await client.until_request("session/request_permission", n) for n in (1, 2, 3)]
+        choices = {"permission-0": "allow", "permission-1": "reject", "permission-2": "allow"}
+        by_card = sorted(asked, key=lambda m: str(m["params"]["toolCall"]["toolCallId"]))
+        for request, choice in list(zip(by_card, choices.values(), strict=True))[::order]:
+            chosen = {"outcome": {"outcome": "selected", "optionId": choice}}
+            client.answer(request["id"], chosen)
+        assert await stopped(client, prompt) == "end_turn"
+        told = "[permission allow][permission reject][permission allow]"
+        assert client.text() == told
+
+
+@pytest.mark.hazard("P8")
+async def test_nothing_of_a_session_comes_before_its_response_and_nothing_is_lost(
+    world: World,
+) -> None:
+    async with world.bridge("early-updates") as client:
+        first = client.recording.incoming()[1]
+        assert first["result"]["sessionId"] == client.session_id
+        await client.prompt("say one")
+        kinds = [update["sessionUpdate"] for update in client.updates(client.session_id)]
+        assert kinds == ["available_commands_update"] * 2 + ["agent_message_chunk"]
