@@ -10,10 +10,11 @@ import base64
 import json
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import anyio
 
@@ -127,19 +128,32 @@ class Index:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    make_folder(path.parent)
-    if fresh := not path.exists():
-        make_file(path)
+    if not path.exists():
+        _make(path)
     connection = connect(path, wait=5)
     try:
         migrate(connection, INDEX_SCRIPTS)
         connection.execute("PRAGMA wal_autocheckpoint=1000").close()
-        if fresh:
-            sync_folder(path.parent)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file complete, then give it its name: several bridges may start at once, and
+    SQLite waits for nobody when it switches a file to WAL."""
+    make_folder(path.parent)
+    draft = path.with_name(f"{path.name}.{uuid4().hex}")
+    make_file(draft)
+    try:
+        with closing(connect(draft, wait=1)) as connection:
+            migrate(connection, INDEX_SCRIPTS)
+        with suppress(FileExistsError):  # another was quicker
+            path.hardlink_to(draft)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:

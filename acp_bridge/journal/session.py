@@ -122,7 +122,7 @@ class SessionJournal:
         with self._file.transaction():
             sent = self.prompts(PromptState.SENT)
             self._file.db.execute(
-                "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?), ended_at = ?"
+                "UPDATE prompts SET state = 'done', outcome = ?, ended_at = ?"
                 " WHERE state = 'sent'",
                 (_json({"interrupted": True}), now()),
             )

@@ -121,6 +121,25 @@ def test_a_line_that_is_no_json_hides_no_other_and_is_not_thrown_away() -> None:
     assert [entry.line() for entry in entries[1:3]] == [b"{\x00broken", b"[1]"]
 
 
+MARKS = ({"a": 1}, {"a": True}, {"a": 1.0}, {"b": 1}, None)
+
+
+@pytest.mark.hazard("T3")
+@pytest.mark.parametrize("message", [None, "m"])
+@pytest.mark.parametrize("place", ["beside", "update", "content"])
+def test_chunks_that_differ_in_anything_but_their_text_are_not_joined(
+    message: str | None, place: str
+) -> None:
+    told = []
+    for mark in MARKS:
+        params = chunk("x", message)
+        at = {"beside": params, "update": params["update"], "content": params["update"]["content"]}
+        at[place]["_meta"] = mark
+        told += [params, params]
+    shown = replayed([(1, lines(chunk("x", message), *told))])
+    assert [text_of(params) for params in shown] == ["x"] + ["xx"] * len(MARKS)
+
+
 def test_two_turns_are_never_joined() -> None:
     assert len(merged([(1, lines(chunk("a"))), (2, lines(chunk("b")))])) == 2
 

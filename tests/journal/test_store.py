@@ -1,5 +1,6 @@
 """The folder of sessions: made safely, listed in order, opened only if they are there."""
 
+import shutil
 from pathlib import Path
 
 import anyio
@@ -192,6 +193,28 @@ async def test_a_deleted_session_leaves_no_file_and_deleting_again_succeeds(
         await journal.open(SESSION)
     await journal.create(SESSION, cwd="/again", agent="demo")
     assert await listed(journal) == [SESSION]
+
+
+async def test_a_session_that_a_killed_bridge_left_is_deleted_with_its_log(
+    session: SessionJournal, home: Path
+) -> None:
+    session.record(1, lines(chunk("x")))  # and `session` is never closed in order
+    other = Journal(home)
+    await other.delete(SESSION)
+    assert tree(home / "sessions") == [home / "sessions"]
+    again = await other.create(SESSION, cwd="/again", agent="demo")
+    assert await transcript(again) == []
+    await other.close()
+
+
+@pytest.mark.hazard("R2")
+async def test_a_file_under_another_sessions_name_is_not_that_session(
+    journal: Journal, session: SessionJournal
+) -> None:
+    await session.close()
+    shutil.copy(journal.path(SESSION), journal.path("other"))
+    with pytest.raises(UnknownSession):
+        await journal.open("other")
 
 
 async def test_a_lost_index_costs_the_listing_only_and_opening_mends_it(

@@ -93,6 +93,14 @@ async def test_what_a_crash_left_uncompacted_is_compacted_with_the_next_turn(
     assert await transcript(again) == [chunk(told(10)), chunk(told(10))]
 
 
+async def test_every_turn_is_compacted_at_its_end(session: SessionJournal) -> None:
+    for turn in range(1, 4):
+        say(session, turn, 300)
+        await session.compact(turn)
+        assert row_count(session) == 2 * turn
+    assert await transcript(session) == [chunk(told(300))] * 3
+
+
 async def test_compacting_again_changes_nothing(session: SessionJournal) -> None:
     say(session, 1, 600)
     await session.compact(1)
