@@ -30,6 +30,10 @@ from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
 Json = dict[str, Any]
+#: requests that the bridge takes itself, beside those in `Bridge.slow`.
+OWN = frozenset({"initialize", "session/prompt"})
+#: a fork would be a second session in one process; it is not advertised.
+REFUSED = frozenset({"session/fork"})
 #: seconds for everything to end after the client is gone or a signal came (HAZARDS P2).
 _END = 2.5
 _FLUSH = 0.3
@@ -57,7 +61,8 @@ class Bridge:
         self._state = "new"
         self._requests: dict[object, anyio.CancelScope] = {}
         self._ended = anyio.Event()
-        self._slow: dict[str, Callable[[Call, Json], Awaitable[Any]]] = {
+        #: requests that are answered from a task of their own.
+        self.slow: dict[str, Callable[[Call, Json], Awaitable[Any]]] = {
             "authenticate": self._authenticate,
             "logout": self._logout,
             "session/new": lambda call, params: self.sessions.new(call, params),
@@ -124,14 +129,16 @@ class Bridge:
             self._run(call, self._initialize, params)
         elif self._state != "ready":
             raise errors.refused("not initialized: send initialize first")
-        elif slow := self._slow.get(call.method):
+        elif slow := self.slow.get(call.method):
             self._run(call, slow, params)
         elif call.method == "session/prompt":
             self._prompt(call, params)
+        elif call.method in REFUSED:
+            raise errors.unknown_method(call.method)
         elif "sessionId" in params:
             self._session(params).pass_on(call)
         elif call.method.startswith("session/"):
-            raise errors.unknown_method(call.method)
+            raise errors.invalid("is missing", "sessionId")
         else:
             self._run(call, self._pass_on, params)
 
