@@ -63,7 +63,8 @@ class Session:
                 while (first := self._waiting[0]) is not waiting:
                     await first.answered.wait()
                 stop = await self._turn(blocks)
-                await self._show_title()
+                if stop != "cancelled":
+                    await self._show_title()
         except Exception:
             if not waiting.scope.cancel_called:
                 raise
@@ -104,7 +105,7 @@ class Session:
             return "cancelled"
 
     async def _show_title(self) -> None:
-        """Once, after the first turn that was not cancelled."""
+        """Once: after the first turn that was not cancelled."""
         title = self.transcript.history.title
         if title is not None and not self._titled:
             self._titled = True

@@ -343,6 +343,7 @@ async def test_a_permission_answered_cancelled_is_a_cancelled_turn(talk: Talk, c
         await opened(client, cwd)
         client.side.permission = "cancel"
         assert (await client.prompt("run"))["stopReason"] == "cancelled"
+        assert "session_info_update" not in kinds(client)
 
 
 @pytest.mark.hazard("C18")
