@@ -122,6 +122,7 @@ class Ledger:
 
     def interrupted(self, key: int) -> None:
         """The bridge ends while the prompt runs: it is not sent again (Q6)."""
+        self._outlet.record_interrupted()
         self._end(self.open.pop(key).seq, {"interrupted": True}, None)
 
     def hold(self, keys: tuple[int, ...]) -> None:

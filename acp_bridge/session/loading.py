@@ -18,10 +18,6 @@ from acp_bridge.wire.peer import Call
 
 Json = dict[str, Any]
 
-INTERRUPTED = (
-    "[acp-bridge] Interrupted: the bridge ended during this turn. The prompt was not sent again."
-)
-
 
 async def load(session: Session, host: Host, call: Call, *, replay: bool) -> None:
     """Replay the session to the client (not for a resume) and answer the request."""
@@ -68,8 +64,7 @@ async def recover(session: Session) -> None:
         ]
         for card in open_cards(updates):
             session.outlet.record_only({"update": closing_update(card)})
-        chunk = text_chunk("agent_message_chunk", INTERRUPTED, f"interrupted-{session.next_id()}")
-        session.outlet.record_only({"update": chunk})
+        session.outlet.record_interrupted()
         session.outlet.flush()
     for row in recovery.held:
         session.ledger.add_held(row.params, row.seq)

@@ -23,6 +23,9 @@ _UNRECORDED = (
     "[acp-bridge] The journal can't be written: what follows is shown but will not be there"
     " when this session is loaded again. Is the disk full?"
 )
+_INTERRUPTED = (
+    "[acp-bridge] Interrupted: the bridge ended during this turn. The prompt was not sent again."
+)
 
 
 class Outlet:
@@ -60,6 +63,12 @@ class Outlet:
     def record_only(self, params: dict[str, Any]) -> None:
         """Record what the client shows by itself: the user's own words."""
         self._rows.append(encode(params))
+
+    def record_interrupted(self) -> None:
+        """Record that the bridge ended during the turn: whoever loads the session is told (Q6)."""
+        message_id = f"interrupted-{uuid4().hex[:12]}"
+        chunk = text_chunk("agent_message_chunk", _INTERRUPTED, message_id)
+        self.record_only({"update": chunk})
 
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
