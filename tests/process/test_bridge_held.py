@@ -1,0 +1,191 @@
+"""The bridge ends while prompts wait or run: held and interrupted, never run by themselves."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from tests.process.bridge_support import (
+    TELL_ACCEPTED,
+    BridgeClient,
+    World,
+    accepted,
+    shown,
+    stopped,
+)
+from tests.support.processes import all_gone
+from tests.support.recording import Message
+
+pytestmark = pytest.mark.process
+
+#: what each end of a bridge exits with.
+ENDS = {"EOF": 0, "SIGTERM": 0, "SIGKILL": -signal.SIGKILL}
+
+
+async def leave_waiting(world: World, client: BridgeClient, *words: str) -> list[Message]:
+    """A turn that stands at the gate `g` with a card open, and prompts that wait behind it;
+    what was shown."""
+    await client.prompt("say before; think deep thoughts")
+    client.send_prompt("say one two; tool t; gate g; say never")
+    await world.gates.reached("g")
+    for word in words:
+        await accepted(client, client.send_prompt(f"say {word}; gate h"))
+    return conversation(client)
+
+
+def conversation(client: BridgeClient) -> list[Message]:
+    return [u for u in shown(client) if u["sessionUpdate"] != "available_commands_update"]
+
+
+async def end(client: BridgeClient, how: str) -> None:
+    if how == "EOF":
+        client.close_stdin()
+    else:
+        client.terminate(signal.Signals[how])
+    assert await client.wait(within=3) == ENDS[how]
+
+
+def interrupted(updates: list[Message]) -> list[Message]:
+    """What a load says of a turn that was cut off: its card has failed, and the notice."""
+    *rest, card, notice = updates
+    assert card["sessionUpdate"] == "tool_call_update"
+    assert (card["toolCallId"], card["status"]) == ("t", "failed")
+    assert notice["content"]["text"].startswith("[acp-bridge] Interrupted")
+    return rest
+
+
+@pytest.mark.hazard("K1", "Q5", "Q6", "R12", "C16", "P1", "P2")
+@pytest.mark.parametrize("how", ENDS)
+async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
+    world: World, how: str
+) -> None:
+    async with world.bridge(capabilities=TELL_ACCEPTED, exits=ENDS[how]) as client:
+        before = await leave_waiting(world, client, "three", "four")
+        session = client.session_id
+        await end(client, how)
+    await all_gone(world.mark)
+    async with world.bridge(session=False) as client:
+        loaded = await client.load_session(session, world.cwd)
+        *told, held = conversation(client)
+        users = [u["content"]["text"] for u in told if u["sessionUpdate"] == "user_message_chunk"]
+        assert users == [
+            "say before; think deep thoughts",
+            "say one two; tool t; gate g; say never",
+        ]
+        told = [u for u in told if u["sessionUpdate"] != "user_message_chunk"]
+        assert interrupted(told) == before
+        assert "2 prompts were waiting" in held["content"]["text"]
+        assert "1. say three; gate h\n  2. say four; gate h" in held["content"]["text"]
+        blocks = loaded["_meta"]["acp_bridge"]["held"]
+        assert [prompt[0]["text"] for prompt in blocks] == ["say three; gate h", "say four; gate h"]
+        # New prompts run, what is held doesn't.
+        assert await client.prompt("say five") == {"stopReason": "end_turn"}
+        assert world.log.prompts()[-1] == "say five"
+    assert len(world.log.prompts()) == 3
+
+
+async def held_session(world: World, *words: str) -> str:
+    """A session with held prompts."""
+    async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
+        await leave_waiting(world, client, *words)
+        session = client.session_id
+        await end(client, "SIGKILL")
+    return session
+
+
+async def queue(client: BridgeClient, words: str = "") -> str:
+    seen = client.mark()
+    assert await client.prompt(f"/queue {words}".strip()) == {"stopReason": "end_turn"}
+    return client.text(since=seen)
+
+
+@pytest.mark.hazard("R12", "Q5", "Q7")
+async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: World) -> None:
+    world.repeats = True  # the same text in two prompts
+    session = await held_session(world, "one", "two", "three", "four")
+    async with world.bridge(session=False) as client:
+        await client.load_session(session, world.cwd)
+        told = await queue(client)
+        assert "Nothing is waiting.\nHeld since a restart:\n  1. say one; gate h" in told
+        assert "Dropped 1." in await queue(client, "drop 2")
+        assert "no held prompt" in await queue(client, "drop 9")
+        assert "Usage" in await queue(client, "nonsense")
+        seen = client.mark()
+        carrier = client.send_prompt("/queue run")
+        following = client.send_prompt("say after")
+        for number, word in enumerate(("one", "three", "four"), 1):
+            await world.gates.reached("h", number)
+            # The carrier stays open, and each prompt is shown as its turn begins.
+            assert client.recording.answers(carrier) == []
+            await client.until_text(word, since=seen)
+            assert client.texts(since=seen)[-1] == word
+            users = [
+                u["content"]["text"]
+                for u in client.updates(since=seen)
+                if u["sessionUpdate"] == "user_message_chunk"
+            ]
+            assert users[-1] == f"say {word}; gate h"
+            world.gates.open("h")
+        assert await stopped(client, carrier) == "end_turn"
+        assert await stopped(client, following) == "end_turn"
+        assert "Nothing is held" in await queue(client, "run")
+        assert "Nothing is held" in await queue(client, "drop")
+    # In a third bridge nothing of it is held any more.
+    async with world.bridge(session=False) as client:
+        loaded = await client.load_session(session, world.cwd)
+        assert "held" not in loaded["_meta"]["acp_bridge"]
+        said = [u["content"]["text"] for u in shown(client) if "content" in u]
+        assert [text for text in said if text in ("one", "two", "three", "four")] == [
+            "one",
+            "three",
+            "four",
+        ]
+
+
+@pytest.mark.hazard("R12", "C3")
+async def test_stop_reaches_the_held_prompts_that_run_and_the_rest_is_held_again(
+    world: World,
+) -> None:
+    session = await held_session(world, "one", "two", "three")
+    async with world.bridge(session=False) as client:
+        await client.load_session(session, world.cwd)
+        carrier = client.send_prompt("/queue run")
+        await world.gates.reached("h")
+        client.cancel()
+        assert await stopped(client, carrier) == "cancelled"
+        assert await client.prompt("say after") == {"stopReason": "end_turn"}
+        told = await queue(client)
+        assert "1. say two; gate h\n  2. say three; gate h" in told
+        assert "3." not in told
+    assert "say two; gate h" not in world.log.prompts()
+
+
+@pytest.mark.hazard("R12", "K1")
+async def test_held_prompts_that_ran_when_a_bridge_was_killed_are_interrupted_the_rest_held(
+    world: World,
+) -> None:
+    session = await held_session(world, "one", "two")
+    async with world.bridge(session=False, exits=-9) as client:
+        await client.load_session(session, world.cwd)
+        client.send_prompt("/queue run")
+        await world.gates.reached("h")
+        await end(client, "SIGKILL")
+    async with world.bridge(session=False) as client:
+        loaded = await client.load_session(session, world.cwd)
+        held: list[Any] = loaded["_meta"]["acp_bridge"]["held"]
+        assert [prompt[0]["text"] for prompt in held] == ["say two; gate h"]
+        assert client.text().count("Interrupted") == 2
+        assert "Dropped 1." in await queue(client, "drop")
+    assert world.log.prompts().count("say one; gate h") == 1
+
+
+async def test_a_resume_tells_of_held_prompts_though_it_replays_nothing(world: World) -> None:
+    session = await held_session(world, "one")
+    async with world.bridge(session=False) as client:
+        about = {"sessionId": session, "cwd": str(world.cwd)}
+        resumed = await client.request("session/resume", about)
+        client.session_id = session
+        assert len(resumed["_meta"]["acp_bridge"]["held"]) == 1
+        assert len(client.texts()) == 1
+        assert "1 prompt was waiting" in client.text()
+        assert "Dropped 1." in await queue(client, "drop 1")
