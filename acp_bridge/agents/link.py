@@ -24,6 +24,8 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 #: seconds for the rest of a dead agent's output; its pipe has ended unless it was handed on.
 _LAST_WORDS = 0.2
+#: bytes of one read, and so of one transaction: what a pipe holds.
+_READ_BYTES = 64 * 1024
 #: bytes that may wait for an agent that doesn't read; more and it is ended.
 _AGENT_LIMIT = 64 * 1024 * 1024
 
@@ -115,7 +117,7 @@ class Link:
         event("agent.started", agent=self.name, pid=process.pid)
         stdin, stdout = process.take_pipes()
         writer = self._writer = Writer(stdin)
-        reader = Reader(stdout)
+        reader = Reader(stdout, _READ_BYTES)
         tasks.start_soon(self._live, process, writer, reader)
         try:
             result = await self.ask("initialize", dict(self.command.initialize))
