@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge import signals as sig
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import StartFailed
+from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.replays import LateReplay
 from acp_bridge.session.opening import AuthNeeded, Refused, Reopening
@@ -83,6 +85,9 @@ class Crew:
                     outcome = sig.StartFailed(epoch, exc.permanent, str(exc))
                 except RpcError as exc:
                     outcome = sig.StartFailed(epoch, False, exc.message)
+                except OSError as exc:
+                    errors.internal(exc, "an agent could not be started")
+                    outcome = sig.StartFailed(epoch, False, "the system refused")
         finally:
             member.started.set()
         if outcome:
@@ -108,12 +113,18 @@ class Crew:
                 session.updates.expect_late_replay(said)
             await self._settle(link, result)
         except AuthNeeded as exc:
+            event("session.auth_needed", session=session.id, agent=link.name)
             session.feed(sig.NeedsAuth(epoch, exc.error))
         except Refused as exc:
+            event("session.refused", session=session.id, agent=link.name, what=exc)
             session.feed(sig.LoadRefused(epoch, exc.permanent, str(exc)))
         except RpcError as exc:
             session.feed(sig.LoadRefused(epoch, False, exc.message))
+        except JournalError as exc:
+            errors.internal(exc, "a session could not be reopened")
+            session.feed(sig.LoadRefused(epoch, False, "the journal failed"))
         else:
+            event("session.reopened", session=session.id, agent=link.name)
             session.feed(sig.Loaded(epoch))
 
     async def _settle(self, link: Link, result: Json) -> None:

@@ -31,7 +31,7 @@ from acp_bridge.session.opening import Setup
 from acp_bridge.session.outlet import Outlet
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.turns import State, Turns
-from acp_bridge.updates import Updates
+from acp_bridge.updates import Updates, text_chunk
 from acp_bridge.wire.jsonrpc import Answer, Ok
 from acp_bridge.wire.peer import Call
 
@@ -77,6 +77,7 @@ class Session:
         self._timers: dict[sig.Timer, anyio.CancelScope] = {}
         self._events: deque[sig.Event] = deque()
         self._stepping = False
+        self._told = False
         self._passed: dict[object, tuple[Link, int]] = {}
 
     @property
@@ -97,7 +98,7 @@ class Session:
         self._events.append(event_)
         if self._stepping:
             return
-        self._stepping = True
+        self._stepping, self._told = True, self.machine.state is State.BLOCKED
         try:
             while self._events:
                 self.outlet.flush()
@@ -105,6 +106,8 @@ class Session:
                     self._perform(effect)
         finally:
             self._stepping = False
+        if self.machine.state is State.BLOCKED and not self._told:
+            self._say_blocked()
         self.outlet.flush()
         self.intake.look_again()
         self._ask_late()
@@ -118,6 +121,7 @@ class Session:
             case sig.SendCancel(epoch):
                 self._send_cancel(epoch)
             case sig.Answer(key, outcome):
+                self._told = True
                 self.ledger.answer(key, outcome)
             case sig.NoteOutcome(key, answer):
                 self.ledger.note(key, answer)
@@ -145,6 +149,15 @@ class Session:
                     self.relay.release(link)
             case sig.Closed():
                 self.spawn(self._finish)
+
+    def _say_blocked(self) -> None:
+        """A restart failed, and no prompt's answer says so (R3). Not recorded: it is of now."""
+        text = (
+            "[acp-bridge] The agent is not ready: it would not start, load the session or take it"
+            " without authentication; the log says which. The next prompt tries again."
+        )
+        chunk = text_chunk("agent_message_chunk", f"{text}\n\n", f"acp-bridge-{self.next_id()}")
+        self.outlet.then(lambda: self.outlet.replay({"update": chunk}))
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work in the bridge's task group; its failure is this session's only."""
