@@ -1,0 +1,265 @@
+"""DESIGN.md's decisions about held prompts, `close`, and a client that goes, a test each."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_bridge import signals as sig
+from acp_bridge.signals import Failure, Timer
+from tests.turns.bench import Bench, cancelled, failed, replied
+
+hazard = pytest.mark.hazard
+
+#: the key of `/queue run` in these tests; held prompts are 11, 12, 13.
+RUN = 9
+
+
+def done(key: int = RUN) -> sig.Answer:
+    return sig.Answer(key, sig.Done())
+
+
+# --- held prompts ---------------------------------------------------------------------------------
+
+
+@hazard("R12", "Q9")
+def test_held_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_the_last() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    assert bench.do(sig.RunHeld(RUN, (11, 12))) == []
+    assert bench.turns.waiting == (2, 11, 12)
+    bench.answer()
+    assert bench.answer() == [replied(2), sig.SendPrompt(1, 3, 11)]
+    assert bench.answer() == [replied(11), sig.SendPrompt(1, 4, 12)]
+    assert bench.answer() == [replied(12), done()]
+
+
+def test_a_carrier_of_nothing_is_answered_at_once_and_a_held_prompt_starts_an_agent() -> None:
+    bench = Bench(epoch=0)
+    assert bench.do(sig.RunHeld(RUN, ())) == [done()]
+    assert bench.do(sig.RunHeld(RUN, (11,))) == [sig.Start(1)]
+    assert bench.ready() == [sig.Open(1), sig.SendPrompt(1, 1, 11)]
+
+
+@hazard("Q7")
+def test_a_held_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
+    bench = Bench()
+    bench.do(sig.RunHeld(RUN, (11, 12)))
+    for event in (sig.RunHeld(8, (12,)), sig.RunHeld(RUN, (13,)), sig.PromptReceived(RUN)):
+        with pytest.raises(ValueError, match="received twice"):
+            bench.do(event)
+    assert (bench.turns.running, bench.turns.waiting) == (11, (12,))
+
+
+@hazard("R12")
+def test_stop_during_a_held_prompt_holds_the_rest_again_and_answers_the_carrier_last() -> None:
+    for stop in (sig.Cancel(), sig.CancelPrompt(RUN), sig.CancelPrompt(11)):
+        bench = Bench()
+        bench.do(sig.RunHeld(RUN, (11, 12, 13)))
+        bench.prompt(2)
+        assert bench.do(stop) == [sig.SendCancel(1, 1), sig.Hold((12, 13))]
+        assert bench.answer()[-3:] == [cancelled(11), cancelled(RUN), sig.SendPrompt(1, 2, 2)]
+
+
+@hazard("R12")
+def test_stop_before_the_first_held_prompt_runs_holds_them_all_again() -> None:
+    for stop in (sig.Cancel(), sig.CancelPrompt(RUN)):
+        bench = Bench(epoch=0)
+        bench.do(sig.RunHeld(RUN, (11, 12)))
+        bench.prompt(2)
+        assert bench.do(stop) == [sig.Hold((11, 12)), cancelled(RUN)]
+        assert bench.turns.waiting == (2,)
+
+
+def test_stop_of_another_turn_leaves_held_prompts_in_the_queue_unless_all_are_cleared() -> None:
+    bench, clearing = Bench(), Bench(clear_on_cancel=True)
+    for one in (bench, clearing):
+        one.prompt(1)
+        one.do(sig.RunHeld(RUN, (11,)))
+    assert bench.do(sig.Cancel()) == [sig.SendCancel(1, 1)]
+    assert bench.turns.waiting == (11,)
+    assert clearing.do(sig.Cancel()) == [sig.SendCancel(1, 1), sig.Hold((11,)), cancelled(RUN)]
+
+
+def test_a_held_prompt_that_is_run_again_after_a_stop_runs() -> None:
+    bench = Bench(epoch=0)
+    bench.do(sig.RunHeld(RUN, (11,)), sig.Cancel())
+    assert bench.do(sig.RunHeld(10, (11,)), sig.Started(1), sig.Loaded(1))[-1] == (
+        sig.SendPrompt(1, 1, 11)
+    )
+    assert bench.answer() == [replied(11), done(10)]
+
+
+def test_a_superseder_of_a_held_prompt_goes_between_it_and_the_rest() -> None:
+    bench = Bench()
+    bench.do(sig.RunHeld(RUN, (11, 12)))
+    assert bench.prompt(2, interrupt=True) == [sig.SendCancel(1, 1)]
+    assert bench.answer()[-2:] == [cancelled(11), sig.SendPrompt(1, 2, 2)]
+    assert bench.answer() == [replied(2), sig.SendPrompt(1, 3, 12)]
+    assert bench.answer() == [replied(12), done()]
+
+
+def test_a_carrier_ends_as_its_last_prompt_did() -> None:
+    bench = Bench()
+    bench.do(sig.RunHeld(RUN, (11,)), sig.AgentExited(1, "x"))
+    died = (failed(11, Failure.AGENT_DIED, "x"), failed(RUN, Failure.AGENT_DIED, "x"))
+    assert bench.dead()[2:4] == list(died)
+
+
+@hazard("R12", "C21")
+def test_held_prompts_that_cannot_run_are_held_again_and_the_carrier_gets_the_error() -> None:
+    bench = Bench(epoch=0)
+    bench.do(sig.RunHeld(RUN, (11, 12)))
+    bench.do(sig.RunHeld(8, (13,)))
+    assert bench.do(sig.StartFailed(1, permanent=True, detail="x")) == [
+        sig.Release(1),
+        sig.Hold((11, 12, 13)),
+        failed(RUN, Failure.NO_AGENT, "x"),
+        failed(8, Failure.NO_AGENT, "x"),
+    ]
+
+
+# --- close ----------------------------------------------------------------------------------------
+
+
+@hazard("Q9")
+def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_close() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    bench.do(sig.PromptReceived(3))
+    assert bench.do(sig.Close()) == [cancelled(2), cancelled(3), sig.SendCancel(1, 1)]
+    assert bench.answer("x") == [
+        sig.NoteOutcome(1, "x"),
+        sig.CloseCards(),
+        cancelled(1),
+        sig.CloseAgent(1),
+    ]
+    assert set(bench.armed) == {Timer.KILL}
+    assert bench.do(sig.AgentExited(1), sig.Committed(3)) == []
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+    assert (bench.state, bench.armed) == ("CLOSED", {})
+
+
+@hazard("C8", "C21")
+def test_close_of_a_session_whose_agent_ignores_cancel_ends_with_a_kill() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(sig.Close())
+    assert bench.fire(Timer.SPARE) == []
+    assert bench.fire(Timer.DRAIN) == [sig.Kill(1)]
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), cancelled(1), sig.Closed()]
+
+
+def test_close_during_a_drain_drops_the_spare_and_needs_no_reload() -> None:
+    bench = Bench(always_reload=True)
+    bench.prompt(1)
+    bench.do(sig.Cancel())
+    bench.fire(Timer.SPARE)
+    assert bench.do(sig.Close()) == [sig.Kill(2)]
+    assert bench.answer()[1:] == [sig.CloseCards(), cancelled(1), sig.CloseAgent(1)]
+    assert bench.dead() == [sig.Release(1)]
+    assert bench.do(sig.TreeDead(2)) == [sig.Release(2), sig.CloseCards(), sig.Closed()]
+
+
+def test_close_while_a_dead_agents_turn_is_put_in_order_answers_it_cancelled() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(sig.AgentExited(1))
+    assert bench.do(sig.Close()) == []
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), cancelled(1), sig.Closed()]
+
+
+@pytest.mark.parametrize("end", [sig.Close(), sig.ClientGone()])
+def test_the_end_of_a_session_without_a_process_is_at_once(end: sig.Event) -> None:
+    blocked, cold = Bench(epoch=0), Bench(epoch=0)
+    blocked.do(sig.Warm(), sig.StartFailed(1, permanent=True))
+    for bench in (cold, blocked):
+        assert bench.do(end) == [sig.Closed()]
+
+
+@pytest.mark.parametrize("end", [sig.Close(), sig.ClientGone()])
+def test_the_end_of_an_idle_session_lets_the_agent_close_by_itself(end: sig.Event) -> None:
+    bench = Bench()
+    assert bench.do(end) == [sig.CloseAgent(1)]
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+
+
+@hazard("P1")
+@pytest.mark.parametrize("end", [sig.Close(), sig.ClientGone()])
+@pytest.mark.parametrize("before", [[], [sig.Started(1)], [sig.Started(1), sig.NeedsAuth(1)]])
+def test_the_end_of_a_session_kills_a_process_that_is_not_ready(
+    end: sig.Event, before: list[sig.Event]
+) -> None:
+    bench = Bench(epoch=0)
+    bench.do(sig.Warm(), *before)
+    assert bench.do(end) == [sig.Kill(1)]
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+
+
+@hazard("P1", "C21")
+def test_the_end_of_a_session_tries_once_more_to_kill_and_gives_up_after_the_deadline() -> None:
+    bench = Bench()
+    bench.do(sig.AgentExited(1))
+    bench.fire(Timer.KILL)
+    assert bench.do(sig.Close()) == [sig.Kill(1)]
+    assert bench.fire(Timer.KILL) == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+    assert bench.dead() == []
+
+
+@hazard("Q9")
+def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
+    bench = Bench()
+    bench.do(sig.Close())
+    for _ in range(2):
+        assert bench.do(sig.PromptReceived(5)) == [failed(5, Failure.CLOSED)]
+        assert bench.do(sig.RunHeld(6, (11,))) == [failed(6, Failure.CLOSED)]
+        assert bench.do(sig.Cancel(), sig.CancelPrompt(5), sig.Close(), sig.Renew()) == []
+        bench.dead()
+    assert bench.do(sig.Close(), sig.ClientGone(), sig.Warm()) == []
+    assert bench.state == "CLOSED"
+
+
+# --- the client goes ------------------------------------------------------------------------------
+
+
+@hazard("Q6", "R12")
+def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_held() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    bench.prompt(3, interrupt=False)
+    assert bench.do(sig.ClientGone()) == [
+        sig.Hold((2, 3)),
+        sig.CloseCards(),
+        sig.Interrupted(1),
+        sig.CloseAgent(1),
+    ]
+    assert bench.answer() == []
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+
+
+def test_when_the_client_goes_a_cancelled_turn_is_cancelled_and_not_interrupted() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(sig.Cancel())
+    assert bench.do(sig.ClientGone()) == [sig.CloseCards(), cancelled(1), sig.CloseAgent(1)]
+    assert set(bench.armed) == {Timer.KILL}
+
+
+def test_when_the_client_goes_while_a_tree_dies_its_turn_ends_at_once() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    bench.do(sig.AgentExited(1, "x"))
+    assert bench.do(sig.ClientGone()) == [
+        sig.Hold((2,)),
+        sig.CloseCards(),
+        failed(1, Failure.AGENT_DIED, "x"),
+    ]
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
+
+
+def test_when_the_client_goes_during_a_close_the_close_is_hurried() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(sig.Close())
+    assert bench.do(sig.ClientGone()) == [sig.CloseCards(), cancelled(1), sig.CloseAgent(1)]
+    assert bench.do(sig.Close(), sig.ClientGone()) == []
+    assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
