@@ -9,8 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import pytest
 
-from acp_bridge.agents.process import AgentProcess
+from acp_bridge.agents.process import AgentProcess, StartFailed
 from tests.support.processes import MARK, kill_marked
 
 FOLDER = Path(__file__).parent
@@ -19,6 +20,10 @@ FOLDER = Path(__file__).parent
 def stand_in(name: str) -> list[str]:
     """The command for one of the agents in guard_agent.py."""
     return [sys.executable, "-I", "-S", str(FOLDER / "guard_agent.py"), name]
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", code]
 
 
 def marked_env(env: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
@@ -43,6 +48,13 @@ async def started(
                     await process.close(0)
     finally:
         kill_marked(mark)
+
+
+async def failure_of(command: list[str], cwd: str | None = None) -> StartFailed:
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(5), pytest.raises(StartFailed) as caught:
+            await AgentProcess.start(tasks, command, cwd=cwd)
+    return caught.value
 
 
 async def read_line(process: AgentProcess) -> str:

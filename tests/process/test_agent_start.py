@@ -1,0 +1,127 @@
+"""AgentProcess: what can go wrong at the start, and what is left then."""
+
+import os
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_bridge.agents import guard
+from acp_bridge.agents import process as process_module
+from acp_bridge.agents.process import AgentProcess, StartFailed
+from tests.process.guard_support import (
+    failure_of,
+    open_files,
+    python,
+    read_line,
+    started,
+    zombies,
+)
+
+pytestmark = pytest.mark.process
+
+
+async def test_a_command_that_does_not_exist_fails_for_good_and_is_named() -> None:
+    failure = await failure_of(["no-such-agent", "--acp"])
+    assert failure.permanent
+    assert str(failure) == "command not found: no-such-agent"
+
+
+@pytest.mark.parametrize("name", ["a_file", "a_folder", "script_of_nothing"])
+async def test_a_command_that_is_not_executable_fails_for_good(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a_file").write_text("#!/bin/sh\n")
+    (tmp_path / "a_folder").mkdir()
+    (tmp_path / "script_of_nothing").write_text("")
+    (tmp_path / "script_of_nothing").chmod(0o700)
+    failure = await failure_of([str(tmp_path / name)])
+    assert failure.permanent
+    assert str(failure).startswith("command is not executable: ")
+
+
+@pytest.mark.parametrize("command", [["cat", "a\0b"], ["\0"]])
+async def test_a_command_that_cannot_be_one_fails_for_good(command: list[str]) -> None:
+    assert (await failure_of(command)).permanent
+
+
+async def test_a_folder_that_does_not_exist_is_told_from_a_missing_command(tmp_path: Path) -> None:
+    failure = await failure_of(["cat"], str(tmp_path / "missing"))
+    assert failure.permanent
+    assert str(failure) == "the working directory cannot be used"
+
+
+async def test_a_command_is_looked_up_in_the_given_path_and_folder(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    agent = tmp_path / "bin" / "agent"
+    agent.symlink_to("/bin/pwd")
+    async with started(["agent"], env={"PATH": f"/nowhere:{agent.parent}"}) as (process, _):
+        await process.wait_exit()
+    async with started(["./agent"], cwd=str(agent.parent)) as (process, _):
+        assert await read_line(process) == str(agent.parent)
+
+
+async def test_a_guard_that_says_nothing_is_given_up_and_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard, "COMMAND_LINE", python("import signal; signal.pause()"))
+    monkeypatch.setattr(process_module, "START_TIMEOUT", 0.1)
+    failure = await failure_of(["cat"])
+    assert not failure.permanent
+    assert zombies() == []
+
+
+async def test_a_guard_that_breaks_fails_the_start_and_what_it_said_is_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard, "COMMAND_LINE", python("import no_such_module"))
+    lines: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(5), pytest.raises(StartFailed) as caught:
+            await AgentProcess.start(tasks, ["cat"], on_stderr=lines.append)
+    assert not caught.value.permanent
+    assert lines[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+@pytest.mark.hazard("P1")
+async def test_a_start_that_is_cancelled_before_the_guard_is_up_never_starts_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, trace = str(tmp_path / "gate"), tmp_path / "trace"
+    os.mkfifo(gate)
+    late_guard = ("sh", "-c", f'read line < {gate}; exec "$@"', "sh", *guard.COMMAND_LINE)
+    monkeypatch.setattr(guard, "COMMAND_LINE", late_guard)
+    before = open_files(os.getpid())
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+            tasks.start_soon(cancel_at_gate, scope, gate)
+            with scope:
+                await AgentProcess.start(tasks, ["touch", str(trace)])
+    assert scope.cancelled_caught
+    assert not trace.exists()
+    assert open_files(os.getpid()) == before
+    assert zombies() == []
+
+
+async def cancel_at_gate(scope: anyio.CancelScope, gate: str) -> None:
+    """Cancel when somebody waits at the gate, then open it."""
+    while True:
+        try:
+            fd = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        except OSError:  # nobody there yet
+            await anyio.lowlevel.checkpoint()
+    scope.cancel()
+    await anyio.lowlevel.checkpoint()
+    os.write(fd, b"\n")
+    os.close(fd)
+
+
+async def test_a_start_in_a_cancelled_scope_leaves_nothing() -> None:
+    before = open_files(os.getpid())
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await AgentProcess.start(tasks, ["cat"])
+    assert scope.cancelled_caught
+    assert open_files(os.getpid()) == before
