@@ -1,11 +1,13 @@
 """The shell tool: bounded, and its whole process group dead on every way out."""
 
+import os
 from pathlib import Path
 
 import anyio
 import pytest
 
 from agent.tools import ToolContext, ToolError, ToolResult
+from agent.tools import shell as shell_tool
 from agent.tools.shell import Shell, ShellArgs
 from tests.agent.support import Fifo, MemoryClient
 from tests.support.processes import MARK, all_gone, marked
@@ -59,6 +61,29 @@ async def test_cancelled_the_whole_group_is_dead_when_it_returns(
             assert marked(mark)
             tasks.cancel_scope.cancel()
     await all_gone(mark)
+
+
+@pytest.mark.hazard("C10")
+async def test_a_killed_group_is_waited_for_until_the_last_of_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell_tool, "_REAP", 5)
+    lifeline, held = os.pipe()  # the test holds it, as a process does that is slow to die
+    process = await anyio.open_process(["true"], start_new_session=True)
+    ended = anyio.Event()
+
+    async def end() -> None:
+        await shell_tool._end_group(process, lifeline)
+        ended.set()
+
+    with anyio.fail_after(10):
+        await process.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end)
+            await anyio.wait_all_tasks_blocked()
+            assert not ended.is_set()
+            os.close(held)
+    assert ended.is_set()
 
 
 @pytest.mark.hazard("P1")
