@@ -217,7 +217,9 @@ class Sessions:
 
     async def _import(self, call: Call, session_id: str, setup: Setup) -> Json:
         """A session that only the agent knows: loaded through it, and kept from now on."""
-        if not await self._agent_lists(session_id):
+        mapped = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
+        # One that has an id of ours is open under that one, or was deleted (P12).
+        if session_id in mapped or not await self._agent_lists(session_id):
             raise errors.unknown_session()
         link = await self._lobby.take()
         link.agent_session_id = session_id
@@ -240,7 +242,8 @@ class Sessions:
         return loading.answer(session)
 
     async def _agent_lists(self, session_id: str) -> bool:
-        if not (link := self._listing_link()):
+        link = self._listing_link() or await self._lobby.wait_for()
+        if not link.can("sessionCapabilities", "list"):
             return False
         cursor: Any = None
         for _ in range(_SEARCHED_PAGES):
@@ -320,7 +323,11 @@ class Sessions:
             await self._drop(session)
         known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
         agent_id = next((a for a, own in known.items() if own == session_id), session_id)
-        await self._host.journal.delete(session_id)
+        lock = await self._lease(session_id)  # another bridge may have it open
+        try:
+            await self._host.journal.delete(session_id)
+        finally:
+            os.close(lock)
         if link := self._able("sessionCapabilities", "delete"):
             with anyio.move_on_after(_AGENT_PATIENCE):
                 try:
