@@ -1,6 +1,6 @@
 """A bridge and the fixture agents behind it, and what must hold of every run.
 
-What a bridge said is judged when it has ended, whatever the test was about: `judge`.
+What a bridge said is judged when it has ended, whatever the test was about: judge.py.
 """
 
 import json
@@ -23,16 +23,15 @@ from acp_bridge.bridge import Bridge
 from acp_bridge.cli import agent_name
 from acp_bridge.journal import Journal, PromptRow
 from acp_bridge.settings import Settings
+from tests.process.judge import PROMPT, judge, stop_reason
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
-from tests.support.recording import Message, Record, Recording, RpcError
+from tests.support.recording import Message, RpcError
 
 ROOT = Path(__file__).parents[2]
-PROMPT = "session/prompt"
 #: for `initialize`: the client wants to hear of every prompt that is accepted.
 TELL_ACCEPTED: Message = {"_meta": {"acp_bridge": {"accepted": True}}}
-ENDED = ("completed", "failed")
 
 
 class BridgeClient(RecordingClient):
@@ -127,7 +126,7 @@ class World:
             assert await client.wait(within=3) == exits
             if not exits:
                 await client.stderr_ended()
-        judge(client)
+        judge(client.recording, client.stderr.decode())
 
     @asynccontextmanager
     async def inside(
@@ -154,7 +153,7 @@ class World:
                     client.close_stdin()
                     with anyio.fail_after(4):
                         await client.closed.wait()
-        judge(client)
+        judge(client.recording, client.stderr.decode())
 
     async def _open(
         self,
@@ -203,91 +202,6 @@ def _log_of(client: BridgeClient) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def judge(client: BridgeClient) -> None:
-    """What must hold of every line that a bridge wrote, to its client and to the log."""
-    recording, said = client.recording, client.stderr.decode()
-    assert "Traceback" not in said, said
-    assert " ERROR " not in said, said
-    lines = [record for record in recording if record.direction == "in"]
-    for record in lines:
-        assert record.message is not None, f"not a JSON object: {record.raw[:200]!r}"
-        assert record.message["jsonrpc"] == "2.0"
-    judge_answers(recording)
-    judge_cards(recording)
-    judge_ends(recording)
-
-
-def judge_answers(recording: Recording) -> None:
-    """Every answer is to a request, and no request has two. (HAZARDS Q9)"""
-    asked = Counter(_id(r) for r in recording if r.direction == "out" and _is_request(r))
-    answered = Counter(_id(r) for r in recording if r.direction == "in" and _is_response(r))
-    twice = {key: count for key, count in answered.items() if count > asked[key]}
-    assert not {key for key in twice if json.loads(key) is not None}
-
-
-def judge_cards(recording: Recording) -> None:
-    """A tool card has one end, and nothing opens it again. (HAZARDS C16)"""
-    ended: set[tuple[str, str]] = set()
-    for record in recording:
-        if _method(record) == "session/load" and record.direction == "out":
-            ended.clear()  # a replay shows them once more
-        for session_id, update in _updates(record):
-            if not update["sessionUpdate"].startswith("tool_call"):
-                continue
-            card = (session_id, update["toolCallId"])
-            assert not (card in ended and "status" in update), f"{card} goes on after its end"
-            if update.get("status") in ENDED:
-                ended.add(card)
-
-
-def judge_ends(recording: Recording) -> None:
-    """Nothing of a cancelled turn follows its answer. (HAZARDS C6)"""
-    prompts = {_id(r): r.message for r in recording if _method(r) == PROMPT}
-    seen: dict[str, set[str]] = {}
-    dead: dict[str, set[str]] = {}
-    for record in recording:
-        if _method(record) == "session/load" and record.direction == "out":
-            seen.clear()
-            dead.clear()
-        for session_id, update in _updates(record):
-            ids = {str(update[key]) for key in ("toolCallId", "messageId") if key in update}
-            assert not ids & dead.get(session_id, set()), f"after the cancelled answer: {update}"
-            seen.setdefault(session_id, set()).update(ids)
-        if record.direction == "in" and _is_response(record) and (p := prompts.get(_id(record))):
-            session_id = p["params"]["sessionId"]
-            if stop_reason(record.message or {}) == "cancelled":
-                dead.setdefault(session_id, set()).update(seen.get(session_id, set()))
-
-
-def _method(record: Record) -> str | None:
-    return record.message.get("method") if record.message else None
-
-
-def _is_request(record: Record) -> bool:
-    return record.message is not None and "method" in record.message and "id" in record.message
-
-
-def _is_response(record: Record) -> bool:
-    return record.message is not None and "method" not in record.message
-
-
-def _id(record: Record) -> str:
-    return json.dumps(record.message.get("id") if record.message else None)
-
-
-def _updates(record: Record) -> list[tuple[str, Message]]:
-    if record.direction == "out" or _method(record) != "session/update":
-        return []
-    assert record.message is not None
-    params = record.message["params"]
-    return [(params["sessionId"], params["update"])]
-
-
-def stop_reason(answer: Message) -> Any:
-    """Of a whole response; None for an error."""
-    return answer.get("result", {}).get("stopReason")
-
-
 async def stopped(client: RecordingClient, prompt: Any, within: float = 5) -> Any:
     """The stop reason of a prompt, when it is answered; an error is shown as its code."""
     answer = await client.answer_to(prompt, within)
@@ -308,6 +222,14 @@ async def kill_agent(world: World, client: BridgeClient) -> None:
     await client.logged("agent.exited", before + 1)
 
 
+async def fails(client: RecordingClient, method: str, code: int, **params: Any) -> RpcError:
+    """A request that is answered with an error of this code."""
+    with pytest.raises(RpcError) as caught:
+        await client.request(method, params)
+    assert caught.value.code == code
+    return caught.value
+
+
 async def refused(client: BridgeClient, text: str) -> RpcError:
     """The error of a prompt."""
     with pytest.raises(RpcError) as caught:
@@ -316,10 +238,17 @@ async def refused(client: BridgeClient, text: str) -> RpcError:
 
 
 def shown(client: RecordingClient, since: int = 0) -> list[Message]:
-    """The conversation, token chunks joined: what one replay must have in common with another."""
+    """The conversation of the client's session: what any replay must have in common with it."""
+    return joined(client.updates(client.session_id, since))
+
+
+def joined(updates: list[Message]) -> list[Message]:
+    """Token chunks joined to messages, without what is of the session and not said in it."""
     whole: list[Message] = []
-    for update in client.updates(client.session_id, since):
+    for update in updates:
         last = whole[-1] if whole else {}
+        if update["sessionUpdate"] == "available_commands_update":
+            continue
         if _same_message(last, update):
             text = last["content"]["text"] + update["content"]["text"]
             whole[-1] = {**last, "content": {**last["content"], "text": text}}

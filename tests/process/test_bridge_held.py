@@ -30,11 +30,7 @@ async def leave_waiting(world: World, client: BridgeClient, *words: str) -> list
     await world.gates.reached("g")
     for word in words:
         await accepted(client, client.send_prompt(f"say {word}; gate h"))
-    return conversation(client)
-
-
-def conversation(client: BridgeClient) -> list[Message]:
-    return [u for u in shown(client) if u["sessionUpdate"] != "available_commands_update"]
+    return shown(client)
 
 
 async def end(client: BridgeClient, how: str) -> None:
@@ -66,7 +62,7 @@ async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
     await all_gone(world.mark)
     async with world.bridge(session=False) as client:
         loaded = await client.load_session(session, world.cwd)
-        *told, held = conversation(client)
+        *told, held = shown(client)
         users = [u["content"]["text"] for u in told if u["sessionUpdate"] == "user_message_chunk"]
         assert users == [
             "say before; think deep thoughts",

@@ -1,0 +1,94 @@
+"""What must hold of whatever a bridge said, in every test that starts one."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from tests.support.recording import Message, Record, Recording
+
+PROMPT = "session/prompt"
+ENDED = ("completed", "failed")
+
+
+def judge(recording: Recording, said: str) -> None:
+    """What must hold of every line that a bridge wrote, to its client and to its log (`said`)."""
+    assert "Traceback" not in said, said
+    assert " ERROR " not in said, said
+    lines = [record for record in recording if record.direction == "in"]
+    for record in lines:
+        assert record.message is not None, f"not a JSON object: {record.raw[:200]!r}"
+        assert record.message["jsonrpc"] == "2.0"
+    judge_answers(recording)
+    judge_cards(recording)
+    judge_ends(recording)
+
+
+def judge_answers(recording: Recording) -> None:
+    """Every answer is to a request, and no request has two. (HAZARDS Q9)"""
+    asked = Counter(_id(r) for r in recording if r.direction == "out" and _is_request(r))
+    answered = Counter(_id(r) for r in recording if r.direction == "in" and _is_response(r))
+    twice = {key: count for key, count in answered.items() if count > asked[key]}
+    assert not {key for key in twice if json.loads(key) is not None}
+
+
+def judge_cards(recording: Recording) -> None:
+    """A tool card has one end, and nothing opens it again. (HAZARDS C16)"""
+    ended: set[tuple[str, str]] = set()
+    for record in recording:
+        if _method(record) == "session/load" and record.direction == "out":
+            ended.clear()  # a replay shows them once more
+        for session_id, update in _updates(record):
+            if not update["sessionUpdate"].startswith("tool_call"):
+                continue
+            card = (session_id, update["toolCallId"])
+            assert not (card in ended and "status" in update), f"{card} goes on after its end"
+            if update.get("status") in ENDED:
+                ended.add(card)
+
+
+def judge_ends(recording: Recording) -> None:
+    """Nothing of a cancelled turn follows its answer. (HAZARDS C6)"""
+    prompts = {_id(r): r.message for r in recording if _method(r) == PROMPT}
+    seen: dict[str, set[str]] = {}
+    dead: dict[str, set[str]] = {}
+    for record in recording:
+        if _method(record) == "session/load" and record.direction == "out":
+            seen.clear()
+            dead.clear()
+        for session_id, update in _updates(record):
+            ids = {str(update[key]) for key in ("toolCallId", "messageId") if key in update}
+            assert not ids & dead.get(session_id, set()), f"after the cancelled answer: {update}"
+            seen.setdefault(session_id, set()).update(ids)
+        if record.direction == "in" and _is_response(record) and (p := prompts.get(_id(record))):
+            session_id = p["params"]["sessionId"]
+            if stop_reason(record.message or {}) == "cancelled":
+                dead.setdefault(session_id, set()).update(seen.get(session_id, set()))
+
+
+def _method(record: Record) -> str | None:
+    return record.message.get("method") if record.message else None
+
+
+def _is_request(record: Record) -> bool:
+    return record.message is not None and "method" in record.message and "id" in record.message
+
+
+def _is_response(record: Record) -> bool:
+    return record.message is not None and "method" not in record.message
+
+
+def _id(record: Record) -> str:
+    return json.dumps(record.message.get("id") if record.message else None)
+
+
+def _updates(record: Record) -> list[tuple[str, Message]]:
+    if record.direction == "out" or _method(record) != "session/update":
+        return []
+    assert record.message is not None
+    params = record.message["params"]
+    return [(params["sessionId"], params["update"])]
+
+
+def stop_reason(answer: Message) -> Any:
+    """Of a whole response; None for an error."""
+    return answer.get("result", {}).get("stopReason")
