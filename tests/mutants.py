@@ -28,6 +28,13 @@ TARGETS = {
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
+#: The same examples each time, and none made smaller: to fail is enough, and shrinking is slow.
+PROFILE = """
+from hypothesis import Phase, settings
+quick = [Phase.explicit, Phase.generate]
+settings.register_profile("mutants", phases=quick, derandomize=True, database=None, deadline=None)
+settings.load_profile("mutants")
+"""
 #: a mutant that makes the tests run for ever was seen, too.
 SEEN = ("killed", "timeout", "caught by type check")
 
@@ -89,15 +96,15 @@ def prepare(targets: list[str], folder: Path) -> None:
         "pytest_add_cli_args_test_selection": [TARGETS[target] for target in targets],
         "also_copy": ["agent", "fixtures"],
     }
+    with (folder / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write(PROFILE)
     with (folder / "pyproject.toml").open("a") as project:
         project.write("\n[tool.mutmut]\n")
         project.writelines(f"{key} = {value}\n" for key, value in settings.items())
 
 
 def mutmut(*args: str, cwd: Path) -> str:
-    # CI makes Hypothesis choose the same examples each time.
-    env = {**os.environ, "CI": "true"}
-    env.pop("PYTHONPATH", None)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-m", "mutmut", *args],
         cwd=cwd,

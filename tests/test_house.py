@@ -22,10 +22,12 @@ ROOT = Path(__file__).parent.parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
-    {"bridge", "loading"},
+    {"bridge"},
+    {"sessions"},
     {"session"},
-    {"choices", "opening", "outlet", "queue_command", "relay"},
-    {"turns", "updates", "prompt_queue", "signals"},
+    {"lobby", "handshake"},
+    {"relay"},
+    {"turns", "epochs", "prompt_queue", "signals", "updates", "replays"},
     {"agents", "journal"},
     {"errors", "log", "settings"},
     {"wire"},
@@ -33,16 +35,17 @@ FLOORS: list[set[str]] = [
 ]
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
-SANS_IO = ("turns", "updates", "prompt_queue", "signals", "wire.jsonrpc")
+SANS_IO = ("turns", "epochs", "prompt_queue", "signals", "updates", "wire.jsonrpc")
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}
 
 #: What the front never needs. (FACTS: `import acp` costs 0.7 s, `import litellm` 3 s.)
 HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "agent", "openai"}
 
-FILE_LINES, FUNCTION_LINES = 300, 40
+FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/turns.py": (620, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/signals.py": (390, "a catalogue: one small class for each event and effect"),
+    "acp_bridge/turns.py": (460, "one machine: to be read, and proved, as a whole"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
@@ -186,7 +189,7 @@ def test_nothing_committed_names_what_lies_outside_the_repository() -> None:
             [
                 r"\.\./" + r"shared\b",
                 r"(?<![\w.])/work" + "/",
-                r"\.library" + r"\b",
+                r"\.libr" + r"ary\b",
                 r"pypi\." + r"org|pythonhosted\." + "org",
                 r"registry\." + r"npmjs|registry\." + "yarnpkg",
             ]
@@ -201,20 +204,21 @@ def test_nothing_committed_names_what_lies_outside_the_repository() -> None:
     assert not found
 
 
-def shipped() -> dict[str, Path]:
+def written() -> dict[str, Path]:
     found = modules("acp_bridge") | modules("agent") | modules("tests")
     return {str(path.relative_to(ROOT)): path for path in found.values()}
 
 
 def test_files_are_short_or_the_list_says_why_not() -> None:
-    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in shipped().items()}
-    assert not too_long(lines, FILE_LINES, LONG_FILES)
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in written().items()}
+    tests = {name: lines.pop(name) for name in [*lines] if name.startswith("tests/")}
+    assert not too_long(lines, FILE_LINES, LONG_FILES) + too_long(tests, TEST_FILE_LINES, {})
 
 
 def test_functions_are_short_or_the_list_says_why_not() -> None:
     lines = {
         f"{name}:{function.name}": code_lines(function)
-        for name, path in shipped().items()
+        for name, path in written().items()
         for function in ast.walk(tree(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     }
