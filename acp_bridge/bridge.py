@@ -143,18 +143,18 @@ class Bridge:
             self._run(call, self._pass_on, params)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if self._state != "ready" or not isinstance(params, dict | None):
+        if self._state != "ready":
             return
-        params = params or {}
-        session = self.sessions.live.get(_text(params.get("sessionId")))
+        named = params if isinstance(params, dict) else {}
+        session = self.sessions.live.get(_text(named.get("sessionId")))
         if method == "session/cancel":
             if session:
                 session.feed(sig.Cancel())
         elif method == "$/cancel_request":
-            self._cancel_request(params.get("requestId"))
+            self._cancel_request(named.get("requestId"))
         elif session:
-            session.pass_notification(method, params)
-        elif "sessionId" not in params:
+            session.pass_notification(method, named)
+        elif "sessionId" not in named:
             for link in self.sessions.links():
                 link.peer.notify(method, params)
 
@@ -184,8 +184,10 @@ class Bridge:
         session.on_prompt(call, params)
 
     def _cancel_request(self, request_id: object) -> None:
-        if isinstance(request_id, int | str | float) and request_id in self._requests:
-            self._requests[request_id].cancel()
+        if not isinstance(request_id, int | str | float) or isinstance(request_id, bool):
+            return  # no request has such an id
+        if scope := self._requests.get(request_id):
+            scope.cancel()
             return
         for session in list(self.sessions.live.values()):
             if session.on_cancel_request(request_id):
