@@ -70,7 +70,9 @@ def _method(record: Record) -> str | None:
 
 
 def _is_request(record: Record) -> bool:
-    return record.message is not None and "method" in record.message and "id" in record.message
+    """Or meant as one."""
+    message = record.message or {}
+    return "id" in message and not {"result", "error"} & message.keys()
 
 
 def _is_response(record: Record) -> bool:
