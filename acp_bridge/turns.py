@@ -295,7 +295,8 @@ class Turns:
         self._rest()
 
     def _note(self, answer: object) -> None:
-        if self.running is not None and not self._noted:
+        cancelled = isinstance(self._ending, Cancelled)
+        if self.running is not None and cancelled and not self._noted:
             self._noted = True
             self._out.append(sig.NoteOutcome(self.running, answer))
 

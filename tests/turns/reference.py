@@ -167,6 +167,7 @@ class Reference:
                 assert event == sig.AgentAnswered(self.epoch, self.turn, answer)
                 assert self.running is not None
                 assert self.running.key == key
+                assert self.running.cancelled
                 assert not self.noted, "a second outcome"
                 self.noted = True
             case sig.Hold(keys):

@@ -8,8 +8,6 @@ from acp_bridge import signals as sig
 from acp_bridge.signals import Failure, Timer
 from tests.turns.bench import Bench, cancelled, failed, replied
 
-hazard = pytest.mark.hazard
-
 # --- accepting and order ------------------------------------------------------------------------
 
 
@@ -20,7 +18,7 @@ def test_a_prompt_is_sent_when_it_is_committed_and_not_before() -> None:
     assert (bench.state, bench.turns.running, bench.turns.waiting) == ("RUNNING", 1, ())
 
 
-@hazard("Q3")
+@pytest.mark.hazard("Q3")
 def test_prompts_run_in_the_order_of_reading_even_if_committed_in_another() -> None:
     bench = Bench()
     bench.do(sig.PromptReceived(1), sig.PromptReceived(2))
@@ -29,7 +27,7 @@ def test_prompts_run_in_the_order_of_reading_even_if_committed_in_another() -> N
     assert bench.answer() == [replied(1), sig.SendPrompt(1, 2, 2)]
 
 
-@hazard("Q2")
+@pytest.mark.hazard("Q2")
 def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -43,7 +41,7 @@ def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     assert not bench.turns.awaited
 
 
-@hazard("Q10")
+@pytest.mark.hazard("Q10")
 def test_a_prompt_is_written_down_at_once_whatever_the_agent_is_doing() -> None:
     cold, running, killing = Bench(epoch=0), Bench(), Bench()
     cold.do(sig.Warm())
@@ -64,7 +62,7 @@ def test_a_prompt_that_cannot_be_written_is_refused_and_the_next_goes_on() -> No
     ]
 
 
-@hazard("Q7")
+@pytest.mark.hazard("Q7")
 def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -78,7 +76,7 @@ def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None
     assert (bench.turns.running, bench.turns.waiting) == (1, (2,))
 
 
-@hazard("Q7")
+@pytest.mark.hazard("Q7")
 @pytest.mark.parametrize("key", [1, 2])
 def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) -> None:
     bench = Bench()
@@ -89,7 +87,7 @@ def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) 
     assert bench.answer() == [replied(1), sig.SendPrompt(1, 2, 2)]
 
 
-@hazard("Q3", "Q5")
+@pytest.mark.hazard("Q3", "Q5")
 def test_an_answer_of_another_turn_or_process_ends_no_turn() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -102,7 +100,7 @@ def test_an_answer_of_another_turn_or_process_ends_no_turn() -> None:
 # --- cancel ---------------------------------------------------------------------------------------
 
 
-@hazard("C1")
+@pytest.mark.hazard("C1")
 def test_a_cancel_with_nothing_unanswered_does_nothing_to_the_next_prompt() -> None:
     bench = Bench()
     assert bench.do(sig.Cancel()) == []
@@ -110,7 +108,7 @@ def test_a_cancel_with_nothing_unanswered_does_nothing_to_the_next_prompt() -> N
     assert bench.answer() == [replied(1)]
 
 
-@hazard("C3", "C5", "C13")
+@pytest.mark.hazard("C3", "C5", "C13")
 def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_is_noted() -> None:
     for said in ("end_turn", {"error": "boom"}):
         bench = Bench()
@@ -123,7 +121,7 @@ def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_i
         assert not bench.armed
 
 
-@hazard("C2")
+@pytest.mark.hazard("C2")
 def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -133,7 +131,7 @@ def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn()
     assert bench.answer() == [replied(2)]
 
 
-@hazard("C7")
+@pytest.mark.hazard("C7")
 def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
@@ -148,7 +146,7 @@ def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> 
     assert bench.answer() == [replied(2), sig.SendPrompt(1, 3, 3)]
 
 
-@hazard("C3", "C20")
+@pytest.mark.hazard("C3", "C20")
 def test_a_cancel_while_the_prompt_is_being_committed_answers_it_and_the_agent_never_sees_it() -> (
     None
 ):
@@ -159,7 +157,7 @@ def test_a_cancel_while_the_prompt_is_being_committed_answers_it_and_the_agent_n
     assert bench.state == "IDLE"
 
 
-@hazard("Q1", "C20")
+@pytest.mark.hazard("Q1", "C20")
 def test_what_waited_behind_a_prompt_that_is_cancelled_while_committed_goes_on_at_once() -> None:
     for cancel in (sig.Cancel(), sig.CancelPrompt(1)):
         bench = Bench()
@@ -168,7 +166,7 @@ def test_what_waited_behind_a_prompt_that_is_cancelled_while_committed_goes_on_a
         assert bench.do(cancel) == [cancelled(1), sig.SendPrompt(1, 1, 2)]
 
 
-@hazard("C3")
+@pytest.mark.hazard("C3")
 def test_a_cancel_while_the_agent_starts_or_reloads_answers_at_once() -> None:
     bench = Bench(epoch=0)
     assert bench.prompt(1, 2) == [sig.Start(1)]
@@ -190,7 +188,7 @@ def test_on_cancel_clear_answers_the_queue_too() -> None:
     assert waiting.do(sig.Cancel()) == [cancelled(1), cancelled(2)]
 
 
-@hazard("Q9")
+@pytest.mark.hazard("Q9")
 def test_cancel_request_of_a_queued_prompt_removes_it_and_of_an_unknown_one_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
@@ -234,7 +232,7 @@ def test_a_superseder_cancels_nothing_before_it_is_committed() -> None:
     assert bench.answer() == [replied(1)]
 
 
-@hazard("C1")
+@pytest.mark.hazard("C1")
 def test_a_superseder_cancels_only_what_was_the_oldest_when_it_was_read() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -259,7 +257,7 @@ def test_a_superseder_with_nothing_to_supersede_is_a_prompt() -> None:
     assert bench.answer() == [replied(1)]
 
 
-@hazard("C11")
+@pytest.mark.hazard("C11")
 def test_the_users_cancel_cancels_a_waiting_superseder_too_at_any_moment() -> None:
     for committed in (True, False):
         bench = Bench()
@@ -272,7 +270,7 @@ def test_the_users_cancel_cancels_a_waiting_superseder_too_at_any_moment() -> No
         assert bench.answer()[-2:] == [cancelled(1), sig.SendPrompt(1, 2, 2)]
 
 
-@hazard("C11")
+@pytest.mark.hazard("C11")
 def test_the_users_cancel_during_the_kill_still_cancels_a_superseder() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -282,7 +280,7 @@ def test_the_users_cancel_during_the_kill_still_cancels_a_superseder() -> None:
     assert bench.dead()[:3] == [sig.Release(1), sig.CloseCards(), cancelled(1)]
 
 
-@hazard("C1")
+@pytest.mark.hazard("C1")
 def test_a_superseder_that_is_read_after_the_users_cancel_runs() -> None:
     bench = Bench()
     bench.prompt(1)

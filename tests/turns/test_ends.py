@@ -8,8 +8,6 @@ from acp_bridge import signals as sig
 from acp_bridge.signals import Failure, Timer
 from tests.turns.bench import Bench, cancelled, failed, replied
 
-hazard = pytest.mark.hazard
-
 #: the key of `/queue run` in these tests; held prompts are 11, 12, 13.
 RUN = 9
 
@@ -21,7 +19,7 @@ def done(key: int = RUN) -> sig.Answer:
 # --- held prompts ---------------------------------------------------------------------------------
 
 
-@hazard("R12", "Q9")
+@pytest.mark.hazard("R12", "Q9")
 def test_held_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_the_last() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -40,7 +38,7 @@ def test_a_carrier_of_nothing_is_answered_at_once_and_a_held_prompt_starts_an_ag
     assert bench.ready() == [sig.Open(1), sig.SendPrompt(1, 1, 11)]
 
 
-@hazard("Q7")
+@pytest.mark.hazard("Q7")
 def test_a_held_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
     bench = Bench()
     bench.do(sig.RunHeld(RUN, (11, 12)))
@@ -50,7 +48,7 @@ def test_a_held_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
     assert (bench.turns.running, bench.turns.waiting) == (11, (12,))
 
 
-@hazard("R12")
+@pytest.mark.hazard("R12")
 def test_stop_during_a_held_prompt_holds_the_rest_again_and_answers_the_carrier_last() -> None:
     for stop in (sig.Cancel(), sig.CancelPrompt(RUN), sig.CancelPrompt(11)):
         bench = Bench()
@@ -60,7 +58,7 @@ def test_stop_during_a_held_prompt_holds_the_rest_again_and_answers_the_carrier_
         assert bench.answer()[-3:] == [cancelled(11), cancelled(RUN), sig.SendPrompt(1, 2, 2)]
 
 
-@hazard("R12")
+@pytest.mark.hazard("R12")
 def test_stop_before_the_first_held_prompt_runs_holds_them_all_again() -> None:
     for stop in (sig.Cancel(), sig.CancelPrompt(RUN)):
         bench = Bench(epoch=0)
@@ -105,7 +103,7 @@ def test_a_carrier_ends_as_its_last_prompt_did() -> None:
     assert bench.dead()[2:4] == list(died)
 
 
-@hazard("R12", "C21")
+@pytest.mark.hazard("R12", "C21")
 def test_held_prompts_that_cannot_run_are_held_again_and_the_carrier_gets_the_error() -> None:
     bench = Bench(epoch=0)
     bench.do(sig.RunHeld(RUN, (11, 12)))
@@ -121,7 +119,7 @@ def test_held_prompts_that_cannot_run_are_held_again_and_the_carrier_gets_the_er
 # --- close ----------------------------------------------------------------------------------------
 
 
-@hazard("Q9")
+@pytest.mark.hazard("Q9")
 def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_close() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -139,7 +137,7 @@ def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_
     assert (bench.state, bench.armed) == ("CLOSED", {})
 
 
-@hazard("C8", "C21")
+@pytest.mark.hazard("C8", "C21")
 def test_close_of_a_session_whose_agent_ignores_cancel_ends_with_a_kill() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -183,7 +181,7 @@ def test_the_end_of_an_idle_session_lets_the_agent_close_by_itself(end: sig.Even
     assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
 
 
-@hazard("P1")
+@pytest.mark.hazard("P1")
 @pytest.mark.parametrize("end", [sig.Close(), sig.ClientGone()])
 @pytest.mark.parametrize("before", [[], [sig.Started(1)], [sig.Started(1), sig.NeedsAuth(1)]])
 def test_the_end_of_a_session_kills_a_process_that_is_not_ready(
@@ -195,7 +193,7 @@ def test_the_end_of_a_session_kills_a_process_that_is_not_ready(
     assert bench.dead() == [sig.Release(1), sig.CloseCards(), sig.Closed()]
 
 
-@hazard("P1", "C21")
+@pytest.mark.hazard("P1", "C21")
 def test_the_end_of_a_session_tries_once_more_to_kill_and_gives_up_after_the_deadline() -> None:
     bench = Bench()
     bench.do(sig.AgentExited(1))
@@ -205,7 +203,7 @@ def test_the_end_of_a_session_tries_once_more_to_kill_and_gives_up_after_the_dea
     assert bench.dead() == []
 
 
-@hazard("Q9")
+@pytest.mark.hazard("Q9")
 def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
     bench = Bench()
     bench.do(sig.Close())
@@ -221,7 +219,7 @@ def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
 # --- the client goes ------------------------------------------------------------------------------
 
 
-@hazard("Q6", "R12")
+@pytest.mark.hazard("Q6", "R12")
 def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_held() -> None:
     bench = Bench()
     bench.prompt(1, 2)

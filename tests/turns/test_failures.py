@@ -9,8 +9,6 @@ from acp_bridge.signals import Failure, Timer
 from acp_bridge.turns import MAX_TRIES
 from tests.turns.bench import Bench, cancelled, failed, replied
 
-hazard = pytest.mark.hazard
-
 
 def starting(*keys: int) -> Bench:
     """A process starts because these prompts wait."""
@@ -27,7 +25,7 @@ def test_a_loaded_session_has_an_agent_started_before_its_first_prompt() -> None
     assert bench.prompt(1) == [sig.SendPrompt(1, 1, 1)]
 
 
-@hazard("Q1", "C21")
+@pytest.mark.hazard("Q1", "C21")
 def test_three_starts_that_fail_answer_all_that_wait_and_the_next_prompt_tries_again() -> None:
     assert MAX_TRIES == 3
     bench = starting(1, 2)
@@ -106,7 +104,7 @@ def test_a_dying_spare_that_fails_for_good_says_nothing_of_the_process_that_live
     assert bench.state == "COLD"
 
 
-@hazard("Q1", "C21")
+@pytest.mark.hazard("Q1", "C21")
 @pytest.mark.parametrize("loading", [False, True])
 def test_a_restart_that_takes_too_long_answers_all_that_wait_and_kills_it(loading: bool) -> None:
     bench = starting(1, 2)
@@ -123,7 +121,7 @@ def test_a_restart_that_takes_too_long_answers_all_that_wait_and_kills_it(loadin
     assert bench.prompt(3) == [sig.Start(2)]
 
 
-@hazard("C21")
+@pytest.mark.hazard("C21")
 def test_all_tries_of_a_restart_share_one_deadline_also_while_a_failed_one_dies() -> None:
     bench = starting(1)
     token = bench.armed[Timer.RESTART]
@@ -207,7 +205,7 @@ def undead() -> Bench:
     return bench
 
 
-@hazard("C8", "C21", "P12")
+@pytest.mark.hazard("C8", "C21", "P12")
 def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_the_session_is_not_opened() -> None:
     bench = undead()
     assert (bench.state, bench.armed) == ("BLOCKED", {})

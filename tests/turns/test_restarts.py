@@ -8,8 +8,6 @@ from acp_bridge import signals as sig
 from acp_bridge.signals import Failure, Timer
 from tests.turns.bench import Bench, cancelled, failed, replied
 
-hazard = pytest.mark.hazard
-
 
 def draining(*, always_reload: bool = False) -> Bench:
     """Turn 1 is told to cancel, prompt 2 waits."""
@@ -22,7 +20,7 @@ def draining(*, always_reload: bool = False) -> Bench:
 # --- drain and kill -------------------------------------------------------------------------------
 
 
-@hazard("C8", "C9", "C10", "P12")
+@pytest.mark.hazard("C8", "C9", "C10", "P12")
 def test_an_agent_that_ignores_cancel_is_killed_and_everything_comes_in_one_order() -> None:
     bench = draining()
     assert bench.fire(Timer.DRAIN) == [sig.Kill(1)]
@@ -32,7 +30,7 @@ def test_an_agent_that_ignores_cancel_is_killed_and_everything_comes_in_one_orde
     assert bench.answer() == [replied(2)]
 
 
-@hazard("C7", "C21")
+@pytest.mark.hazard("C7", "C21")
 def test_the_deadlines_of_a_drain_are_armed_before_the_cancel_is_sent() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -43,7 +41,7 @@ def test_the_deadlines_of_a_drain_are_armed_before_the_cancel_is_sent() -> None:
     assert cancel == sig.SendCancel(1, 1)
 
 
-@hazard("C13")
+@pytest.mark.hazard("C13")
 def test_an_answer_during_the_kill_is_noted_once_and_the_prompt_is_never_sent_again() -> None:
     bench = draining()
     bench.fire(Timer.DRAIN)
@@ -54,7 +52,7 @@ def test_an_answer_during_the_kill_is_noted_once_and_the_prompt_is_never_sent_ag
     assert bench.ready() == [sig.Open(2), sig.SendPrompt(2, 2, 2)]
 
 
-@hazard("C14")
+@pytest.mark.hazard("C14")
 def test_a_timer_of_the_first_turn_does_nothing_to_the_second() -> None:
     bench = draining()
     old = dict(bench.armed)
@@ -146,7 +144,7 @@ def test_reload_after_cancel_always_replaces_the_process_before_cancelled_is_sai
     assert bench.state == "IDLE"
 
 
-@hazard("C6")
+@pytest.mark.hazard("C6")
 def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_prompt() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -158,7 +156,7 @@ def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_promp
     assert bench.ready() == [sig.Open(2), sig.SendPrompt(2, 2, 2)]
 
 
-@hazard("C6")
+@pytest.mark.hazard("C6")
 def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     bench = draining()
     bench.answer()
@@ -169,7 +167,7 @@ def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     assert bench.ready() == [sig.Open(2), sig.SendPrompt(2, 3, 3)]
 
 
-@hazard("C6", "C10")
+@pytest.mark.hazard("C6", "C10")
 def test_an_agent_that_once_leaked_is_replaced_after_every_later_cancel() -> None:
     bench = Bench()
     bench.do(sig.Unclean(1))
@@ -189,7 +187,7 @@ def test_a_leak_that_is_seen_during_a_drain_replaces_the_process_at_its_end() ->
     assert bench.answer() == [sig.NoteOutcome(1, "end_turn"), sig.Kill(1)]
 
 
-@hazard("R11")
+@pytest.mark.hazard("R11")
 def test_what_a_new_process_replays_while_it_loads_is_no_leak() -> None:
     bench = draining()
     bench.fire(Timer.DRAIN)
@@ -199,7 +197,7 @@ def test_what_a_new_process_replays_while_it_loads_is_no_leak() -> None:
     assert bench.do(sig.Loaded(2)) == [sig.SendPrompt(2, 2, 2)]
 
 
-@hazard("C12")
+@pytest.mark.hazard("C12")
 def test_the_need_for_a_new_process_outlives_a_restart_that_failed() -> None:
     bench = Bench()
     bench.do(sig.Renew())
@@ -238,7 +236,7 @@ def test_new_roots_while_a_process_loads_start_another_and_before_that_change_no
 # --- an agent that dies ---------------------------------------------------------------------------
 
 
-@hazard("Q5", "Q6", "P3")
+@pytest.mark.hazard("Q5", "Q6", "P3")
 def test_an_agent_that_dies_in_a_turn_fails_it_once_and_the_prompt_is_not_sent_again() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -253,11 +251,12 @@ def test_an_agent_that_dies_in_a_turn_fails_it_once_and_the_prompt_is_not_sent_a
     assert bench.ready() == [sig.Open(2), sig.SendPrompt(2, 2, 2)]
 
 
-@hazard("C5", "C11")
+@pytest.mark.hazard("C5", "C11")
 def test_a_cancel_that_is_read_after_the_agent_died_still_answers_cancelled() -> None:
     bench = Bench()
     bench.prompt(1)
     bench.do(sig.AgentExited(1))
+    assert bench.answer("from the grave") == []
     assert bench.do(sig.Cancel()) == []
     assert bench.dead()[:3] == [sig.Release(1), sig.CloseCards(), cancelled(1)]
 
@@ -276,7 +275,7 @@ def test_an_agent_that_dies_while_it_drains_answers_cancelled() -> None:
     assert bench.dead() == [sig.Release(1), sig.CloseCards(), cancelled(1), sig.Start(2)]
 
 
-@hazard("C16")
+@pytest.mark.hazard("C16")
 def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the_next_prompt() -> (
     None
 ):
