@@ -1,0 +1,132 @@
+"""`acp-bridge demo`: arguments, the temporary home, the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+import anyio
+
+from acp_bridge import __version__
+from acp_bridge.demo.recording import Recording
+from acp_bridge.demo.screen import Screen
+from acp_bridge.demo.steps import BRIDGE, Demo
+
+_HELP = """\
+usage: acp-bridge demo [--record FILE]
+
+Shows what the bridge is for, without a network and in a few seconds. A client
+starts real bridges with real agents behind them, gives them trouble, and
+records every line that it sends and gets. Each line printed is a check made on
+that recording: the step, the time measured, and what was found.
+
+  1 three at once   three prompts wait their turn; each is answered once
+  2 cancel          a turn is stopped in mid-stream; the next one works
+  3 interrupt       a prompt takes the place of the one that runs
+  4 deaf agent      the agent ignores the cancel: it is killed and restarted,
+                    and still knows what it was told
+  5 agent killed    kill -9 of the agent; the session goes on
+  6 bridge killed   kill -9 of the bridge; another one shows all that was
+                    shown, and holds the prompt that waited
+  7 the end         nothing is left running
+
+  --record FILE     write the recording to FILE, as JSON lines: the client, the
+                    direction (in, out, or note), the time in seconds, the line
+  -h, --help        show this
+
+Your own sessions are not touched: everything is kept in a temporary folder,
+removed at the end. Colour is for terminals, and not used if NO_COLOR is set.
+
+exit code: 0 every check passed, 1 one failed, 2 wrong usage, 130 interrupted.
+"""
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"acp-bridge demo: {message}\nTry 'acp-bridge demo --help'.\n")
+        raise SystemExit(2)
+
+    def format_help(self) -> str:
+        return _HELP
+
+
+def main(arguments: Sequence[str], *, bridge: Sequence[str] = BRIDGE) -> int:
+    """Run the demo with this command as the bridge; returns the exit code."""
+    parser = _Parser(prog="acp-bridge demo", allow_abbrev=False)
+    parser.add_argument("--record", metavar="FILE")
+    try:
+        options = parser.parse_args(list(arguments))
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else 2
+    if options.record is None:
+        return _run(bridge, None)
+    try:
+        file = open(options.record, "w", encoding="utf-8")  # noqa: SIM115
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge demo: --record {options.record}: {exc.strerror}\n")
+        return 2
+    with file:
+        return _run(bridge, file)
+
+
+def _run(bridge: Sequence[str], record: TextIO | None) -> int:
+    screen = _screen(sys.stdout)
+    start = time.monotonic()
+    screen.say(f"acp-bridge {__version__}, the demo: real processes, no network.\n")
+    with tempfile.TemporaryDirectory(prefix="acp-bridge-demo-", ignore_cleanup_errors=True) as home:
+        demo = Demo(Path(home), screen, bridge)
+        try:
+            stopped = anyio.run(_until_stopped, demo)
+        finally:
+            if record:
+                _write(record, demo.recordings, start)
+    if stopped:
+        screen.say("Interrupted.")
+        return 128 + stopped
+    seconds = time.monotonic() - start
+    passed = f"{screen.checks - screen.failures} of {screen.checks} checks passed"
+    screen.say(f"\n{passed} in {seconds:.1f} s.")
+    return 1 if screen.failures else 0
+
+
+async def _until_stopped(demo: Demo) -> int:
+    """Run it; returns the number of the signal that ended it before its time, or 0.
+
+    Later signals change nothing: the clean-up is bounded.
+    """
+    stopped: list[int] = []
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(*_STOPS) as signals:
+            async for number in signals:
+                stopped.append(number)
+                running.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as running:
+            tasks.start_soon(watch)
+            await demo.run()
+        tasks.cancel_scope.cancel()
+    return stopped[0] if stopped else 0
+
+
+def _write(file: TextIO, recordings: dict[str, Recording], start: float) -> None:
+    lines = [(line, client) for client, lines in recordings.items() for line in lines]
+    for line, client in sorted(lines, key=lambda pair: pair[0].time):
+        text = line.raw.decode(errors="backslashreplace")
+        entry = {"client": client, "direction": line.direction, "time": line.time - start}
+        file.write(json.dumps({**entry, "line": text}) + "\n")
+
+
+def _screen(out: TextIO) -> Screen:
+    live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Screen(out, colour=live and not os.environ.get("NO_COLOR"), live=live)
