@@ -168,7 +168,8 @@ class Relay:
         changed = dict(params)
         if "sessionId" in changed and self._session_id is not None:
             changed["sessionId"] = self._session_id
-        if (on_behalf := changed.get("requestId")) in link.on_behalf:
+        on_behalf = changed.get("requestId")
+        if isinstance(on_behalf, int) and on_behalf in link.on_behalf:
             changed["requestId"] = link.on_behalf[on_behalf]
         tool_call = changed.get("toolCall")
         if isinstance(tool_call, dict):

@@ -297,7 +297,8 @@ class Sessions:
         rows = result.get("sessions") if isinstance(result, dict) else None
         if not isinstance(rows, list):
             return [], None
-        kept = [r for r in rows if isinstance(r, dict) and (cwd is None or r.get("cwd") == cwd)]
+        known = [r for r in rows if isinstance(r, dict) and isinstance(r.get("sessionId"), str)]
+        kept = [r for r in known if cwd is None or r.get("cwd") == cwd]
         return kept, result.get("nextCursor")
 
     def _listing_link(self) -> Link | None:

@@ -40,7 +40,7 @@ STATE = (
     "session_info_update",
 )
 _STATE = frozenset(STATE)
-_ENDED = frozenset({"completed", "failed"})
+_ENDED = ("completed", "failed")
 
 QUEUE_COMMAND: Json = {
     "name": "queue",
@@ -219,7 +219,7 @@ class Updates:
         commands = update.get("availableCommands")
         if not isinstance(commands, list):
             return update
-        names = {command.get("name") for command in commands if isinstance(command, dict)}
+        names = [command.get("name") for command in commands if isinstance(command, dict)]
         self.own_queue = "queue" in names
         if self.own_queue:
             return update

@@ -256,8 +256,9 @@ class Link:
             self._hand_over(method, params)
 
     def _hand_over(self, method: str, params: Any) -> None:
-        if method == "session/update" and isinstance(params, dict):
-            self.owner.on_update(self, params)
+        if method == "session/update":
+            if isinstance(params, dict):
+                self.owner.on_update(self, params)
         else:
             self.owner.on_agent_notification(self, method, params)
 

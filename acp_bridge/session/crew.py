@@ -141,15 +141,13 @@ class Crew:
         choices.note_result(session.updates.settings(result))
         await choices.restore(link, [(c.method, c.params) for c in session.asked_early])
         while session.asked_early:
-            call = session.asked_early[0]
+            call = session.asked_early.pop(0)
             try:
                 params = session.for_agent(link, call.params)
                 answer: Ok | Err = Ok(await link.ask_for(call, call.method, params))
             except RpcError as exc:
                 answer = Err(exc)
-            if session.asked_early and session.asked_early[0] is call:
-                del session.asked_early[0]
-                session.answer_passed(call, answer)
+            session.answer_passed(call, answer)
         for update in choices.news(known):
             session.outlet.show({"update": update})
         session.outlet.flush()

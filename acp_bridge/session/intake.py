@@ -69,6 +69,9 @@ class Intake:
         phase, update = self._phase, params.get("update")
         if phase is None or not isinstance(update, dict):
             return
+        if not isinstance(update.get("sessionUpdate"), str):
+            event("agent.noise", agent=link.name, what="an update without a kind")
+            return
         try:
             shown = self._session.updates.incoming(update, phase)
         except Leak:

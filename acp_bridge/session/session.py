@@ -266,6 +266,11 @@ class Session:
         if key is not None:
             self.feed(sig.CancelPrompt(key))
             return True
+        for call in self.asked_early:
+            if call.id == request_id:
+                self.asked_early.remove(call)
+                self.host.client.fail(call.id, errors.cancelled())
+                return True
         if passed := self._passed.get(request_id):
             link, agent_request = passed
             link.peer.cancel(agent_request)
