@@ -59,10 +59,11 @@ def judge_ends(recording: Recording) -> None:
             ids = {str(update[key]) for key in ("toolCallId", "messageId") if key in update}
             assert not ids & dead.get(session_id, set()), f"after the cancelled answer: {update}"
             seen.setdefault(session_id, set()).update(ids)
-        if record.direction == "in" and _is_response(record) and (p := prompts.get(_id(record))):
-            session_id = p["params"]["sessionId"]
-            if stop_reason(record.message or {}) == "cancelled":
-                dead.setdefault(session_id, set()).update(seen.get(session_id, set()))
+        if record.direction == "in" and stop_reason(record.message or {}) == "cancelled":
+            prompt = prompts[_id(record)]
+            assert prompt is not None
+            session_id = prompt["params"]["sessionId"]
+            dead.setdefault(session_id, set()).update(seen.get(session_id, set()))
 
 
 def _method(record: Record) -> str | None:
@@ -92,5 +93,6 @@ def _updates(record: Record) -> list[tuple[str, Message]]:
 
 
 def stop_reason(answer: Message) -> Any:
-    """Of a whole response; None for an error."""
-    return answer.get("result", {}).get("stopReason")
+    """Of a whole response; None for an error, or for what is none."""
+    result = answer.get("result")
+    return result.get("stopReason") if isinstance(result, dict) else None
