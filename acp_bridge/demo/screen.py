@@ -11,7 +11,7 @@ from acp_bridge.demo.recording import Unexpected
 
 WIDTH = 80
 #: Where the text of a line begins: after the mark, the step and the time.
-INDENT = 32
+INDENT = 31
 #: How much of what was expected or seen is shown.
 LONGEST = 600
 
