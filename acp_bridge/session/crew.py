@@ -170,7 +170,7 @@ class Crew:
                     await link.ask("session/close", {"sessionId": link.agent_session_id})
                 except RpcError as exc:
                     event("agent.close_refused", session=self._session.id, what=exc.message)
-        await link.close(grace)
+            await link.close(grace)
         await self.kill(epoch)
 
     async def end(self) -> None:

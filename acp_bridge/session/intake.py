@@ -129,6 +129,7 @@ class Intake:
         while session.host.writer.pending + session.outlet.held_bytes >= limit:
             if session.machine.state not in _PACED:
                 return
+            event("client.slow", session=session.id)
             with anyio.CancelScope() as self._pause:
                 if session.outlet.held_bytes:
                     await session.outlet.loaded.wait()
