@@ -44,7 +44,7 @@ async def test_a_listing_has_titles_times_pages_and_a_filter_and_the_newest_come
 
 async def test_a_long_listing_comes_in_pages_that_hold_every_session_once(world: World) -> None:
     journal = Journal(world.home)
-    for number in range(120):
+    for number in range(60):
         await journal.create(f"{number:032x}", cwd=str(world.cwd), agent="fixture_agent.py")
         await journal.release(f"{number:032x}")
     await journal.close()
@@ -56,7 +56,7 @@ async def test_a_long_listing_comes_in_pages_that_hold_every_session_once(world:
             page = await client.request("session/list", {"cursor": cursor} if cursor else {})
             found += [row["sessionId"] for row in page["sessions"]]
         assert found[0] == client.session_id
-        assert sorted(found) == sorted({f"{n:032x}" for n in range(120)} | {client.session_id})
+        assert sorted(found) == sorted({f"{n:032x}" for n in range(60)} | {client.session_id})
 
 
 async def test_a_session_that_only_the_agent_knows_is_listed_and_loaded_through_it(
