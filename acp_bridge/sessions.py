@@ -152,6 +152,9 @@ class Sessions:
         setup, session_id = _setup(params), _session_id(params)
         async with self._alone(session_id):
             session = self.live.get(session_id)
+            if session and session.closing:
+                await self._drop(session)
+                session = None
             if session:
                 self._attach(session, setup)
             else:
@@ -164,13 +167,13 @@ class Sessions:
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """One load of a session at a time."""
+        """One load, close or delete of a session at a time."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
                 yield
         finally:
-            if not lock.statistics().tasks_waiting:
+            if not lock.locked():  # else it has gone to the next who waited
                 self._opening.pop(session_id, None)
 
     def _attach(self, session: Session, setup: Setup) -> None:
@@ -311,24 +314,31 @@ class Sessions:
 
     async def close(self, call: Call, params: Json) -> Json:
         """`session/close`: its prompts are answered `cancelled` first, then it is gone."""
-        session = self.live.get(_session_id(params))
-        if session is None:
-            raise errors.unknown_session()
-        await self._drop(session)
+        session_id = _session_id(params)
+        if session := self.live.get(session_id):
+            session.close()  # at once: a replay of it ends, and is answered first
+        async with self._alone(session_id):
+            session = self.live.get(session_id)
+            if session is None:
+                raise errors.unknown_session()
+            await self._drop(session)
         return {}
 
     async def delete(self, call: Call, params: Json) -> Json:
         """`session/delete`: also at the agent, if it can; an unknown session is no error."""
         session_id = _session_id(params)
         if session := self.live.get(session_id):
-            await self._drop(session)
-        known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
-        agent_id = next((a for a, own in known.items() if own == session_id), session_id)
-        lock = await self._lease(session_id)  # another bridge may have it open
-        try:
-            await self._host.journal.delete(session_id)
-        finally:
-            os.close(lock)
+            session.close()
+        async with self._alone(session_id):
+            if session := self.live.get(session_id):
+                await self._drop(session)
+            known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
+            agent_id = next((a for a, own in known.items() if own == session_id), session_id)
+            lock = await self._lease(session_id)  # another bridge may have it open
+            try:
+                await self._host.journal.delete(session_id)
+            finally:
+                os.close(lock)
         if link := self._able("sessionCapabilities", "delete"):
             with anyio.move_on_after(_AGENT_PATIENCE):
                 try:
@@ -338,7 +348,7 @@ class Sessions:
         return {}
 
     async def _drop(self, session: Session) -> None:
-        session.feed(sig.Close())
+        session.close()
         await session.closed.wait()
         self.live.pop(session.id, None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acp_bridge import errors
 from acp_bridge.journal import Recovery
 from acp_bridge.session import queue_command
 from acp_bridge.session.host import Host
@@ -47,6 +48,8 @@ async def _replay(outlet: Outlet, session: Session, host: Host) -> None:
         for params in page:
             outlet.replay(for_replay(params))
         await host.writer.drain_below(host.settings.client_limit)
+        if session.closing:
+            raise errors.unknown_session()
     for kind in STATE:
         if params := session.journal.get(f"state:{kind}"):
             outlet.replay(params)

@@ -70,6 +70,8 @@ class Session:
         )
         #: requests for the agent that came while it was not ready, in order.
         self.asked_early: list[Call] = []
+        #: `close` was called.
+        self.closing = False
         #: set when nothing of the session is left.
         self.closed = anyio.Event()
         self._crew = Crew(self, lease, link)
@@ -193,6 +195,11 @@ class Session:
     def _disarm(self, timer: sig.Timer) -> None:
         if scope := self._timers.pop(timer, None):
             scope.cancel()
+
+    def close(self) -> None:
+        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+        self.closing = True
+        self.feed(sig.Close())
 
     async def _finish(self) -> None:
         """The machine is closed: nothing of the session is left afterwards."""

@@ -1,0 +1,113 @@
+"""Load, close and delete of one session, one on top of the other."""
+
+import json
+
+import pytest
+
+from acp_bridge.cli import agent_name
+from acp_bridge.journal import Journal
+from tests.process.bridge_support import BridgeClient, World, stopped
+from tests.support.fixture_agents import fixture_command
+from tests.support.recording import is_answer
+
+pytestmark = pytest.mark.process
+
+#: 4 MB: far more than a pipe takes, so that a client that does not read stops a replay.
+MESSAGES = 80
+TEXT = "x" * 50_000
+
+
+async def keep_long_session(world: World) -> str:
+    """A session with a long history, that no bridge has open."""
+    journal = Journal(world.home)
+    agent = agent_name(fixture_command())
+    session = await journal.create("a" * 32, cwd=str(world.cwd), agent=agent)
+    for number in range(MESSAGES):
+        content = {"type": "text", "text": TEXT}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        line = {"update": {**update, "messageId": f"m{number}"}}
+        session.record(0, json.dumps(line).encode())
+    await journal.close()
+    return "a" * 32
+
+
+def setup(client: BridgeClient, world: World) -> dict[str, object]:
+    return {"sessionId": client.session_id, "cwd": str(world.cwd), "mcpServers": []}
+
+
+def in_short(client: BridgeClient, *requests: int) -> list[str]:
+    """The messages and the answers to these requests, in the order of the wire."""
+    said = []
+    for message in client.recording.incoming():
+        update = message.get("params", {}).get("update", {})
+        if update.get("messageId", "").startswith("m"):
+            said.append(update["messageId"])
+        elif (answered := [id_ for id_ in requests if is_answer(id_, message)]) != []:
+            said.append(f"answer {answered[0]}")
+    return said
+
+
+@pytest.mark.hazard("R1")
+async def test_a_load_that_comes_while_another_waits_its_turn_is_replayed_alone(
+    world: World,
+) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world)
+        one = client.send_request("session/load", setup(client, world))
+        two = client.send_request("session/load", setup(client, world))
+        await client.answer_to(one)
+        three = client.send_request("session/load", setup(client, world))
+        await client.answer_to(three)
+        whole = [f"m{number}" for number in range(MESSAGES)]
+        assert in_short(client, one, two, three) == [
+            *(*whole, f"answer {one}"),
+            *(*whole, f"answer {two}"),
+            *(*whole, f"answer {three}"),
+        ]
+
+
+async def test_a_prompt_is_answered_before_the_close_that_comes_during_a_replay(
+    world: World,
+) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world)
+        await client.request("session/load", setup(client, world))
+        prompt = client.send_prompt("gate never")
+        await world.gates.reached("never")
+        client.pipe.pause_reading()
+        load = client.send_request("session/load", setup(client, world))
+        close = client.send_request("session/close", {"sessionId": client.session_id})
+        await client.logged("turn.ended")
+        client.pipe.resume_reading()
+        await client.answer_to(close)
+        said = in_short(client, prompt, load, close)
+        assert said[-1] == f"answer {close}"
+        assert f"answer {prompt}" in said
+        assert f"answer {load}" in said
+        assert await stopped(client, prompt) == "cancelled"
+
+
+@pytest.mark.hazard("R4")
+async def test_a_load_right_behind_a_close_opens_the_session_again(world: World) -> None:
+    async with world.bridge() as client:
+        await client.prompt("say one")
+        client.send_together(
+            client.message("session/close", 100),
+            {"id": 101, "method": "session/load", "params": setup(client, world)},
+        )
+        assert (await client.answer_to(100))["result"] == {}
+        assert "result" in await client.answer_to(101)
+        assert await stopped(client, client.send_prompt("say two")) == "end_turn"
+
+
+async def test_a_close_that_the_client_gave_up_closes_all_the_same(world: World) -> None:
+    async with world.bridge("ignores-cancel", options=["--drain-timeout", "0.3"]) as client:
+        prompt = client.send_prompt("gate never")
+        await world.gates.reached("never")
+        close = client.send_request("session/close", {"sessionId": client.session_id})
+        client.notify("$/cancel_request", {"requestId": close})
+        assert (await client.answer_to(close))["error"]["code"] == -32800
+        load = client.send_request("session/load", setup(client, world))
+        assert "result" in await client.answer_to(load)
+        assert await stopped(client, prompt) == "cancelled"
+        assert await stopped(client, client.send_prompt("say two")) == "end_turn"
