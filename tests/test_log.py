@@ -1,0 +1,66 @@
+"""The log: one line an event, nothing secret in it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from acp_bridge import log
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    file = tmp_path / "bridge.log"
+    log.configure("debug", file)
+    yield file  # type: ignore[misc]
+    for handler in log.logger.handlers[:]:
+        handler.close()
+        log.logger.removeHandler(handler)
+    log.logger.propagate = True
+    log.logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OPENAI_API_KEY=sk-verysecretvalue",
+        'headers {"Authorization": "Bearer verysecretvalue"}',
+        "Authorization: Bearer verysecretvalue",
+        "token: verysecretvalue",
+        "PASSWORD = 'verysecretvalue'",
+        "bare sk-verysecretvalue in the middle",
+    ],
+)
+def test_what_looks_like_a_key_is_masked_in_every_line(written: Path, text: str) -> None:
+    log.event("agent.stderr", agent="x", text=text)
+    log.logger.error("error %s", text)
+    try:
+        raise ValueError(text)
+    except ValueError as exc:
+        log.logger.error("error id=1", exc_info=exc)
+    said = written.read_text()
+    assert said.count("***") >= 3
+    assert "verysecretvalue" not in said
+
+
+def test_an_event_is_one_line_whatever_is_in_it(written: Path) -> None:
+    log.event("agent.stderr", agent="x", text="two\nlines", nothing=None)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as exc:
+        log.logger.error("error", exc_info=exc)
+    lines = written.read_text().splitlines()
+    assert len(lines) == 2
+    assert "nothing" not in lines[0]
+
+
+def test_what_agents_print_is_logged_for_debugging_only(written: Path) -> None:
+    log.logger.setLevel(logging.INFO)
+    log.event("agent.stderr", agent="x", text="private")
+    log.event("agent.exited", agent="x", how="exit code 0")
+    assert [line.split()[3] for line in written.read_text().splitlines()] == ["agent.exited"]
+
+
+def test_the_log_file_is_the_users_alone(written: Path) -> None:
+    assert written.stat().st_mode & 0o777 == 0o600
