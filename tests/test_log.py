@@ -1,6 +1,7 @@
 """The log: one line an event, nothing secret in it."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ from acp_bridge import log
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def written(tmp_path: Path) -> Iterator[Path]:
     file = tmp_path / "bridge.log"
     log.configure("debug", file)
-    yield file  # type: ignore[misc]
+    yield file
     for handler in log.logger.handlers[:]:
         handler.close()
         log.logger.removeHandler(handler)
