@@ -79,6 +79,7 @@ class Session:
         self._timers: dict[sig.Timer, anyio.CancelScope] = {}
         self._events: deque[sig.Event] = deque()
         self._stepping = False
+        #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
         self._passed: dict[object, tuple[Link, int]] = {}
 
@@ -100,7 +101,7 @@ class Session:
         self._events.append(event_)
         if self._stepping:
             return
-        self._stepping, self._told = True, self.machine.state is State.BLOCKED
+        self._stepping = True
         try:
             while self._events:
                 self.outlet.flush()
@@ -109,6 +110,7 @@ class Session:
         finally:
             self._stepping = False
         if self.machine.state is State.BLOCKED and not self._told:
+            self._told = True
             self._say_blocked()
         self.outlet.flush()
         self.intake.look_again()
@@ -123,7 +125,7 @@ class Session:
             case sig.SendCancel(epoch):
                 self._send_cancel(epoch)
             case sig.Answer(key, outcome):
-                self._told = True
+                self._told |= isinstance(outcome, sig.Failed)
                 self.ledger.answer(key, outcome)
             case sig.NoteOutcome(key, answer):
                 self.ledger.note(key, answer)
@@ -132,6 +134,7 @@ class Session:
             case sig.Hold(keys):
                 self.ledger.hold(keys)
             case sig.Start(epoch):
+                self._told = False
                 self.spawn(self._crew.start, epoch)
             case sig.Open(epoch):
                 self.spawn(self._crew.open, epoch)
