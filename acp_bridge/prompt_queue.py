@@ -28,6 +28,8 @@ class Prompt:
     victim: int | None = None
     interrupt: bool = False
     committed: bool = False
+    #: the journal has the agent's own answer, though it is shown as cancelled.
+    noted: bool = False
 
     @property
     def held(self) -> bool:

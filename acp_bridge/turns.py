@@ -20,6 +20,7 @@ The rules that must always hold:
 from __future__ import annotations
 
 from enum import Enum, auto
+from itertools import count
 
 from acp_bridge import signals as sig
 from acp_bridge.epochs import Epochs
@@ -83,8 +84,6 @@ class Turns:
         self._distrust = always_reload
         #: what the running prompt is answered when its process is dead.
         self._ending: Outcome = Cancelled()
-        #: the journal has the agent's own answer of the cancelled prompt. (HAZARDS C13)
-        self._noted = False
         #: the process may not get another prompt; cleared by a new one only. (HAZARDS C12)
         self._renew = False
         #: KILLING ends in a start, whether or not somebody waits.
@@ -94,9 +93,9 @@ class Turns:
         self._trouble: object = None
         #: BLOCKED, with a process that waits for authentication.
         self._unauthenticated = False
-        self._closing: sig.Close | sig.ClientGone | None = None
+        self._closing = False
         self._timers: dict[Timer, int] = {}
-        self._token = 0
+        self._tokens = count(1)
         self._out: list[sig.Effect] = []
 
     @property
@@ -144,7 +143,7 @@ class Turns:
             case sig.TreeDead(epoch) | sig.StartFailed(epoch) if epoch in self._epochs.dying:
                 self._on_dead(event)
             case _ if event.epoch == self._epochs.spare:
-                self._out += self._epochs.on_spare(event)
+                self._emit(*self._epochs.on_spare(event))
             case _ if event.epoch == self.epoch:
                 self._on_agent(event)
         self._proceed()
@@ -157,8 +156,8 @@ class Turns:
             case State.STARTING, sig.Started():
                 self._open()
             case State.STARTING, sig.StartFailed(epoch, permanent, detail):
-                self._count_failure(permanent, detail)
-                self._out += self._epochs.bury(epoch)
+                self._count_failure(detail, permanent)
+                self._emit(*self._epochs.bury(epoch))
                 self._go_on()
             case State.RELOADING, sig.Loaded():
                 self._renew = self.tainted = False
@@ -167,10 +166,10 @@ class Turns:
                 self._block(Failed(Failure.NEEDS_AUTH, detail))
                 self._unauthenticated = True
             case State.RELOADING, sig.LoadRefused(_, permanent, detail):
-                self._count_failure(permanent, detail)
+                self._count_failure(detail, permanent)
                 self._kill()
             case State.STARTING | State.RELOADING, sig.AgentExited(_, detail):
-                self._count_failure(False, detail)
+                self._count_failure(detail)
                 self._kill()
             case State.IDLE | State.RUNNING | State.DRAINING, sig.Unclean():
                 self._distrust = True
@@ -195,9 +194,9 @@ class Turns:
 
     def _on_dead(self, event: sig.TreeDead | sig.StartFailed) -> None:
         """Something that was told to die is dead."""
-        self._out += self._epochs.bury(event.epoch)
+        self._emit(*self._epochs.bury(event.epoch))
         if event.epoch == self.epoch and isinstance(event, sig.StartFailed) and event.permanent:
-            self._count_failure(True, event.detail)
+            self._count_failure(event.detail, permanent=True)
         if self.state is State.KILLING and not self._epochs.dying:
             self._finish_badly()
             self._go_on()
@@ -206,17 +205,17 @@ class Turns:
         match timer:
             case Timer.SPARE:
                 if not self._closing:
-                    self._out += self._epochs.start_spare()
+                    self._emit(*self._epochs.start_spare())
             case Timer.DRAIN:
                 self._restart()
             case Timer.RESTART:
                 self._tries = MAX_TRIES
-                self._out += self._queue.drop(Failed(Failure.NO_AGENT, self._trouble))
+                self._emit(*self._queue.drop(Failed(Failure.NO_AGENT, self._trouble)))
                 if self.state is not State.KILLING:
                     self._kill()
             case Timer.KILL:
                 if self._closing:
-                    self._out += self._epochs.bury(*sorted(self._epochs.dying))
+                    self._emit(*self._epochs.bury(*sorted(self._epochs.dying)))
                 self._tries = MAX_TRIES
                 self._finish_badly()
                 self._go_on()
@@ -226,12 +225,12 @@ class Turns:
     def _on_prompt(self, event: sig.PromptEvent) -> None:
         match event:
             case sig.PromptReceived(key) | sig.RunHeld(key) if self._closing:
-                self._out.append(sig.Answer(key, Failed(Failure.CLOSED)))
+                self._emit(sig.Answer(key, Failed(Failure.CLOSED)))
             case sig.PromptReceived(key, interrupt):
                 self._queue.receive(key, interrupt)
-                self._out.append(sig.Commit(key))
+                self._emit(sig.Commit(key))
             case sig.RunHeld(carrier, keys):
-                self._out += self._queue.receive_held(carrier, keys)
+                self._emit(*self._queue.receive_held(carrier, keys))
             case sig.Committed(key):
                 prompt = self._queue.find(key)
                 if prompt and not prompt.committed:
@@ -240,12 +239,12 @@ class Turns:
                         self._supersede(prompt.victim)
             case sig.CommitFailed(key, detail):
                 failure = Failed(Failure.JOURNAL, detail)
-                self._out += self._queue.drop(failure, lambda p: p.key == key and not p.committed)
+                self._emit(*self._queue.drop(failure, lambda p: p.key == key and not p.committed))
 
     def _supersede(self, victim: int) -> None:
         if self.state is State.RUNNING and self.running == victim:
             self._drain()
-        self._out += self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim)
+        self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim))
 
     def _proceed(self) -> None:
         """Whatever happened: the next prompt runs if it can, or what it waits for starts."""
@@ -254,10 +253,10 @@ class Turns:
             return
         if self.state is State.IDLE:
             self.turn += 1
-            self.tainted = self._noted = False
+            self.tainted = False
             self._enter(State.RUNNING)
             prompt = self._queue.take_next()
-            self._out.append(sig.SendPrompt(self.epoch, self.turn, prompt.key))
+            self._emit(sig.SendPrompt(self.epoch, self.turn, prompt.key))
         elif self.state in (State.COLD, State.BLOCKED):
             self._begin()
 
@@ -270,19 +269,21 @@ class Turns:
         if isinstance(event, sig.CancelPrompt):
             key = event.key
             if not running or key not in (running.key, running.request):
-                self._out += self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
+                self._emit(*self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request)))
                 return
         if self.state is State.RUNNING:
             self._drain()
         self._ending = Cancelled()
-        self._out += self._queue.drop(
-            Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
+        self._emit(
+            *self._queue.drop(
+                Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
+            )
         )
 
     def _drain(self) -> None:
         self._ending = Cancelled()
         self._enter(State.DRAINING)
-        self._out.append(sig.SendCancel(self.epoch, self.turn))
+        self._emit(sig.SendCancel(self.epoch, self.turn))
 
     def _drained(self, answer: object) -> None:
         """The agent answered its cancelled prompt in time."""
@@ -290,15 +291,16 @@ class Turns:
         if (self._distrust or self._renew) and not self._closing:
             self._restart()
             return
-        self._out += self._epochs.drop_spare()
+        self._emit(*self._epochs.drop_spare())
         self._finish_badly()
         self._rest()
 
     def _note(self, answer: object) -> None:
-        cancelled = isinstance(self._ending, Cancelled)
-        if self.running is not None and cancelled and not self._noted:
-            self._noted = True
-            self._out.append(sig.NoteOutcome(self.running, answer))
+        """What the agent said of the cancelled prompt is for the journal. (HAZARDS C13)"""
+        prompt = self._queue.running
+        if prompt and not prompt.noted and isinstance(self._ending, Cancelled):
+            prompt.noted = True
+            self._emit(sig.NoteOutcome(prompt.key, answer))
 
     def _rest(self) -> None:
         """The turn is over and its process lives."""
@@ -311,13 +313,13 @@ class Turns:
 
     def _finish_badly(self) -> None:
         """Nothing more comes of the turn, if there is one, nor of an open tool card."""
-        self._out.append(sig.CloseCards())
+        self._emit(sig.CloseCards())
         self._finish(self._ending)
 
     def _finish(self, outcome: Outcome) -> None:
         if self._queue.running:
             self.tainted = isinstance(outcome, Cancelled)
-            self._out += self._queue.finish(outcome)
+            self._emit(*self._queue.finish(outcome))
 
     # --- restart -------------------------------------------------------------------------------
 
@@ -336,9 +338,9 @@ class Turns:
         """Kill these, or the process that has the session."""
         self._revive = revive
         self._enter(State.KILLING)
-        self._out += self._epochs.kill(*epochs or (self.epoch,))
+        self._emit(*self._epochs.kill(*epochs or (self.epoch,)))
 
-    def _count_failure(self, permanent: bool, detail: object) -> None:
+    def _count_failure(self, detail: object, permanent: bool = False) -> None:
         self._tries = MAX_TRIES if permanent else self._tries + 1
         self._trouble = detail
 
@@ -371,28 +373,26 @@ class Turns:
             self._open()
         else:
             self._enter(State.STARTING)
-            self._out += start
+            self._emit(*start)
 
     def _open(self) -> None:
         self._enter(State.RELOADING)
-        self._out.append(sig.Open(self.epoch))
+        self._emit(sig.Open(self.epoch))
 
     def _block(self, failure: Failed) -> None:
         """All that wait are answered; the next prompt tries again."""
-        self._out += self._epochs.drop_spare()
+        self._emit(*self._epochs.drop_spare())
         self._enter(State.BLOCKED)
-        self._out += self._queue.drop(failure)
+        self._emit(*self._queue.drop(failure))
 
     # --- the end -------------------------------------------------------------------------------
 
     def _on_end(self, event: sig.Close | sig.ClientGone) -> None:
-        if self.state is State.CLOSED or isinstance(self._closing, sig.ClientGone):
-            return
-        self._closing = event
-        self._out += self._epochs.drop_spare()
+        self._closing = True
+        self._emit(*self._epochs.drop_spare())
         if isinstance(event, sig.Close):
             self._ending = Cancelled()
-            self._out += self._queue.drop(Cancelled())
+            self._emit(*self._queue.drop(Cancelled()))
         else:
             self._abandon()
         match self.state:
@@ -413,31 +413,33 @@ class Turns:
 
     def _abandon(self) -> None:
         """The bridge ends: a turn that nobody cancelled is interrupted. (HAZARDS Q6)"""
-        self._out += self._queue.hold()
+        self._emit(*self._queue.hold())
         if self.state is State.RUNNING:
-            self._out += [sig.CloseCards(), *self._queue.interrupt()]
+            self._emit(sig.CloseCards(), *self._queue.interrupt())
         elif self._queue.running:
             self._finish_badly()
 
     def _close_agent(self) -> None:
         self._enter(State.KILLING)
-        self._out += self._epochs.close()
+        self._emit(*self._epochs.close())
 
     def _end(self) -> None:
         self._enter(State.CLOSED)
-        self._out.append(sig.Closed())
+        self._emit(sig.Closed())
 
-    # --- deadlines -----------------------------------------------------------------------------
+    # --- effects and deadlines -----------------------------------------------------------------
+
+    def _emit(self, *effects: sig.Effect) -> None:
+        self._out += effects
 
     def _enter(self, state: State) -> None:
         wanted = DEADLINES.get(state, ())
         for timer in tuple(self._timers):
             if timer not in wanted and timer not in KEPT.get(state, ()):
                 del self._timers[timer]
-                self._out.append(sig.Disarm(timer))
+                self._emit(sig.Disarm(timer))
         for timer in wanted:
             if timer not in self._timers:
-                self._token += 1
-                self._timers[timer] = self._token
-                self._out.append(sig.Arm(timer, self._token))
+                self._timers[timer] = next(self._tokens)
+                self._emit(sig.Arm(timer, self._timers[timer]))
         self.state = state

@@ -1,4 +1,4 @@
-"""`make mutants`: mutmut over turns.py and wire/jsonrpc.py; every survivor is killed or explained.
+"""`make mutants`: mutmut over the turn machine and wire/jsonrpc.py; every survivor is killed or explained.
 
 mutmut changes one function in one small way, runs the tests that reach it, and lists the changes
 that no test saw. It works on a copy, outside the checkout. A survivor's place is its function and
@@ -25,6 +25,8 @@ EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
 #: what is mutated, and the tests that have to see it.
 TARGETS = {
     "acp_bridge/turns.py": "tests/turns",
+    "acp_bridge/prompt_queue.py": "tests/turns",
+    "acp_bridge/epochs.py": "tests/turns",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")

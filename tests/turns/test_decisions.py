@@ -6,6 +6,7 @@ import pytest
 
 from acp_bridge import signals as sig
 from acp_bridge.signals import Failure, Timer
+from acp_bridge.turns import State, Turns
 from tests.turns.bench import Bench, cancelled, failed, replied
 
 # --- accepting and order ------------------------------------------------------------------------
@@ -95,6 +96,16 @@ def test_an_answer_of_another_turn_or_process_ends_no_turn() -> None:
     for epoch, turn in [(1, 1), (1, 3), (0, 2), (2, 2)]:
         assert bench.do(sig.AgentAnswered(epoch, turn, "not this one")) == []
     assert bench.turns.running == 2
+
+
+def test_by_default_there_is_no_process_a_cancel_spares_the_queue_and_reloads_nothing() -> None:
+    assert Turns().state is State.COLD
+    turns = Turns(epoch=1)
+    for key in (1, 2):
+        turns.step(sig.PromptReceived(key))
+        turns.step(sig.Committed(key))
+    turns.step(sig.Cancel())
+    assert turns.step(sig.AgentAnswered(1, 1))[-1] == sig.SendPrompt(1, 2, 2)
 
 
 # --- cancel ---------------------------------------------------------------------------------------
