@@ -71,7 +71,7 @@ class Lobby:
 
     async def give_back(self, link: Link) -> None:
         """No session came of it: keep the process for the next request, if none waits."""
-        if self._waiting is None and not link.dead.is_set():
+        if self._waiting is None and not link.gone:
             self._waiting = link
         elif self._waiting is not link:
             await link.kill()

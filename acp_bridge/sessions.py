@@ -72,7 +72,8 @@ class Sessions:
         shown = session.updates.settings(result)
         session.choices.note_result(shown)
         own = {"agentSessionId": link.agent_session_id}
-        meta = {**(shown.get("_meta") or {}), "acp_bridge": own}
+        told = shown.get("_meta")
+        meta = {**(told if isinstance(told, dict) else {}), "acp_bridge": own}
         self._host.client.answer(call.id, {**shown, "sessionId": session.id, "_meta": meta})
         link.adopt(session.intake)
         return ANSWERED

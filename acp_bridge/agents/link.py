@@ -241,7 +241,8 @@ class Link:
         self.owner, self._parked = owner, False
         early, self._early = self._early, []
         for method, params in early:
-            self._hand_over(method, params)
+            if params["sessionId"] == self.agent_session_id:  # else of one that came to nothing
+                self._hand_over(method, params)
         owner.on_batch_end(self)
 
     def on_request(self, call: Call) -> None:
@@ -249,7 +250,10 @@ class Link:
 
     def on_notification(self, method: str, params: Any) -> None:
         if method == "session/update" and not self._parked and isinstance(params, dict):
-            self.owner.on_update(self, params)
+            if params.get("sessionId") == self.agent_session_id:
+                self.owner.on_update(self, params)
+            else:
+                event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and isinstance(params, dict) and "sessionId" in params:
             self._early.append((method, params))
         else:
