@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.demo import checks
-from acp_bridge.demo.recording import Unexpected
+from acp_bridge.demo.recording import Finding, Unexpected
 from tests.demo_tapes import (
     Break,
     Tape,
@@ -33,7 +33,7 @@ TEXTS = ["word 1", "word 2", "word 3"]
 HOLD = (3, second_bridge(), 1, 2, 3)
 
 #: check -> (good recording, call, {how it is broken: break}). Places: see demo_tapes.py.
-CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], checks.Finding], dict[str, Break]]] = {
+CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Break]]] = {
     "answered_in_order": (
         three,
         lambda tape: checks.answered_in_order(tape, [1, 2, 3]),
@@ -253,7 +253,7 @@ def _of_a_cut_turn(tape: Tape, place: int) -> bool:
     return bool(re.search(rb'"(once |there |was |la )"', text))
 
 
-def _fails(check: Callable[[Any], checks.Finding], tape: Tape) -> bool:
+def _fails(check: Callable[[Any], Finding], tape: Tape) -> bool:
     with suppress(Unexpected):
         check(tape)
         return False

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from acp_bridge.demo import transcript
-from acp_bridge.demo.recording import ACCEPTED, Chunk, Recording, Unexpected
+from acp_bridge.demo.recording import ACCEPTED, Chunk, Finding, Recording, Unexpected
 
 _AGENT_SAYS = re.compile(r"Process (\d+), cancelled (?:(\d+) times|(once))\.")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was measured, in seconds, and seen."""
-
-    seconds: float
-    detail: str
 
 
 # --- one prompt ----------------------------------------------------------------------------------

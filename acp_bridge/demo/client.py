@@ -77,16 +77,19 @@ class Client:
 
     # --- what goes out -------------------------------------------------------------------------
 
-    async def initialize(self) -> int:
-        """Without any capability: the agent has nothing to ask of us."""
+    async def initialize(self) -> None:
+        """Without any capability: the agent has nothing to ask of us. Raises Unexpected."""
         own = {"_meta": {"acp_bridge": {"accepted": True}}}
-        return await self.request("initialize", {"protocolVersion": 1, "clientCapabilities": own})
+        params = {"protocolVersion": 1, "clientCapabilities": own}
+        await self.result(await self.request("initialize", params))
 
     async def new_session(self, cwd: Path) -> None:
+        """Raises Unexpected."""
         request = await self.request("session/new", {"cwd": str(cwd), "mcpServers": []})
         self.session_id = (await self.result(request))["sessionId"]
 
     async def load_session(self, session_id: str, cwd: Path) -> int:
+        """Returns the id of the request."""
         self.session_id = session_id
         params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
         return await self.request("session/load", params)
@@ -212,8 +215,8 @@ class Client:
     def kill_bridge(self) -> None:
         """`kill -9`. Its guards see its pipes close and kill the agents."""
         self._look_around()
-        self._process.kill()
         self.note(killed="bridge", pid=self._process.pid)
+        self._process.kill()
 
     def kill_agent(self) -> None:
         """`kill -9` of the one process that the bridge's guard started."""
@@ -222,8 +225,8 @@ class Client:
         if len(agents) != 1:
             raise Unexpected("one agent process", f"{len(agents)}")
         (agent,) = agents
-        os.kill(agent, signal.SIGKILL)
         self.note(killed="agent", pid=agent)
+        os.kill(agent, signal.SIGKILL)
 
     def look_at(self, pid: int) -> None:
         """Note whether a process lives."""

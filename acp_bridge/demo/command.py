@@ -9,16 +9,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 import anyio
 
 from acp_bridge import __version__
+from acp_bridge.demo.play import BRIDGE, play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
-from acp_bridge.demo.steps import BRIDGE, Demo
 
 _HELP = """\
 usage: acp-bridge demo [--record FILE]
@@ -83,12 +84,14 @@ def _run(bridge: Sequence[str], record: TextIO | None) -> int:
     start = time.monotonic()
     screen.say(f"acp-bridge {__version__}, the demo: real processes, no network.\n")
     with tempfile.TemporaryDirectory(prefix="acp-bridge-demo-", ignore_cleanup_errors=True) as home:
-        demo = Demo(Path(home), screen, bridge)
+        recordings: dict[str, Recording] = {}
         try:
-            stopped = anyio.run(_until_stopped, demo)
+            stopped = anyio.run(
+                _until_stopped, partial(play, Path(home), screen, bridge, recordings)
+            )
         finally:
             if record:
-                _write(record, demo.recordings, start)
+                _write(record, recordings, start)
     if stopped:
         screen.say("Interrupted.")
         return 128 + stopped
@@ -98,7 +101,7 @@ def _run(bridge: Sequence[str], record: TextIO | None) -> int:
     return 1 if screen.failures else 0
 
 
-async def _until_stopped(demo: Demo) -> int:
+async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
     """Run it; returns the number of the signal that ended it before its time, or 0.
 
     Later signals change nothing: the clean-up is bounded.
@@ -114,7 +117,7 @@ async def _until_stopped(demo: Demo) -> int:
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as running:
             tasks.start_soon(watch)
-            await demo.run()
+            await demo()
         tasks.cancel_scope.cancel()
     return stopped[0] if stopped else 0
 

@@ -35,6 +35,14 @@ class Unexpected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check measured, in seconds, and saw, in a word or two."""
+
+    seconds: float
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line, newline excluded; `time` in seconds of a monotonic clock."""
 

@@ -1,18 +1,27 @@
-"""What the demo prints: a line a check, within 80 columns, ASCII; colour on a terminal only."""
+"""What the demo prints: a line a check, within 80 columns, ASCII; colour on a terminal only.
+
+Steps may run beside each other; they are printed one after the other, in the order in which their
+sections were made. What the first unfinished one finds appears at once.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import textwrap
-from dataclasses import dataclass
-from typing import TextIO
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec, TextIO
 
-from acp_bridge.demo.recording import Unexpected
+from acp_bridge.demo.recording import Finding, Unexpected
+
+P = ParamSpec("P")
 
 WIDTH = 80
 #: Where the text of a line begins: after the mark, the step and the time.
 INDENT = 31
-#: How much of what was expected or seen is shown.
+#: How much of what was expected or seen is shown, in characters.
 LONGEST = 600
 
 _GREEN, _RED, _DIM, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
@@ -26,62 +35,42 @@ class Screen:
     out: TextIO
     colour: bool = False
     live: bool = False
-    #: how many checks were printed, and how many of them failed.
+    #: how many checks there were, and how many of them failed.
     checks: int = 0
     failures: int = 0
-    _step: str = ""
+    _sections: deque[Section] = field(default_factory=deque)
 
     def say(self, text: str) -> None:
-        """Some lines between the checks, cut where they are too wide."""
-        self._clear()
-        for line in text.split("\n"):
-            self._print(_ascii(line)[:WIDTH])
-
-    def step(self, number: int, name: str) -> None:
-        """What follows belongs to this step."""
-        self._step = f"{number} {name}"
-        self.waiting("")
-
-    def waiting(self, what: str) -> None:
-        """What the step waits for now; shown on a terminal, until something else is."""
+        """Some lines of its own, outside of any step."""
         if self.live:
-            head = f"     {self._step:<16}"
-            line = f"{head}{'waiting for ' * bool(what)}{what}"[: WIDTH - 1]
-            self._write(f"{_CLEAR}{self._paint(_DIM, line)}")
+            self.write(_CLEAR)
+        self.write(f"{text}\n")
 
-    def passed(self, title: str, detail: str, seconds: float) -> None:
-        """A check that holds."""
-        self.checks += 1
-        text = f"{title}: {detail}" if detail else title
-        self._line("ok", _GREEN, f"{_duration(seconds):>8}", text)
+    def section(self, number: int, name: str) -> Section:
+        """The place of a step, below those made before."""
+        section = Section(self, f"{number} {name}")
+        self._sections.append(section)
+        return section
 
-    def failed(self, title: str, unexpected: Unexpected) -> None:
-        """A check that doesn't, with what it wanted and what it found."""
-        self.checks += 1
-        self.failures += 1
-        self._line("FAIL", _RED, " " * 8, title)
-        for label, text in (("expected", unexpected.expected), ("seen", unexpected.seen)):
-            for line in _wrapped(_ascii(text)[:LONGEST], f"     {label + ':':<10}", 15):
-                self._print(line)
+    def refresh(self) -> None:
+        """Print what may be printed now, and what is being waited for."""
+        while self._sections:
+            first = self._sections[0]
+            if first.lines:
+                self.say("\n".join(first.lines))
+                first.lines.clear()
+            if not first.closed:
+                break
+            self._sections.popleft()
+        if self._sections and self.live:
+            self.write(_CLEAR + self.paint(_DIM, self._sections[0].awaiting()))
 
-    def _line(self, mark: str, colour: str, time: str, text: str) -> None:
-        self._clear()
-        first, *more = _wrapped(_ascii(text), f"{self._step:<16}{time}  ".ljust(INDENT - 5), INDENT)
-        self._print(f"{self._paint(colour, f'{mark:<5}')}{first}")
-        for line in more:
-            self._print(line)
-
-    def _clear(self) -> None:
-        if self.live:
-            self._write(_CLEAR)
-
-    def _paint(self, colour: str, text: str) -> str:
+    def paint(self, colour: str, text: str) -> str:
+        """In this colour, where colours are wanted."""
         return f"{colour}{text}{_PLAIN}" if self.colour else text
 
-    def _print(self, line: str) -> None:
-        self._write(f"{line.rstrip()}\n")
-
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
+        """As it is, at once."""
         try:
             self.out.write(text)
             self.out.flush()
@@ -91,15 +80,75 @@ class Screen:
             os.close(null)
 
 
+@dataclass(slots=True)
+class Section:
+    """What is printed of one step."""
+
+    screen: Screen
+    step: str
+    #: what is not printed yet.
+    lines: list[str] = field(default_factory=list)
+    closed: bool = False
+    _awaited: str = ""
+
+    def waiting(self, what: str) -> None:
+        """What the step waits for now; shown on a terminal, until something else is."""
+        self._awaited = what
+        self.screen.refresh()
+
+    def check(
+        self, title: str, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Make a check and print what came of it."""
+        try:
+            finding = check(*args, **kwargs)
+        except Unexpected as unexpected:
+            self.fail(title, unexpected)
+            return
+        text = f"{title}: {finding.detail}" if finding.detail else title
+        self.screen.checks += 1
+        self._add("ok", _GREEN, f"{_duration(finding.seconds):>8}", text)
+
+    def fail(self, title: str, unexpected: Unexpected) -> None:
+        """A check that doesn't hold, with what it wanted and what it found."""
+        self.screen.checks += 1
+        self.screen.failures += 1
+        more = []
+        for label, text in (("expected", unexpected.expected), ("seen", unexpected.seen)):
+            more += _wrapped(text[:LONGEST], f"     {label + ':':<10}", 15)
+        self._add("FAIL", _RED, " " * 8, title, more)
+
+    def quote(self, line: str) -> None:
+        """A line from somewhere else, cut to the width."""
+        self.lines.append(f"     {_ascii(line)}"[:WIDTH])
+
+    def close(self) -> None:
+        """The step is over."""
+        self.closed = True
+        self.screen.refresh()
+
+    def awaiting(self) -> str:
+        """The line that says what is being waited for."""
+        text = f"waiting for {self._awaited}" if self._awaited else ""
+        return f"     {self.step:<{INDENT - 5}}{_ascii(text)}"[: WIDTH - 1]
+
+    def _add(
+        self, mark: str, colour: str, time: str, text: str, more: list[str] | None = None
+    ) -> None:
+        head = f"{self.step:<16}{time}".ljust(INDENT - 5)
+        first, *rest = _wrapped(text, head, INDENT)
+        self.lines += [self.screen.paint(colour, f"{mark:<5}") + first, *rest, *(more or [])]
+        self.screen.refresh()
+
+
 def _wrapped(text: str, head: str, indent: int) -> list[str]:
-    width = WIDTH - indent
-    first, *more = textwrap.wrap(text, width) or [""]
-    return [head + first, *(" " * indent + line for line in more)]
+    first, *more = textwrap.wrap(_ascii(text), WIDTH - indent) or [""]
+    return [f"{head}{first}".rstrip(), *(" " * indent + line for line in more)]
 
 
 def _ascii(text: str) -> str:
     """Whatever an agent said: on one line, and harmless to any terminal."""
-    return text.encode("ascii", "backslashreplace").decode().replace("\x1b", "\\x1b")
+    return re.sub(r"[^ -~]", lambda found: ascii(found[0])[1:-1], text)
 
 
 def _duration(seconds: float) -> str:

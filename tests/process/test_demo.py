@@ -114,6 +114,7 @@ async def test_a_lost_update_is_found_and_the_demo_fails(
         " seen: 'I will keep in mind: My boat is called Heron.'"
     ) in in_one
     assert re.search(r"FAIL 2 cancel +the step could not be finished", output)
+    assert re.search(r"FAIL 6 bridge killed +not tried", output)
     assert re.search(r"\n\d+ of \d+ checks passed", output)
     assert max(map(len, output.splitlines())) <= 80
 
@@ -123,7 +124,7 @@ def test_a_bridge_that_does_not_start_fails_the_demo_and_says_so(
 ) -> None:
     assert main([], bridge=[sys.executable, "-c", "import sys; sys.exit('broken here')"]) == 1
     output = capsys.readouterr().out
-    assert re.search(r"FAIL 0 start +the step could not be finished", output)
+    assert re.search(r"FAIL 1 three at once +the step could not be finished", output)
     assert "the bridge ended" in output
     assert "log: broken here" in output
     assert main([], bridge=["/nowhere/acp-bridge"]) == 1

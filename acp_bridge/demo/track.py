@@ -1,0 +1,89 @@
+"""Where the steps run: the folder, the bridges, and tracks, on which steps follow each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio.abc import TaskGroup
+
+from acp_bridge.demo.client import Client
+from acp_bridge.demo.recording import Recording, Unexpected
+from acp_bridge.demo.screen import Section
+
+#: How many of the last lines in a bridge's log are shown when a step could not be finished.
+_LAST_WORDS = 5
+
+
+@dataclass(slots=True)
+class Stage:
+    """`home`: an empty folder, for everything that is kept; `bridge`: the command."""
+
+    home: Path
+    bridge: Sequence[str]
+    tasks: TaskGroup
+    clients: dict[str, Client] = field(default_factory=dict)
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """Of all clients."""
+        return [client.recording for client in self.clients.values()]
+
+    def log(self, name: str) -> Path:
+        """Where the bridge of this client logs."""
+        return self.home / f"{name}.log"
+
+
+@dataclass(slots=True)
+class Track:
+    """Steps of which each needs what the one before it left: the client and its session."""
+
+    stage: Stage
+    #: where the current step prints.
+    section: Section
+    #: the client started last.
+    client: Client = field(init=False)
+    _started: list[str] = field(default_factory=list)
+
+    async def run(self, steps: Sequence[tuple[Section, Step]]) -> None:
+        """One after the other; when one can't be finished, those after it are not tried."""
+        failed = False
+        for self.section, step in steps:
+            if failed:
+                self.section.fail("not tried", Unexpected("the step before it done", "it failed"))
+            else:
+                try:
+                    await step(self)
+                except Unexpected as unexpected:
+                    failed = True
+                    self.section.fail("the step could not be finished", unexpected)
+                    self._quote_log()
+            self.section.close()
+
+    async def start(self, name: str, *arguments: str) -> Client:
+        """A bridge and a client for it, `initialize` done; raises Unexpected.
+
+        Settings of the user's own bridges are not meant for it.
+        """
+        own = {key: value for key, value in os.environ.items() if not key.startswith("ACP_BRIDGE_")}
+        self._started.append(name)
+        self.client = self.stage.clients[name] = await Client.start(
+            [*self.stage.bridge, *arguments],
+            {**own, "ACP_BRIDGE_HOME": str(self.stage.home)},
+            self.stage.log(name),
+            self.stage.tasks,
+            lambda what: self.section.waiting(what),
+        )
+        await self.client.initialize()
+        return self.client
+
+    def _quote_log(self) -> None:
+        log = self.stage.log(self._started[-1])
+        if log.exists():
+            for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_WORDS:]:
+                self.section.quote(f"log: {line}")
+
+
+Step = Callable[[Track], Awaitable[None]]
