@@ -36,7 +36,7 @@ bench: $(VENV)/.ready ## the figures (tests/benchmarks)
 crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 	$(PY) -m tests.crash --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutants: $(VENV)/.ready ## mutation testing of turns.py and wire/jsonrpc.py
+mutants: $(VENV)/.ready ## mutation testing of the turn machine and the codec
 	$(PY) -m tests.mutants $(ARGS)
 
 hazards: $(VENV)/.ready ## which tests stand for which hazard

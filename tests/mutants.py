@@ -1,4 +1,4 @@
-"""`make mutants`: mutmut over the turn machine and wire/jsonrpc.py; every survivor is killed or explained.
+"""`make mutants`: mutmut over the turn machine and the codec; survivors are killed or explained.
 
 mutmut changes one function in one small way, runs the tests that reach it, and lists the changes
 that no test saw. It works on a copy, outside the checkout. A survivor's place is its function and
@@ -95,7 +95,7 @@ def prepare(targets: list[str], folder: Path) -> None:
     settings = {
         "source_paths": ["acp_bridge"],
         "only_mutate": targets,
-        "pytest_add_cli_args_test_selection": [TARGETS[target] for target in targets],
+        "pytest_add_cli_args_test_selection": sorted({TARGETS[target] for target in targets}),
         "also_copy": ["agent", "fixtures"],
     }
     with (folder / "tests" / "conftest.py").open("a") as conftest:
