@@ -6,7 +6,7 @@ before the next prompt (HAZARDS R9); it is kept in the journal for the next brid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from acp_bridge.agents.link import Link
@@ -25,10 +25,12 @@ _SHOWN = ("modes", "configOptions")
 class Choices:
     """The settings of one session."""
 
-    def __init__(self, journal: SessionJournal) -> None:
+    def __init__(self, journal: SessionJournal, fit: Callable[[Json], Json]) -> None:
+        """`fit`: what of an object with `configOptions` the client may know."""
         self._journal = journal
+        self._fit = fit
         #: `modes` and `configOptions` as the client knows them.
-        self.shown: Json = journal.get("shown") or {}
+        self.shown: Json = fit(journal.get("shown") or {})
         #: confirmed requests, method and parameters without the session's id, in order.
         self.chosen: list[tuple[str, Json]] = [
             (method, params) for method, params in journal.get("chosen") or []
@@ -101,7 +103,7 @@ class Choices:
             self._show({"modes": {**modes, "currentModeId": mode}})
 
     def _show(self, changes: Json) -> None:
-        shown = {**self.shown, **changes}
+        shown = {**self.shown, **self._fit(changes)}
         if shown != self.shown:
             self.shown = shown
             self._keep("shown", shown)

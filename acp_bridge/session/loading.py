@@ -52,7 +52,8 @@ async def _replay(outlet: Outlet, session: Session, host: Host) -> None:
             raise errors.unknown_session()
     for kind in STATE:
         if params := session.journal.get(f"state:{kind}"):
-            outlet.replay(params)
+            # The client that it was recorded for may have known more.
+            outlet.replay({**params, "update": session.updates.settings(params["update"])})
 
 
 async def recover(session: Session) -> None:

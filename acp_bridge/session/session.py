@@ -60,7 +60,7 @@ class Session:
             booleans=host.abilities.has("session", "configOptions", "boolean"),
         )
         self.relay = Relay(self.id, host.client, host.abilities, self.updates)
-        self.choices = Choices(journal)
+        self.choices = Choices(journal, self.updates.settings)
         self.ledger = Ledger(host, journal, self.outlet, self.spawn, self.feed)
         self.intake = Intake(self)
         self.machine = Turns(

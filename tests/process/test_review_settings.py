@@ -1,0 +1,67 @@
+"""Settings that a client does not know never reach it, by whatever way."""
+
+import pytest
+
+from tests.process.bridge_support import World, refused
+from tests.process.tiny_agent import tiny_agent
+from tests.support.recording import Message
+
+pytestmark = pytest.mark.process
+
+AGENT = """
+CAN = {"loadSession": True}
+options = [
+    {"id": "brave", "name": "Brave", "type": "boolean", "currentValue": True},
+    {"id": "effort", "name": "Effort", "type": "select", "currentValue": "low", "options": []},
+]
+
+def session_new(id, params):
+    return {"sessionId": "s", "configOptions": options}
+
+def session_load(id, params):
+    return {"configOptions": options}
+
+def session_set_config_option(id, params):
+    options[1] = {**options[1], "currentValue": params["value"]}
+    update("s", sessionUpdate="config_option_update", configOptions=options)
+    return {"configOptions": options}
+
+def session_prompt(id, params):
+    if params["prompt"][0]["text"] == "die":
+        os._exit(1)
+    return {"stopReason": "end_turn"}
+"""
+#: a client that knows boolean options.
+BOOLEANS: Message = {"session": {"configOptions": {"boolean": {}}}}
+
+
+async def test_no_boolean_option_comes_of_a_restart(world: World) -> None:
+    async with world.bridge(command=tiny_agent(world.cwd, AGENT), capabilities={}) as client:
+        effort = {"sessionId": client.session_id, "configId": "effort", "value": "high"}
+        await client.request("session/set_config_option", effort)
+        await client.prompt("hello")
+        await refused(client, "die")
+        await client.prompt("and again")
+        said = [record.raw for record in client.recording if record.direction == "in"]
+        assert [raw for raw in said if b"brave" in raw] == []
+        assert [raw for raw in said if b'"high"' in raw]
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_a_boolean_option_is_loaded_only_by_a_client_that_knows_it(
+    world: World, knows: bool
+) -> None:
+    agent = tiny_agent(world.cwd, AGENT)
+    async with world.bridge(command=agent, capabilities=BOOLEANS) as client:
+        effort = {"sessionId": client.session_id, "configId": "effort", "value": "high"}
+        result = await client.request("session/set_config_option", effort)
+        assert "brave" in str(result)
+        await client.prompt("hello")
+        session_id = client.session_id
+    capabilities = BOOLEANS if knows else {}
+    async with world.bridge(command=agent, capabilities=capabilities, session=False) as client:
+        await client.load_session(session_id, world.cwd)
+        await client.prompt("and again")
+        said = [record.raw for record in client.recording if record.direction == "in"]
+        assert any(b"brave" in raw for raw in said) == knows
+        assert [raw for raw in said if b'"high"' in raw]
