@@ -109,18 +109,19 @@ class Section:
         self.screen.checks += 1
         self._add("ok", _GREEN, f"{_duration(finding.seconds):>8}", text)
 
-    def fail(self, title: str, unexpected: Unexpected) -> None:
+    def fail(self, title: str, unexpected: Unexpected | None = None) -> None:
         """A check that doesn't hold, with what it wanted and what it found."""
         self.screen.checks += 1
         self.screen.failures += 1
-        more = []
-        for label, text in (("expected", unexpected.expected), ("seen", unexpected.seen)):
-            more += _wrapped(text[:LONGEST], f"     {label + ':':<10}", 15)
-        self._add("FAIL", _RED, " " * 8, title, more)
+        self._add("FAIL", _RED, " " * 8, title)
+        if unexpected:
+            self.quote("expected:", unexpected.expected)
+            self.quote("seen:", unexpected.seen)
 
-    def quote(self, line: str) -> None:
-        """A line from somewhere else, cut to the width."""
-        self.lines.append(f"     {_ascii(line)}"[:WIDTH])
+    def quote(self, label: str, text: str) -> None:
+        """Something that goes with the line before."""
+        self.lines += _wrapped(text[:LONGEST], f"     {label:<10}", 15)
+        self.screen.refresh()
 
     def close(self) -> None:
         """The step is over."""
@@ -132,12 +133,10 @@ class Section:
         text = f"waiting for {self._awaited}" if self._awaited else ""
         return f"     {self.step:<{INDENT - 5}}{_ascii(text)}"[: WIDTH - 1]
 
-    def _add(
-        self, mark: str, colour: str, time: str, text: str, more: list[str] | None = None
-    ) -> None:
+    def _add(self, mark: str, colour: str, time: str, text: str) -> None:
         head = f"{self.step:<16}{time}".ljust(INDENT - 5)
         first, *rest = _wrapped(text, head, INDENT)
-        self.lines += [self.screen.paint(colour, f"{mark:<5}") + first, *rest, *(more or [])]
+        self.lines += [self.screen.paint(colour, f"{mark:<5}") + first, *rest]
         self.screen.refresh()
 
 

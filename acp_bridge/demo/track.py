@@ -52,7 +52,7 @@ class Track:
         failed = False
         for self.section, step in steps:
             if failed:
-                self.section.fail("not tried", Unexpected("the step before it done", "it failed"))
+                self.section.fail("not tried, since a step before it was not finished")
             else:
                 try:
                     await step(self)
@@ -83,7 +83,7 @@ class Track:
         log = self.stage.log(self._started[-1])
         if log.exists():
             for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_WORDS:]:
-                self.section.quote(f"log: {line}")
+                self.section.quote("log:", line)
 
 
 Step = Callable[[Track], Awaitable[None]]

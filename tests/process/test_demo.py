@@ -126,7 +126,7 @@ def test_a_bridge_that_does_not_start_fails_the_demo_and_says_so(
     output = capsys.readouterr().out
     assert re.search(r"FAIL 1 three at once +the step could not be finished", output)
     assert "the bridge ended" in output
-    assert "log: broken here" in output
+    assert "log:      broken here" in output
     assert main([], bridge=["/nowhere/acp-bridge"]) == 1
     assert "No such file or directory: /nowhere/acp-bridge" in capsys.readouterr().out
 
