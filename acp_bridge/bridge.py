@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, handshake
+from acp_bridge import params as check
 from acp_bridge import signals as sig
 from acp_bridge.agents.link import AgentCommand
 from acp_bridge.journal import Journal
@@ -68,7 +69,7 @@ class Bridge:
             "session/new": lambda call, params: self.sessions.new(call, params),
             "session/load": lambda call, params: self.sessions.load(call, params, replay=True),
             "session/resume": lambda call, params: self.sessions.load(call, params, replay=False),
-            "session/list": lambda call, params: self.sessions.list(call, params),
+            "session/list": lambda call, params: self.sessions.listing.page(call, params),
             "session/close": lambda call, params: self.sessions.close(call, params),
             "session/delete": lambda call, params: self.sessions.delete(call, params),
         }
@@ -136,7 +137,7 @@ class Bridge:
         elif call.method in REFUSED:
             raise errors.unknown_method(call.method)
         elif "sessionId" in params:
-            self._session(params).pass_on(call)
+            self._session(params).errands.pass_on(call)
         elif call.method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
@@ -153,7 +154,7 @@ class Bridge:
         elif method == "$/cancel_request":
             self._cancel_request(named.get("requestId"))
         elif session:
-            session.pass_notification(method, named)
+            session.errands.pass_notification(method, named)
         elif "sessionId" not in named:
             for link in self.sessions.links():
                 link.peer.notify(method, params)
@@ -173,14 +174,8 @@ class Bridge:
         return session
 
     def _prompt(self, call: Call, params: Json) -> None:
-        session, prompt = self._session(params), params.get("prompt")
-        if not isinstance(prompt, list) or not prompt:
-            raise errors.invalid("must be a list of content blocks, not empty", "prompt")
-        for number, block in enumerate(prompt):
-            if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-                raise errors.invalid("must be an object with a type", f"prompt.{number}")
-            if block["type"] == "text" and not isinstance(block.get("text"), str):
-                raise errors.invalid("must be a string", f"prompt.{number}.text")
+        session = self._session(params)
+        check.prompt(params)
         session.on_prompt(call, params)
 
     def _cancel_request(self, request_id: object) -> None:
@@ -221,16 +216,14 @@ class Bridge:
     async def _initialize(self, call: Call, params: Json) -> Json:
         if self._state != "new":
             raise errors.refused("already initialized")
-        version = params.get("protocolVersion")
-        if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= 65535:
-            raise errors.invalid("must be an integer from 0 to 65535", "protocolVersion")
+        check.version(params)
         self._state = "initializing"
         try:
             self.abilities = ClientAbilities(params.get("clientCapabilities"))
             self.tells_accepted = self.abilities.has("_meta", "acp_bridge", "accepted")
             told = handshake.for_agent(params)
             self.command = AgentCommand(self.settings.command, None, told)
-            self.lobby = Lobby(self, self.settings.restart_timeout)
+            self.lobby = Lobby(self, self.settings.start_timeout)
             self.sessions = Sessions(self, self.lobby)
             if self.settings.builtin:
                 agent = handshake.BUILTIN

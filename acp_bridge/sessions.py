@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import uuid4
 
 import anyio
 
-from acp_bridge import errors
+from acp_bridge import errors, params
 from acp_bridge import signals as sig
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import BadCursor, JournalError, SessionJournal, SessionRow, UnknownSession
+from acp_bridge.journal import JournalError, SessionJournal, UnknownSession
+from acp_bridge.listing import Listing
 from acp_bridge.lobby import Lobby
 from acp_bridge.log import event
 from acp_bridge.session import loading
@@ -29,11 +30,8 @@ from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
 Json = dict[str, Any]
-Rows: TypeAlias = list[Json]
-#: seconds for an agent to list or delete its own sessions; it may be busy or deaf.
+#: seconds for an agent to delete its own session; it may be busy or deaf.
 _AGENT_PATIENCE = 1.0
-#: pages of the agent's listing that are searched for a session that only it knows.
-_SEARCHED_PAGES = 20
 
 
 class Sessions:
@@ -43,6 +41,7 @@ class Sessions:
         self.live: dict[str, Session] = {}
         self._host = host
         self._lobby = lobby
+        self.listing = Listing(host, lobby, self.links)
         self._opening: dict[str, anyio.Lock] = {}
 
     def links(self) -> list[Link]:
@@ -57,9 +56,9 @@ class Sessions:
 
     # --- new -----------------------------------------------------------------------------------
 
-    async def new(self, call: Call, params: Json) -> object:
+    async def new(self, call: Call, given: Json) -> object:
         """`session/new`: the agent's answer, under an id of ours."""
-        setup = _setup(params)
+        setup = params.setup(given)
         link = await self._lobby.take()
         session: Session | None = None
         try:
@@ -148,9 +147,9 @@ class Sessions:
 
     # --- load ----------------------------------------------------------------------------------
 
-    async def load(self, call: Call, params: Json, *, replay: bool) -> object:
+    async def load(self, call: Call, given: Json, *, replay: bool) -> object:
         """`session/load`, `session/resume`: the answer follows the last replayed update."""
-        setup, session_id = _setup(params), _session_id(params)
+        setup, session_id = params.setup(given), params.session_id(given)
         async with self._alone(session_id):
             session = self.live.get(session_id)
             if session and session.closing:
@@ -223,7 +222,7 @@ class Sessions:
         """A session that only the agent knows: loaded through it, and kept from now on."""
         mapped = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
         # One that has an id of ours is open under that one, or was deleted (P12).
-        if session_id in mapped or not await self._agent_lists(session_id):
+        if session_id in mapped or not await self.listing.agent_lists(session_id):
             raise errors.unknown_session()
         link = await self._lobby.take()
         link.agent_session_id = session_id
@@ -245,77 +244,11 @@ class Sessions:
         session.choices.note_result(shown)
         return loading.answer(session)
 
-    async def _agent_lists(self, session_id: str) -> bool:
-        link = self._listing_link() or await self._lobby.wait_for()
-        if not link.can("sessionCapabilities", "list"):
-            return False
-        cursor: Any = None
-        for _ in range(_SEARCHED_PAGES):
-            rows, cursor = await self._agent_page(link, None, cursor)
-            if any(row.get("sessionId") == session_id for row in rows):
-                return True
-            if cursor is None:
-                break
-        return False
-
-    # --- list ----------------------------------------------------------------------------------
-
-    async def list(self, call: Call, params: Json) -> Json:
-        """`session/list`: the journal's, newest first, then those that only the agent knows."""
-        cwd, cursor = params.get("cwd"), params.get("cursor")
-        if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
-            raise errors.invalid("must be an absolute path", "cwd")
-        if cursor is not None and not (isinstance(cursor, str) and cursor[:2] in ("j:", "a:")):
-            raise errors.invalid("not a cursor of ours", "cursor")
-        sessions: Rows = []
-        if cursor is None or cursor.startswith("j:"):
-            try:
-                rows, after = await self._host.journal.list(
-                    cwd=cwd, cursor=cursor and cursor[2:], agent=self._host.settings.agent_name
-                )
-            except BadCursor:
-                raise errors.invalid("not a cursor of ours", "cursor") from None
-            sessions = [_row(row) for row in rows]
-            if after is not None:
-                return {"sessions": sessions, "nextCursor": f"j:{after}"}
-            cursor = None
-        own, after = await self._agents_own(cwd, cursor and cursor[2:])
-        page: Json = {"sessions": sessions + own}
-        return {**page, "nextCursor": f"a:{after}"} if after is not None else page
-
-    async def _agents_own(self, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
-        if not (link := self._listing_link()):
-            return [], None
-        rows, after = await self._agent_page(link, cwd, cursor)
-        known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
-        return [row for row in rows if row.get("sessionId") not in known], after
-
-    async def _agent_page(self, link: Link, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
-        params = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
-        result: Any = None
-        with anyio.move_on_after(_AGENT_PATIENCE):
-            try:
-                result = await link.ask("session/list", params)
-            except RpcError as exc:
-                event("agent.list_failed", what=exc.message)
-        rows = result.get("sessions") if isinstance(result, dict) else None
-        if not isinstance(rows, list):
-            return [], None
-        known = [r for r in rows if isinstance(r, dict) and isinstance(r.get("sessionId"), str)]
-        kept = [r for r in known if cwd is None or r.get("cwd") == cwd]
-        return kept, result.get("nextCursor")
-
-    def _listing_link(self) -> Link | None:
-        return self._able("sessionCapabilities", "list")
-
-    def _able(self, *capability: str) -> Link | None:
-        return next((link for link in self.links() if link.can(*capability)), None)
-
     # --- the end -------------------------------------------------------------------------------
 
-    async def close(self, call: Call, params: Json) -> Json:
+    async def close(self, call: Call, given: Json) -> Json:
         """`session/close`: its prompts are answered `cancelled` first, then it is gone."""
-        session_id = _session_id(params)
+        session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()  # at once: a replay of it ends, and is answered first
         async with self._alone(session_id):
@@ -325,9 +258,9 @@ class Sessions:
             await self._drop(session)
         return {}
 
-    async def delete(self, call: Call, params: Json) -> Json:
+    async def delete(self, call: Call, given: Json) -> Json:
         """`session/delete`: also at the agent, if it can; an unknown session is no error."""
-        session_id = _session_id(params)
+        session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()
         async with self._alone(session_id):
@@ -340,7 +273,7 @@ class Sessions:
                 await self._host.journal.delete(session_id)
             finally:
                 os.close(lock)
-        if link := self._able("sessionCapabilities", "delete"):
+        if link := self.listing.able("sessionCapabilities", "delete"):
             with anyio.move_on_after(_AGENT_PATIENCE):
                 try:
                     await link.ask("session/delete", {"sessionId": agent_id})
@@ -360,34 +293,3 @@ class Sessions:
             for session in list(self.live.values()):
                 session.feed(sig.ClientGone())
                 tasks.start_soon(session.closed.wait)
-
-
-def _session_id(params: Json) -> str:
-    session_id = params.get("sessionId")
-    if not isinstance(session_id, str):
-        raise errors.invalid("must be a string", "sessionId")
-    return session_id
-
-
-def _setup(params: Json) -> Setup:
-    """What the client says of the session's place; raises -32602."""
-    cwd, roots = params.get("cwd"), params.get("additionalDirectories")
-    servers = params.get("mcpServers")
-    if not isinstance(cwd, str) or not os.path.isabs(cwd):
-        raise errors.invalid("must be an absolute path", "cwd")
-    if servers is not None and not isinstance(servers, list):
-        raise errors.invalid("must be a list", "mcpServers")
-    if roots is not None:
-        if not isinstance(roots, list):
-            raise errors.invalid("must be a list", "additionalDirectories")
-        for number, root in enumerate(roots):
-            if not isinstance(root, str) or not os.path.isabs(root):
-                raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
-    own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
-    extra = {key: value for key, value in params.items() if key not in own}
-    return Setup(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
-
-
-def _row(row: SessionRow) -> Json:
-    listed = {"sessionId": row.session_id, "cwd": row.cwd, "updatedAt": row.updated_at}
-    return {**listed, "title": row.title} if row.title else listed

@@ -42,6 +42,8 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: for a process without a session to start and answer `initialize`.
+    start_timeout: float = 60.0
     #: all tries of one restart together.
     restart_timeout: float = 60.0
     #: a tree that is not dead by then is reported as such.

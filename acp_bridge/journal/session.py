@@ -122,8 +122,7 @@ class SessionJournal:
         with self._file.transaction():
             sent = self.prompts(PromptState.SENT)
             self._file.db.execute(
-                "UPDATE prompts SET state = 'done', outcome = ?, ended_at = ?"
-                " WHERE state = 'sent'",
+                "UPDATE prompts SET state = 'done', outcome = ?, ended_at = ? WHERE state = 'sent'",
                 (_json({"interrupted": True}), now()),
             )
             self._file.db.execute("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")

@@ -18,6 +18,7 @@ from acp_bridge.agents.process import StartFailed
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.replays import LateReplay
+from acp_bridge.session.errands import for_agent
 from acp_bridge.session.opening import AuthNeeded, Refused, Reopening
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
@@ -139,15 +140,15 @@ class Crew:
         link.adopt(session.intake)
         known = choices.shown
         choices.note_result(session.updates.settings(result))
-        await choices.restore(link, [(c.method, c.params) for c in session.asked_early])
-        while session.asked_early:
-            call = session.asked_early.pop(0)
+        await choices.restore(link, [(c.method, c.params) for c in session.errands.waiting])
+        while session.errands.waiting:
+            call = session.errands.waiting.pop(0)
             try:
-                params = session.for_agent(link, call.params)
+                params = for_agent(link, call.params)
                 answer: Ok | Err = Ok(await link.ask_for(call, call.method, params))
             except RpcError as exc:
                 answer = Err(exc)
-            session.answer_passed(call, answer)
+            session.errands.answer(call, answer)
         for update in choices.news(known):
             session.outlet.show({"update": update})
         session.outlet.flush()

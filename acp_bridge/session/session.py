@@ -24,9 +24,11 @@ from acp_bridge.relay import Relay
 from acp_bridge.session import answers, queue_command
 from acp_bridge.session.choices import Choices
 from acp_bridge.session.crew import Crew
+from acp_bridge.session.errands import Errands
 from acp_bridge.session.host import Host
 from acp_bridge.session.intake import Intake
 from acp_bridge.session.ledger import Ledger
+from acp_bridge.session.meta import own_meta, without_own_meta
 from acp_bridge.session.opening import Setup
 from acp_bridge.session.outlet import Outlet
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
@@ -38,8 +40,6 @@ from acp_bridge.wire.peer import Call
 Json = dict[str, Any]
 #: the states in which the process takes what is passed on to it.
 _LIVE = frozenset({State.IDLE, State.RUNNING, State.DRAINING})
-#: the states on the way to a process: what is passed on waits for it.
-_COMING = frozenset({State.STARTING, State.RELOADING, State.KILLING})
 
 
 class Session:
@@ -68,8 +68,7 @@ class Session:
             clear_on_cancel=host.settings.on_cancel is OnCancel.CLEAR,
             always_reload=host.settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
         )
-        #: requests for the agent that came while it was not ready, in order.
-        self.asked_early: list[Call] = []
+        self.errands = Errands(self)
         #: `close` was called.
         self.closing = False
         #: set when nothing of the session is left.
@@ -81,7 +80,6 @@ class Session:
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
-        self._passed: dict[object, tuple[Link, int]] = {}
 
     @property
     def link(self) -> Link | None:
@@ -114,7 +112,7 @@ class Session:
             self._say_blocked()
         self.outlet.flush()
         self.intake.look_again()
-        self._ask_late()
+        self.errands.look_again()
 
     def _perform(self, effect: sig.Effect) -> None:
         match effect:
@@ -220,7 +218,7 @@ class Session:
         ):
             queue_command.run(self, call, params, words)
             return
-        asked = _own_meta(params).get("delivery", self.host.settings.delivery)
+        asked = own_meta(params).get("delivery", self.host.settings.delivery)
         key = self.ledger.add(call, params)
         self.feed(sig.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         if self.journal.info.title is None:
@@ -248,7 +246,7 @@ class Session:
         link.request_for(
             prompt.call,
             "session/prompt",
-            {**_without_own_meta(prompt.params), "sessionId": link.agent_session_id},
+            {**without_own_meta(prompt.params), "sessionId": link.agent_session_id},
             answered,
         )
 
@@ -276,68 +274,7 @@ class Session:
         if key is not None:
             self.feed(sig.CancelPrompt(key))
             return True
-        for call in self.asked_early:
-            if call.id == request_id:
-                self.asked_early.remove(call)
-                self.host.client.fail(call.id, errors.cancelled())
-                return True
-        if passed := self._passed.get(request_id):
-            link, agent_request = passed
-            link.peer.cancel(agent_request)
-            return True
-        return False
-
-    def pass_on(self, call: Call) -> None:
-        """A request for the agent: now, or when the process that comes is ready."""
-        if link := self.link:
-            request_id = link.request_for(
-                call,
-                call.method,
-                self.for_agent(link, call.params),
-                lambda answer: self.answer_passed(call, answer),
-            )
-            self._passed[call.id] = (link, request_id)
-            return
-        match self.machine.state:
-            case State.BLOCKED:
-                self.choices.forget(call.method, call.params)
-                what = "the agent is not running; send a prompt to try again"
-                self.host.client.fail(call.id, errors.agent_trouble(what))
-            case State.CLOSED:
-                self.host.client.fail(call.id, errors.unknown_session())
-            case _:
-                self.asked_early.append(call)
-                self.feed(sig.Warm())
-
-    def _ask_late(self) -> None:
-        """No process is coming any more: say so; one is there: ask it."""
-        if self.asked_early and self.machine.state not in _COMING:
-            calls, self.asked_early = self.asked_early, []
-            for call in calls:
-                self.pass_on(call)
-
-    def pass_notification(self, method: str, params: Json) -> None:
-        """A notification for the agent; without a process it has nobody to go to."""
-        if link := self.link:
-            link.peer.notify(method, self.for_agent(link, params))
-
-    def for_agent(self, link: Link, params: Any) -> Any:
-        """Parameters with the agent's id of the session."""
-        if isinstance(params, dict) and "sessionId" in params:
-            return {**params, "sessionId": link.agent_session_id}
-        return params
-
-    def answer_passed(self, call: Call, answer: Answer) -> None:
-        """The agent answered a request that was passed on."""
-        self._passed.pop(call.id, None)
-        self.outlet.flush()
-        if isinstance(answer, Ok):
-            result = answer.result
-            if isinstance(result, dict):
-                result = self.updates.settings(result)
-            self.choices.note_choice(call.method, call.params, result)
-            answer = Ok(result)
-        self.outlet.then(lambda: answers.respond(self.host.client, call, answer))
+        return self.errands.cancel(request_id)
 
     # --- what is known of the session ----------------------------------------------------------
 
@@ -360,19 +297,3 @@ class Session:
 
 def _user_chunk(block: object) -> Json:
     return {"update": {"sessionUpdate": "user_message_chunk", "content": block}}
-
-
-def _own_meta(params: Json) -> Json:
-    meta = params.get("_meta")
-    own = meta.get("acp_bridge") if isinstance(meta, dict) else None
-    return own if isinstance(own, dict) else {}
-
-
-def _without_own_meta(params: Json) -> Json:
-    """The parameters without what is meant for the bridge."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or "acp_bridge" not in meta:
-        return params
-    kept = {key: value for key, value in meta.items() if key != "acp_bridge"}
-    rest = {key: value for key, value in params.items() if key != "_meta"}
-    return {**rest, "_meta": kept} if kept else rest

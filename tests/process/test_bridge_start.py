@@ -18,7 +18,7 @@ async def test_an_agent_that_never_answers_initialize_fails_it_in_time_and_may_b
     world: World,
 ) -> None:
     async with world.inside(
-        "never-starts", session=False, initialized=False, restart_timeout=0.3
+        "never-starts", session=False, initialized=False, start_timeout=0.3
     ) as client:
         for _ in range(2):
             with pytest.raises(RpcError, match="did not answer in time"):
@@ -56,7 +56,7 @@ async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_t
     world: World,
 ) -> None:
     world.gates.open("initialize")
-    async with world.inside("slow-start", restart_timeout=0.5) as client:
+    async with world.inside("slow-start", restart_timeout=2.0) as client:
         await client.prompt("say one")
         await kill_agent(world, client)
         waiting = [client.send_prompt("say never"), client.send_prompt("say never either")]

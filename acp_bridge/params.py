@@ -1,0 +1,69 @@
+"""What the client's parameters must be, before anything is done with them; raises -32602."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from acp_bridge import errors
+from acp_bridge.session.opening import Setup
+
+Json = dict[str, Any]
+
+
+def session_id(params: Json) -> str:
+    """`sessionId`."""
+    found = params.get("sessionId")
+    if not isinstance(found, str):
+        raise errors.invalid("must be a string", "sessionId")
+    return found
+
+
+def setup(params: Json) -> Setup:
+    """What the client says of the session's place."""
+    cwd, roots = params.get("cwd"), params.get("additionalDirectories")
+    servers = params.get("mcpServers")
+    if not isinstance(cwd, str) or not os.path.isabs(cwd):
+        raise errors.invalid("must be an absolute path", "cwd")
+    if servers is not None and not isinstance(servers, list):
+        raise errors.invalid("must be a list", "mcpServers")
+    if roots is not None:
+        if not isinstance(roots, list):
+            raise errors.invalid("must be a list", "additionalDirectories")
+        for number, root in enumerate(roots):
+            if not isinstance(root, str) or not os.path.isabs(root):
+                raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
+    own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
+    extra = {key: value for key, value in params.items() if key not in own}
+    return Setup(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
+
+
+def prompt(params: Json) -> list[Json]:
+    """`prompt`: content blocks, not none."""
+    blocks = params.get("prompt")
+    if not isinstance(blocks, list) or not blocks:
+        raise errors.invalid("must be a list of content blocks, not empty", "prompt")
+    for number, block in enumerate(blocks):
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise errors.invalid("must be an object with a type", f"prompt.{number}")
+        if block["type"] == "text" and not isinstance(block.get("text"), str):
+            raise errors.invalid("must be a string", f"prompt.{number}.text")
+    return blocks
+
+
+def listing(params: Json) -> tuple[str | None, str | None]:
+    """`cwd` and `cursor` of `session/list`."""
+    cwd, cursor = params.get("cwd"), params.get("cursor")
+    if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
+        raise errors.invalid("must be an absolute path", "cwd")
+    if cursor is not None and not (isinstance(cursor, str) and cursor[:2] in ("j:", "a:")):
+        raise errors.invalid("not a cursor of ours", "cursor")
+    return cwd, cursor
+
+
+def version(params: Json) -> int:
+    """`protocolVersion` of `initialize`."""
+    found = params.get("protocolVersion")
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= 65535:
+        raise errors.invalid("must be an integer from 0 to 65535", "protocolVersion")
+    return found
