@@ -1,0 +1,123 @@
+"""Judges the messages of one ACP connection by the JSON schema that the TypeScript SDK ships.
+
+The schema annotates each definition with its method (`x-method`), the side that serves it
+(`x-side`), and says by its name whether it is the request, the response or the notification.
+Invariants: a message that the schema doesn't know is refused, but for extensions (`_...`); a
+response is judged by the request that it answers.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+Side = Literal["client", "agent"]
+Kind = Literal["Request", "Response", "Notification"]
+Json = dict[str, Any]
+
+_KINDS: tuple[Kind, ...] = ("Request", "Response", "Notification")
+_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
+
+
+class Refused(Exception):
+    """Why a message breaks the protocol."""
+
+
+class Schema:
+    def __init__(self, schema: Json) -> None:
+        self._schema = schema
+        #: (method, kind) -> (the definition's name, the side that serves the method)
+        self.definitions: dict[tuple[str, Kind], tuple[str, str]] = {
+            (definition["x-method"], kind): (name, definition["x-side"])
+            for name, definition in schema["$defs"].items()
+            if "x-method" in definition
+            for kind in _KINDS
+            if name.endswith(kind)
+        }
+        self._validators: dict[str, Draft202012Validator] = {}
+
+    def find(self, method: str, kind: Kind, sender: Side) -> str:
+        """The definition of what this side may say; raises Refused."""
+        name, serves = self.definitions.get((method, kind), (None, None))
+        if name is None:
+            raise Refused(f"no {kind.lower()} has the method {method!r}")
+        asked = "agent" if sender == "client" else "client"
+        if serves != "protocol" and serves != (sender if kind == "Response" else asked):
+            raise Refused(f"{name} does not come from the {sender}")
+        return name
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises Refused if the value is not what the definition says."""
+        if name not in self._validators:
+            top = {"$ref": f"#/$defs/{name}", "$defs": self._schema["$defs"]}
+            self._validators[name] = Draft202012Validator(top)
+        error = best_match(self._validators[name].iter_errors(value))
+        if error is not None:
+            raise Refused(f"not a {name}: {error.message} at {error.json_path}")
+
+
+@dataclass
+class Connection:
+    """One client and one agent from their first message on."""
+
+    schema: Schema
+    #: the methods of all messages that passed, extensions included.
+    methods: set[str] = field(default_factory=set)
+    #: (who asked, id) -> method, of the requests without an answer.
+    waiting: dict[tuple[Side, str], str] = field(default_factory=dict)
+
+    def judge(self, sender: Side, line: str) -> None:
+        """The next line; raises Refused."""
+        message = _parsed(line)
+        if "method" in message:
+            self._judge_call(sender, message)
+        else:
+            self._judge_response(sender, message)
+
+    def _judge_call(self, sender: Side, message: Json) -> None:
+        method = message["method"]
+        if not isinstance(method, str) or {"result", "error"} & message.keys():
+            raise Refused("neither a request nor a notification")
+        kind: Kind = "Request" if "id" in message else "Notification"
+        if not method.startswith("_"):
+            self.schema.check(self.schema.find(method, kind, sender), message.get("params", {}))
+        if kind == "Request":
+            key = (sender, _id(message))
+            if key in self.waiting:
+                raise Refused("the id of a request that waits for its answer is used again")
+            self.waiting[key] = method
+        self.methods.add(method)
+
+    def _judge_response(self, sender: Side, message: Json) -> None:
+        asker: Side = "agent" if sender == "client" else "client"
+        method = self.waiting.pop((asker, _id(message)), None)
+        if method is None:
+            raise Refused("an answer to nothing that waits for one")
+        if "params" in message or ("result" in message) == ("error" in message):
+            raise Refused("a response has a result or an error")
+        if "error" in message:
+            self.schema.check("Error", message["error"])
+        elif not method.startswith("_"):
+            self.schema.check(self.schema.find(method, "Response", sender), message["result"])
+
+
+def _parsed(line: str) -> Json:
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise Refused(f"not JSON: {error}") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise Refused("not a JSON-RPC 2.0 object")
+    if unknown := message.keys() - _MEMBERS:
+        raise Refused(f"JSON-RPC has no member {sorted(unknown)}")
+    return message
+
+
+def _id(message: Json) -> str:
+    """1 and "1" are different ids; raises Refused for none at all."""
+    value = message.get("id")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise Refused(f"{value!r} is no id")
+    return json.dumps(value)

@@ -1,0 +1,169 @@
+"""acpx, a headless client, against the bridge with a fixture agent behind it.
+
+acpx keeps a process of its own in the background (the queue owner), which starts the bridge and
+holds a session open from one command to the next. `sessions close` ends it.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.clients.conftest import Tape
+from tests.support.fixture_agents import FixtureLog, fixture_command
+from tests.support.processes import gone
+
+pytestmark = pytest.mark.process
+#: seconds for one command of acpx.
+LIMIT = 30
+LONGEST_LINE = 1 << 20
+Json = dict[str, Any]
+
+
+class Output:
+    """The JSON lines that a command of acpx has printed."""
+
+    def __init__(self, lines: list[Json]) -> None:
+        self.lines = lines
+
+    @property
+    def stop_reason(self) -> Any:
+        answers = (line["result"] for line in self.lines if "result" in line)
+        return next((a["stopReason"] for a in answers if "stopReason" in a), None)
+
+    @property
+    def methods(self) -> list[str]:
+        return [line["method"] for line in self.lines if "method" in line]
+
+    @property
+    def text(self) -> str:
+        """What the agent said."""
+        updates = [line["params"]["update"] for line in self.lines if _is_speech(line)]
+        return "".join(update["content"]["text"] for update in updates)
+
+
+def _is_speech(line: Json) -> bool:
+    if line.get("method") != "session/update":
+        return False
+    return bool(line["params"]["update"]["sessionUpdate"] == "agent_message_chunk")
+
+
+@dataclass(frozen=True, slots=True)
+class Acpx:
+    words: list[str]
+    env: dict[str, str]
+    cwd: Path
+
+    async def run(self, *arguments: str) -> Output:
+        """A command, which must exit with 0."""
+        with anyio.fail_after(LIMIT):
+            done = await anyio.run_process(
+                [*self.words, *arguments],
+                stdin=subprocess.DEVNULL,
+                env=self.env,
+                cwd=self.cwd,
+                check=False,
+            )
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()
+        return Output([json.loads(line) for line in done.stdout.splitlines()])
+
+    @asynccontextmanager
+    async def streaming(self, *arguments: str) -> AsyncIterator[Output]:
+        """A command whose agent has begun to speak; read to its end after the body."""
+        with anyio.fail_after(LIMIT):
+            async with await anyio.open_process(
+                [*self.words, *arguments],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self.env,
+                cwd=self.cwd,
+            ) as process:
+                assert process.stdout is not None
+                stdout = BufferedByteReceiveStream(process.stdout)
+                output = Output([])
+                while not output.text:
+                    output.lines.append(json.loads(await stdout.receive_until(b"\n", LONGEST_LINE)))
+                yield output
+                while not output.stop_reason:
+                    output.lines.append(json.loads(await stdout.receive_until(b"\n", LONGEST_LINE)))
+                assert await process.wait() == 0
+
+
+@pytest.fixture
+def acpx_home() -> Iterator[str]:
+    """Not under pytest's tmp_path: acpx has a socket there, whose path has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="acpx-", ignore_cleanup_errors=True) as home:
+        yield home
+
+
+@pytest.fixture
+async def acpx(
+    modules: Path, tape: Tape, folder: Path, client_env: dict[str, str], acpx_home: str
+) -> AsyncIterator[Acpx]:
+    """acpx with a new session, which is closed when the test is over."""
+    node = shutil.which("node")
+    assert node, "there is no node"
+    bridge = shlex.join(tape.command(*fixture_command()))
+    options = ("--agent", bridge, "--format", "json", "--approve-all")
+    env = {**client_env, "HOME": acpx_home}
+    acpx = Acpx([node, str(modules / "acpx" / "dist" / "cli.js"), *options], env, folder)
+    await acpx.run("sessions", "new")
+    yield acpx
+    await acpx.run("sessions", "close")
+
+
+async def test_prompts_mode_and_list_are_about_one_session(
+    acpx: Acpx, folder: Path, agent_log: FixtureLog
+) -> None:
+    first = await acpx.run("prompt", "say one two")
+    assert (first.text, first.stop_reason) == ("one two", "end_turn")
+    await acpx.run("set-mode", "edit")
+    second = await acpx.run("prompt", "history")
+    assert (second.text, second.stop_reason) == ("say one two", "end_turn")
+    turns = agent_log.turns()
+    assert [turn["mode"] for turn in turns] == ["plan", "edit"]
+    assert len({turn["session"] for turn in turns}) == 1
+    (listed,) = (await acpx.run("sessions", "list")).lines
+    assert [row["cwd"] for row in listed["sessions"]] == [str(folder)]
+
+
+async def test_cancel_ends_the_prompt_and_the_session_goes_on(acpx: Acpx) -> None:
+    async with acpx.streaming("prompt", "stream 1000000 5") as prompt:
+        (cancelled,) = (await acpx.run("cancel")).lines
+        assert cancelled["cancelled"] is True
+    assert prompt.stop_reason == "cancelled"
+    assert (await acpx.run("prompt", "history")).text == "stream 1000000 5"
+
+
+async def test_a_session_is_resumed_in_a_fresh_bridge_after_the_first_was_killed(
+    acpx: Acpx, tape: Tape
+) -> None:
+    assert (await acpx.run("prompt", "say one")).stop_reason == "end_turn"
+    first = tape.bridges()[-1]
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    resumed = await acpx.run("prompt", "history")
+    assert "session/resume" in resumed.methods
+    assert (resumed.text, resumed.stop_reason) == ("say one", "end_turn")
+    assert tape.bridges()[-1] != first
+
+
+async def test_what_the_agent_asks_acpx_for_it_gets(acpx: Acpx, folder: Path) -> None:
+    file = folder / "file"
+    asks = f"permission; write {file}; read {file}; terminal echo hi; terminal-wait"
+    answer = await acpx.run("prompt", f"{asks}; terminal-output; terminal-release")
+    assert answer.text.startswith("[permission allow][write ok][read written]")
+    assert answer.text.endswith("[wait_for_exit ok][output ok][release ok]")
+    assert file.read_text() == "written"
