@@ -24,6 +24,8 @@ FLOORS: list[set[str]] = [
     {"cli", "demo"},
     {"bridge"},
     {"sessions"},
+    {"listing"},
+    {"params"},
     {"session"},
     {"lobby", "handshake"},
     {"relay"},
