@@ -236,6 +236,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def tainted_is_said_of_cancelled_turns_only(self) -> None:
+        assert isinstance(self.turns.tainted, bool)
         assert not (self.turns.tainted and self.turns.state.name in ("RUNNING", "DRAINING"))
         if self.turns.tainted:
             assert self.reference.told or self.reference.died
