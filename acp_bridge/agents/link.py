@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
+from acp_bridge.agents.owner import Owner
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.log import event
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId
@@ -28,6 +29,8 @@ _LAST_WORDS = 0.2
 _READ_BYTES = 64 * 1024
 #: bytes that may wait for an agent that doesn't read; more and it is ended.
 _AGENT_LIMIT = 64 * 1024 * 1024
+#: bytes that an agent may say before its session has a name; more and it is ended.
+_EARLY_LIMIT = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +40,6 @@ class AgentCommand:
     words: tuple[str, ...]
     env: Mapping[str, str] | None
     initialize: Mapping[str, Any]
-
-
-class Owner(Protocol):
-    """Who a process works for: the lobby at first, then a session."""
-
-    def on_update(self, link: Link, params: dict[str, Any]) -> None:
-        """A `session/update`."""
-
-    def on_agent_request(self, link: Link, call: Call) -> None:
-        """A request; answered later through `link.peer`."""
-
-    def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
-        """Any other notification."""
-
-    def on_batch_end(self, link: Link) -> None:
-        """All that one read brought has been handed over."""
-
-    async def room(self, link: Link) -> None:
-        """Return when more may be read."""
-
-    def on_gone(self, link: Link, exit_: Exit | None) -> None:
-        """The process has ended and its output was read; its tree may still be dying."""
-
-    def on_dead(self, link: Link) -> None:
-        """No process of it is left."""
 
 
 class Link:
@@ -93,7 +71,10 @@ class Link:
         self._writer: Writer | None = None
         self._parked = parked
         self._early: list[tuple[str, Any]] = []
+        self._early_bytes = 0
         self._read_all = anyio.Event()
+        self._hurry = anyio.CancelScope()
+        self._doomed = anyio.Event()
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -135,16 +116,20 @@ class Link:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(writer.run)
                 tasks.start_soon(self._read, reader)
+                tasks.start_soon(self._kill_doomed)
                 exit_ = await process.wait_exit()
+                self._hurry.cancel()  # what is left is one pipe at most
                 with anyio.move_on_after(_LAST_WORDS):
                     await process.wait_dead()
                     await self._read_all.wait()
                 tasks.cancel_scope.cancel()
+        except Exception as exc:  # no other process's trouble (HAZARDS P6)
+            errors.internal(exc, "an agent's pipe failed")
         finally:
             with anyio.CancelScope(shield=True):
                 self._over(exit_)
                 if await self.kill():
-                    self.owner.on_dead(self)
+                    _contained(self.owner.on_dead, self)
                 await process.close(0)
                 writer.close()
                 reader.close()
@@ -155,15 +140,27 @@ class Link:
             event("agent.exited", agent=self.name, how=exit_.describe())
         self.peer.eof()
         self.gone = True
-        self.owner.on_gone(self, exit_)
+        _contained(self.owner.on_gone, self, exit_)
         how = f" ({exit_.describe()})" if exit_ else ""
         self.peer.close(errors.agent_trouble(f"the agent's process has ended{how}"))
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
             self.peer.feed(data)
-            await self.owner.room(self)
+            if self._parked:
+                self._early_bytes += len(data)
+                if self._early_bytes > _EARLY_LIMIT:
+                    event("agent.floods", agent=self.name)
+                    self._doomed.set()
+                    return
+            if not self._hurry.cancel_called:
+                with anyio.CancelScope() as self._hurry:
+                    await self.owner.room(self)
         self._read_all.set()
+
+    async def _kill_doomed(self) -> None:
+        await self._doomed.wait()
+        await self.kill()
 
     async def kill(self) -> bool:
         """Kill the whole tree; True when it is dead, False when it isn't after a bound."""
@@ -281,5 +278,13 @@ class Link:
         if self._writer.pending > _AGENT_LIMIT:
             event("agent.deaf", agent=self.name)
             self._writer.close()
+            self._doomed.set()
             return
         self._writer.write(data)
+
+
+def _contained(tell: Callable[..., None], *what: object) -> None:
+    try:
+        tell(*what)
+    except Exception as exc:
+        errors.internal(exc, "the owner of an agent failed")
