@@ -89,6 +89,8 @@ class Updates:
         self._messages: dict[str, _Message] = {}
         self._turn = 0
         self._reuses = False
+        #: open cards whose id the agent has given to another: it can't end them any more.
+        self._orphans: list[str] = []
         self._new_ids: list[str] = []
         self._late_until = 0
         #: set for the first turn of a process that was given the session with `session/load`.
@@ -150,6 +152,8 @@ class Updates:
             if card.dead and not creates:
                 raise Leak("tool_call_update")
             if creates:
+                if card.open:
+                    self._orphans.append(card.client_id)
                 card = None
         if card is None:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
@@ -195,7 +199,8 @@ class Updates:
 
     def close_cards(self) -> list[Json]:
         """The turn ended badly: the updates that end its open cards; what follows is a leak."""
-        closing = []
+        closing = [closing_update(card_id) for card_id in self._orphans]
+        self._orphans.clear()
         for card in self._cards.values():
             if card.open:
                 closing.append(closing_update(card.client_id))
