@@ -185,7 +185,7 @@ class World:
         """What must hold of every agent that a test had."""
         assert self.log.events("overlap") == []  # HAZARDS Q2
         assert self.log.events("locked out") == []  # HAZARDS P12
-        sent = Counter(json.dumps(m["params"]["prompt"]) for m in self.log.received(PROMPT))
+        sent = Counter(json.dumps(message["params"]) for message in self.log.received(PROMPT))
         assert self.repeats or not [text for text, times in sent.items() if times > 1]  # HAZARDS Q5
 
 

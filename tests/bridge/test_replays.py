@@ -1,0 +1,88 @@
+"""LateReplay: what repeats the record from its first prompt on is a replay, up to a difference."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from acp_bridge.replays import LateReplay
+from acp_bridge.updates import Phase, Updates
+
+Json = dict[str, Any]
+
+
+def said(kind: str, text: str, message_id: str = "m") -> Json:
+    content = {"type": "text", "text": text}
+    return {"sessionUpdate": f"{kind}_chunk", "content": content, "messageId": message_id}
+
+
+def user(text: str) -> Json:
+    return said("user_message", text)
+
+
+def agent(text: str) -> Json:
+    return said("agent_message", text)
+
+
+CARD = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "t"}
+CARD_END = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}
+RECORD = [user("one"), agent("first "), agent("answer"), CARD, CARD_END, user("two"), agent("sec")]
+
+
+async def of(*record: Json) -> LateReplay:
+    async def pages() -> AsyncIterator[list[Json]]:
+        for update in record:
+            yield [{"update": update}]
+
+    return await LateReplay.of(pages())
+
+
+@pytest.mark.hazard("R11")
+@pytest.mark.parametrize(
+    "replay",
+    [
+        RECORD,
+        [user("one"), agent("first answer"), CARD, CARD_END, user("two"), agent("sec")],
+        [user("one"), user("two"), agent("fi"), agent("rst answersec")],
+        [user("one"), agent("first answer")],
+        [],
+    ],
+)
+async def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_answer_shown(
+    replay: list[Json],
+) -> None:
+    updates = Updates({"m", "t"})
+    updates.new_process()
+    updates.expect_late_replay(await of(*RECORD))
+    updates.new_turn()
+    assert [updates.incoming(update, Phase.LIVE) for update in replay] == [None] * len(replay)
+    shown = updates.incoming(agent("new words"), Phase.LIVE)
+    assert shown is not None
+    assert shown["content"]["text"] == "new words"
+
+
+@pytest.mark.hazard("R11", "T2")
+@pytest.mark.parametrize(
+    "first", [agent("first "), CARD, said("agent_thought", "one"), user("on!")]
+)
+async def test_what_does_not_begin_with_the_first_prompt_is_an_answer_and_all_that_follows_too(
+    first: Json,
+) -> None:
+    late = await of(*RECORD)
+    assert not late.covers(first)
+    assert late.over
+    assert not late.covers(user("one"))
+
+
+@pytest.mark.hazard("R11")
+async def test_a_replay_is_expected_in_the_first_turn_only() -> None:
+    updates = Updates(set())
+    updates.expect_late_replay(await of(*RECORD))
+    updates.new_turn()
+    updates.new_turn()
+    assert updates.incoming(user("one"), Phase.LIVE) == user("one")
+
+
+async def test_of_nothing_recorded_nothing_is_a_replay() -> None:
+    late = await of({"sessionUpdate": "plan"}, {"odd": 1})
+    assert not late.covers(user(""))
