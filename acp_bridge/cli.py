@@ -86,6 +86,8 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
             "acp-bridge speaks ACP on stdin and stdout: an editor starts it."
             " 'acp-bridge demo' shows it working; Ctrl-D ends.\n"
         )
+    # A worker thread that merges the journal must not hold the event loop up for 5 ms.
+    sys.setswitchinterval(0.0005)
     import anyio
 
     from acp_bridge.bridge import serve

@@ -4,10 +4,12 @@ Invariants
 - Used in worker threads only, one at a time; nothing on the event loop waits for another bridge.
 - Pages are told apart by the last row shown, not by a count: a session made meanwhile moves
   none (it is newer than all that follows).
+- It is a copy: where there is none, it is made from the session files (not of what was deleted).
 """
 
 import base64
 import json
+import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -33,6 +35,7 @@ from acp_bridge.journal.schema import (
 )
 from acp_bridge.journal.threads import in_thread
 
+logger = logging.getLogger(__name__)
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
 T = TypeVar("T")
 
@@ -149,11 +152,24 @@ def _make(path: Path) -> None:
     try:
         with closing(connect(draft, wait=1)) as connection:
             migrate(connection, INDEX_SCRIPTS)
+            _fill(connection, path.with_name("sessions"))
         with suppress(FileExistsError):  # another was quicker
             path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _fill(index: sqlite3.Connection, folder: Path) -> None:
+    """Add a row for every session in the folder; one that can't be read hides no other (K2)."""
+    marks = ", ".join("?" * len(fields(SessionRow)))
+    for path in sorted(folder.glob("*.db")):
+        try:
+            with closing(connect(path, wait=1)) as session:
+                rows = session.execute(f"SELECT {_COLUMNS} FROM session").fetchall()
+            index.executemany(f"INSERT INTO sessions({_COLUMNS}) VALUES ({marks})", rows)
+        except sqlite3.Error as error:
+            logger.warning("journal: %s is not listed: %s", path.name, error)
 
 
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:

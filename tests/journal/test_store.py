@@ -217,13 +217,13 @@ async def test_a_file_under_another_sessions_name_is_not_that_session(
         await journal.open("other")
 
 
-async def test_a_lost_index_costs_the_listing_only_and_opening_mends_it(
+async def test_a_lost_index_is_made_again_from_the_sessions(
     journal: Journal, session: SessionJournal, home: Path
 ) -> None:
     await journal.close()
     remove(home, "index.db*")
     again = Journal(home)
-    assert await listed(again) == []
+    assert await listed(again) == [SESSION]
     await again.open(SESSION)
     assert await listed(again) == [SESSION]
     await again.close()
