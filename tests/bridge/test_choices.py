@@ -1,0 +1,153 @@
+"""Choices: what the user chose is confirmed by the agent, kept, and set again in order."""
+
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.session.choices import SET_MODE, SET_OPTION, Choices
+from acp_bridge.session.opening import Refused
+from tests.bridge.memory import MemoryLink
+
+Json = dict[str, Any]
+MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
+OPTIONS: list[Json] = [{"id": "effort", "type": "select", "currentValue": "low"}]
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SessionJournal]:
+    home = Journal(tmp_path)
+    yield await home.create("s", cwd="/w", agent="a")
+    await home.close()
+
+
+def as_it_is(holder: Json) -> Json:
+    return holder
+
+
+def chosen(choices: Choices) -> list[Json]:
+    return [params for _, params in choices.chosen]
+
+
+def mode(mode_id: str) -> Json:
+    return {"sessionId": "s", "modeId": mode_id}
+
+
+def option(config_id: str, value: str) -> Json:
+    return {"sessionId": "s", "configId": config_id, "value": value}
+
+
+@pytest.mark.hazard("R9")
+async def test_the_last_choice_of_each_kind_is_kept_in_order_also_for_the_next_bridge(
+    journal: SessionJournal,
+) -> None:
+    choices = Choices(journal, as_it_is)
+    choices.note_result({"modes": MODES, "configOptions": OPTIONS, "_meta": 1})
+    choices.note_choice(SET_MODE, mode("edit"), {})
+    changed = [{**OPTIONS[0], "currentValue": "high"}]
+    choices.note_choice(SET_OPTION, option("effort", "high"), {"configOptions": changed})
+    choices.note_choice(SET_OPTION, option("speed", "fast"), None)
+    choices.note_choice(SET_MODE, mode("plan"), {})
+    for again in (choices, Choices(journal, as_it_is)):
+        assert chosen(again) == [
+            {"configId": "effort", "value": "high"},
+            {"configId": "speed", "value": "fast"},
+            {"modeId": "plan"},
+        ]
+        assert again.shown == {"modes": MODES, "configOptions": changed}
+    choices.forget(SET_MODE, mode("edit"))
+    choices.forget("_x/y", mode("edit"))
+    choices.forget(SET_OPTION, None)
+    assert len(chosen(Choices(journal, as_it_is))) == 2
+
+
+async def test_what_is_no_choice_is_not_kept(journal: SessionJournal) -> None:
+    choices = Choices(journal, as_it_is)
+    for params in (None, [1], {"configId": 7}, {}):
+        choices.note_choice(SET_OPTION, params, {})
+    choices.note_choice("_x/y", mode("edit"), {})
+    assert chosen(choices) == []
+
+
+async def test_what_the_agent_changes_by_itself_is_shown_and_is_not_the_users_choice(
+    journal: SessionJournal,
+) -> None:
+    choices = Choices(journal, as_it_is)
+    choices.note_result({"modes": MODES, "configOptions": None})
+    choices.note_update({"sessionUpdate": "current_mode_update", "currentModeId": "edit"})
+    choices.note_update({"sessionUpdate": "current_mode_update", "currentModeId": 5})
+    choices.note_update({"sessionUpdate": "config_option_update", "configOptions": OPTIONS})
+    choices.note_update({"sessionUpdate": "usage_update"})
+    assert choices.shown == {
+        "modes": {**MODES, "currentModeId": "edit"},
+        "configOptions": OPTIONS,
+    }
+    assert chosen(choices) == []
+    known = {"modes": MODES, "configOptions": []}
+    assert choices.news(known) == [
+        {"sessionUpdate": "config_option_update", "configOptions": OPTIONS},
+        {"sessionUpdate": "current_mode_update", "currentModeId": "edit"},
+    ]
+    assert choices.news(choices.shown) == []
+
+
+async def restored(
+    choices: Choices, refuse: str | None = None, coming: Iterable[tuple[str, Any]] = ()
+) -> list[Json]:
+    """What an agent is asked, which refuses one method; raises what `restore` raises."""
+    link, asked = MemoryLink(), []
+    refused: Refused | None = None
+
+    async def answer() -> None:
+        while True:
+            for message in link.sent.take():
+                asked.append(message)
+                no = {"error": {"code": -32603, "message": "no"}}
+                said = no if message["method"] == refuse else {"result": {}}
+                link.says({"id": message["id"], **said})
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer)
+            try:
+                await choices.restore(link, coming)
+            except Refused as error:
+                refused = error  # not raised here: it would come in a group
+            tasks.cancel_scope.cancel()
+    if refused:
+        raise refused
+    return [{"method": message["method"], **message["params"]} for message in asked]
+
+
+@pytest.mark.hazard("R9")
+async def test_they_are_set_again_in_their_order_but_for_what_is_about_to_be_set_anyway(
+    journal: SessionJournal,
+) -> None:
+    choices = Choices(journal, as_it_is)
+    choices.note_choice(SET_OPTION, option("effort", "high"), {})
+    choices.note_choice(SET_MODE, mode("plan"), {})
+    first = {"method": SET_OPTION, "configId": "effort", "value": "high", "sessionId": "0"}
+    second = {"method": SET_MODE, "modeId": "plan", "sessionId": "0"}
+    assert await restored(choices) == [first, second]
+    assert await restored(choices) == [first, second]
+    coming = [(SET_MODE, mode("edit")), (SET_OPTION, None), ("_x/y", {})]
+    assert await restored(choices, coming=coming) == [first]
+
+
+@pytest.mark.hazard("R9")
+@pytest.mark.parametrize("method", [SET_MODE, SET_OPTION])
+async def test_one_that_the_agent_will_not_set_again_is_named(
+    journal: SessionJournal, method: str
+) -> None:
+    choices = Choices(journal, as_it_is)
+    choices.note_choice(SET_OPTION, option("effort", "high"), {})
+    choices.note_choice(SET_MODE, mode("plan"), {})
+    with pytest.raises(Refused, match="'plan'" if method == SET_MODE else "'effort'") as caught:
+        await restored(choices, refuse=method)
+    assert not caught.value.permanent
+    assert len(chosen(choices)) == 2

@@ -1,0 +1,186 @@
+"""The relay: whose request it is, what a stopped turn may ask, what a dead agent owes."""
+
+from typing import Any
+
+import pytest
+
+from acp_bridge.relay import PERMISSION, ClientAbilities, Relay
+from acp_bridge.updates import Updates
+from tests.bridge.memory import ClientEnd, MemoryLink
+
+Json = dict[str, Any]
+CAN_ALL: Json = {
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
+    "elicitation": {"form": {}, "url": None},
+}
+OPTIONS = [{"optionId": "a", "name": "A", "kind": "allow_once"}]
+
+
+class Stage:
+    """A relay between a client and agents in memory."""
+
+    def __init__(self, abilities: Json | None = None, session_id: str | None = "ours") -> None:
+        self.client = ClientEnd()
+        self.updates = Updates({"t"})
+        self.updates.new_turn()
+        known = ClientAbilities(CAN_ALL if abilities is None else abilities)
+        self.relay = Relay(session_id, self.client.peer, known, self.updates)
+
+    def ask(
+        self,
+        link: MemoryLink,
+        method: str,
+        params: Any,
+        request_id: Any = 0,
+        *,
+        stopped: bool = False,
+    ) -> bool:
+        return self.relay.forward(link, link.asks(method, params, request_id), stopped=stopped)
+
+
+@pytest.mark.hazard("P13", "P10", "T3")
+async def test_requests_of_two_agents_with_one_id_are_two_at_the_client_and_answered_apart() -> (
+    None
+):
+    stage, one, two = Stage(), MemoryLink("one"), MemoryLink("two")
+    for link in (one, two):
+        stage.ask(link, "_x/y", {"sessionId": "0", "from": link.name, "n": [1, 1.0, None]})
+    asked = stage.client.sent.take()
+    assert [m["params"] for m in asked] == [
+        {"sessionId": "ours", "from": "one", "n": [1, 1.0, None]},
+        {"sessionId": "ours", "from": "two", "n": [1, 1.0, None]},
+    ]
+    assert asked[0]["id"] != asked[1]["id"]
+    stage.client.answers(asked[1]["id"], {"for": "two"})
+    stage.client.refuses(asked[0]["id"], -7)
+    assert two.sent.take() == [{"jsonrpc": "2.0", "id": 0, "result": {"for": "two"}}]
+    error = {"code": -7, "message": "no", "data": {"kept": 1}}
+    assert one.sent.take() == [{"jsonrpc": "2.0", "id": 0, "error": error}]
+
+
+@pytest.mark.parametrize("params", [None, [1], "text", {"sessionId": 5, "toolCall": "odd"}])
+@pytest.mark.hazard("T3")
+async def test_parameters_that_are_odd_pass_as_they_are(params: Any) -> None:
+    stage = Stage(session_id=None)
+    stage.ask(MemoryLink(), "_x/y", params)
+    assert stage.client.sent.take()[0].get("params") == params
+
+
+@pytest.mark.hazard("P13")
+async def test_cards_are_named_as_the_client_knows_them() -> None:
+    stage, link = Stage(), MemoryLink()
+    stage.ask(link, PERMISSION, {"sessionId": "0", "toolCall": {"toolCallId": "t", "x": 1}})
+    stage.ask(link, "elicitation/create", {"mode": "form", "toolCallId": "t"}, 1)
+    stage.ask(link, "_x/y", {"toolCallId": "unknown"}, 2)
+    permission, elicitation, other = (m["params"] for m in stage.client.sent.take())
+    assert permission["toolCall"] == {"toolCallId": "t~2", "x": 1}
+    assert elicitation["toolCallId"] == "t~2"
+    assert other["toolCallId"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "can", "cannot"),
+    [
+        ("fs/read_text_file", {}, {"fs": {"readTextFile": True}}, {"fs": {"writeTextFile": True}}),
+        ("fs/write_text_file", {}, {"fs": {"writeTextFile": True}}, {"fs": True}),
+        ("terminal/create", {}, {"terminal": True}, {"terminal": False}),
+        ("terminal/x", {}, {"terminal": {}}, {"terminal": None}),
+        ("elicitation/create", {"mode": "url"}, {"elicitation": {"url": {}}}, {"elicitation": {}}),
+        ("elicitation/create", {}, None, {"elicitation": {"form": {}}}),
+        (PERMISSION, {}, {}, None),
+        ("_x/y", {}, {}, None),
+    ],
+)
+async def test_what_the_client_did_not_say_it_can_never_reaches_it(
+    method: str, params: Json, can: Json | None, cannot: Json | None
+) -> None:
+    for abilities, reaches in ((can, True), (cannot, False)):
+        if abilities is None:
+            continue
+        stage, link = Stage(abilities), MemoryLink()
+        assert not stage.ask(link, method, params)
+        assert len(stage.client.sent.take()) == reaches
+        codes = [message["error"]["code"] for message in link.sent.take()]
+        assert codes == ([] if reaches else [-32601])
+
+
+@pytest.mark.hazard("C19", "C18")
+async def test_after_a_cancel_changes_are_refused_at_once_and_looking_is_not() -> None:
+    stage, link = Stage(), MemoryLink()
+    refused = ("fs/write_text_file", "terminal/create", "elicitation/create", PERMISSION)
+    for number, method in enumerate(refused):
+        assert stage.ask(link, method, {"mode": "form"}, number, stopped=True)
+    *errors, permission = link.sent.take()
+    assert [message["error"]["code"] for message in errors] == [-32800] * 3
+    assert permission["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert stage.client.sent.take() == []
+    looking = ("fs/read_text_file", "terminal/output", "terminal/kill", "terminal/release", "_x")
+    for number, method in enumerate(looking, 10):
+        assert not stage.ask(link, method, {}, number, stopped=True)
+    assert [message["method"] for message in stage.client.sent.take()] == list(looking)
+
+
+@pytest.mark.hazard("C15")
+async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_nobodys() -> None:
+    stage, link = Stage(), MemoryLink()
+    stage.ask(link, PERMISSION, {"options": OPTIONS}, "p")
+    stage.ask(link, "elicitation/create", {"mode": "form"}, "e")
+    stage.ask(link, "fs/read_text_file", {}, "r")
+    permission, question, reading = stage.client.sent.take()
+    stage.relay.cancel_questions()
+    called_back = [message["params"]["requestId"] for message in stage.client.sent.take()]
+    assert called_back == [permission["id"], question["id"]]
+    first, second = link.sent.take()
+    assert (first["id"], first["result"]) == ("p", {"outcome": {"outcome": "cancelled"}})
+    assert (second["id"], second["error"]["code"]) == ("e", -32800)
+    chosen = {"outcome": {"outcome": "selected", "optionId": "a"}}
+    stage.client.answers(permission["id"], chosen)
+    stage.client.answers(question["id"], {"action": "accept"})
+    assert link.sent.take() == []
+    stage.client.answers(reading["id"], {"content": "c"})
+    assert link.sent.take()[0]["result"] == {"content": "c"}
+    stage.relay.cancel_questions()
+    assert stage.client.sent.take() == []
+
+
+@pytest.mark.hazard("C19", "C10")
+async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and_no_others() -> (
+    None
+):
+    stage, dead, other = Stage(), MemoryLink("dead"), MemoryLink("other")
+    for number, (link, terminal) in enumerate([(dead, "t1"), (dead, "t2"), (other, "t3")]):
+        stage.ask(link, "terminal/create", {}, number)
+        stage.client.answers(stage.client.sent.take()[0]["id"], {"terminalId": terminal})
+    stage.ask(dead, "terminal/release", {"terminalId": "t2"}, "r")
+    stage.client.answers(stage.client.sent.take()[0]["id"], {})
+    stage.ask(dead, "terminal/create", {}, "late")
+    stage.ask(other, "_x/y", {}, "kept")
+    late, _kept = stage.client.sent.take()
+    stage.relay.release(dead)
+    called_back, released = stage.client.sent.take()
+    assert called_back["params"] == {"requestId": late["id"]}
+    assert released["method"] == "terminal/release"
+    assert released["params"] == {"sessionId": "ours", "terminalId": "t1"}
+    # The client made it nevertheless: nobody else would release it.
+    stage.client.answers(late["id"], {"terminalId": "t4"})
+    assert stage.client.sent.take()[0]["params"]["terminalId"] == "t4"
+    stage.relay.release(dead)
+    assert stage.client.sent.take() == []
+
+
+@pytest.mark.hazard("P13")
+async def test_an_agent_takes_back_its_own_requests_only() -> None:
+    stage, one, two = Stage(), MemoryLink("one"), MemoryLink("two")
+    for link in (one, two):
+        stage.ask(link, "_x/y", {}, "same")
+    asked = stage.client.sent.take()
+    for odd in ("unknown", None, [1], {"a": 1}):
+        stage.relay.cancel_request(two, odd)
+    assert stage.client.sent.take() == []
+    stage.relay.cancel_request(two, "same")
+    assert stage.client.sent.take()[0]["params"] == {"requestId": asked[1]["id"]}
+    # Its answer comes all the same, and once.
+    stage.client.refuses(asked[1]["id"], -32800)
+    stage.client.refuses(asked[1]["id"], -32800)
+    assert len(two.sent.take()) == 1
