@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.process.bridge_support import PROMPT, BridgeClient, World
+from tests.process.bridge_support import BridgeClient, World
+from tests.process.judge import PROMPT
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process

@@ -87,13 +87,16 @@ async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_ag
         assert await client.prompt("history") == {"stopReason": "end_turn"}
         assert client.texts() == ["one", "say one"]
         # A second session has a process of its own.
-        await client.new_session(world.cwd)
+        first = client.session_id
+        second = await client.new_session(world.cwd)
         sent = world.log.received("authenticate")[1:]
         assert [message["params"] for message in sent] == [TOKEN] * 3
         assert await client.request("logout", {}) == {}
+        for session_id in (first, second):  # each has read the logout when it answers this
+            await client.request("session/set_mode", {"sessionId": session_id, "modeId": "plan"})
+        assert len(world.log.received("logout")) >= 2
         await kill_agent(world, client)
         assert (await refused(client, "say never")).code == -32000
-    assert len(world.log.received("logout")) >= 2
 
 
 async def test_an_authentication_that_carries_nothing_is_not_repeated(world: World) -> None:
