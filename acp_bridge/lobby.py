@@ -82,6 +82,8 @@ class Lobby:
             await self.wait_for()
         except RpcError:
             return
+        except Exception as exc:  # the system's: too many files, say (HAZARDS P6)
+            errors.internal(exc, "an agent could not be started")
 
     async def close(self, grace: float) -> None:
         """End the waiting process."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +32,8 @@ from acp_bridge.wire.peer import Call
 Json = dict[str, Any]
 #: seconds for an agent to delete its own session; it may be busy or deaf.
 _AGENT_PATIENCE = 1.0
+#: seconds to undo the opening of a session.
+_UNDO = 5.0
 
 
 class Sessions:
@@ -52,7 +54,7 @@ class Sessions:
     def wants_auth(self) -> Link | None:
         """A session's process that waits for `authenticate`."""
         waiting = (session.link_wanting_auth for session in self.live.values())
-        return next((link for link in waiting if link), None)
+        return min(filter(None, waiting), key=lambda link: link.authenticated, default=None)
 
     # --- new -----------------------------------------------------------------------------------
 
@@ -93,12 +95,12 @@ class Sessions:
 
     async def _authenticated(self, link: Link, refusal: RpcError) -> bool:
         """Repeat the client's `authenticate` to a later process, once."""
-        if refusal.code != errors.auth_required().code or link.authenticated:
-            return False
-        if self._host.credentials is None:
+        asked = refusal.code == errors.auth_required().code and not link.authenticated
+        if not asked or self._host.credentials is None:
             return False
         link.authenticated = True
-        await link.ask("authenticate", self._host.credentials)
+        with suppress(RpcError):  # then the session is refused again
+            await link.ask("authenticate", self._host.credentials)
         return True
 
     async def _unused(self, link: Link) -> None:
@@ -237,11 +239,11 @@ class Sessions:
         try:
             result = await link.ask_for(call, method, setup.params(session_id))
         except BaseException:
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_UNDO, shield=True):
                 await self._drop(session)
+                await self._erase(session_id, known=False)
             raise
-        shown = session.updates.settings(result if isinstance(result, dict) else {})
-        session.choices.note_result(shown)
+        session.choices.note_result(result if isinstance(result, dict) else {})
         return loading.answer(session)
 
     # --- the end -------------------------------------------------------------------------------
@@ -268,11 +270,7 @@ class Sessions:
                 await self._drop(session)
             known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
             agent_id = next((a for a, own in known.items() if own == session_id), session_id)
-            lock = await self._lease(session_id)  # another bridge may have it open
-            try:
-                await self._host.journal.delete(session_id)
-            finally:
-                os.close(lock)
+            await self._erase(session_id, known=True)
         if link := self.listing.able("sessionCapabilities", "delete"):
             with anyio.move_on_after(_AGENT_PATIENCE):
                 try:
@@ -280,6 +278,13 @@ class Sessions:
                 except RpcError as exc:
                     event("agent.delete_failed", what=exc.message)
         return {}
+
+    async def _erase(self, session_id: str, *, known: bool) -> None:
+        lock = await self._lease(session_id)  # another bridge may have it open
+        try:
+            await self._host.journal.delete(session_id, known=known)
+        finally:
+            os.close(lock)
 
     async def _drop(self, session: Session) -> None:
         session.close()

@@ -241,6 +241,11 @@ def is_state(update: Json) -> bool:
     return update.get("sessionUpdate") in _STATE
 
 
+def user_chunk(block: object) -> Json:
+    """A content block of a prompt, as said by the user."""
+    return {"sessionUpdate": "user_message_chunk", "content": block}
+
+
 def text_chunk(kind: str, text: str, message_id: str | None = None) -> Json:
     """A message chunk with a text."""
     chunk: Json = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}

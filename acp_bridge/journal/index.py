@@ -65,17 +65,14 @@ class Index:
 
         await self._run(work)
 
-    async def remove(self, session_id: str) -> None:
-        """List a session no more; the agent's id stays known, since the agent may list it still.
+    async def remove(self, session_id: str, *, known: bool) -> None:
+        """List a session no more; `known`: but keep the agent's id, which the agent may list still.
 
         Raises JournalError.
         """
-        await self._run(
-            lambda db: db.execute(
-                "UPDATE sessions SET deleted = 1, title = NULL WHERE session_id = ?",
-                (session_id,),
-            )
-        )
+        hide = "UPDATE sessions SET deleted = 1, title = NULL"
+        change = hide if known else "DELETE FROM sessions"
+        await self._run(lambda db: db.execute(f"{change} WHERE session_id = ?", (session_id,)))
 
     async def page(
         self, cwd: str | None, agent: str | None, cursor: str | None, limit: int

@@ -193,15 +193,17 @@ class Journal:
         )
         await self._index.put(session.info)
 
-    async def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str, *, known: bool = True) -> None:
         """Forget a session; an unknown one is no error. Raises JournalError.
+
+        `known`: remember that the agent's session was ours.
 
         The caller holds its lock (`lock_path`): no other bridge has it open.
         """
         async with self._locks[session_id]:
             if (session := self._open.pop(session_id, None)) is not None:
                 await session.close()
-            await self._index.remove(session_id)
+            await self._index.remove(session_id, known=known)
             await in_thread(_remove_files, self.path(session_id))
 
     async def release(self, session_id: str) -> None:

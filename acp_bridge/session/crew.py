@@ -15,7 +15,6 @@ from acp_bridge import errors
 from acp_bridge import signals as sig
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import StartFailed
-from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.replays import LateReplay
 from acp_bridge.session.errands import for_agent
@@ -86,7 +85,7 @@ class Crew:
                     outcome = sig.StartFailed(epoch, exc.permanent, str(exc))
                 except RpcError as exc:
                     outcome = sig.StartFailed(epoch, False, exc.message)
-                except OSError as exc:
+                except Exception as exc:
                     errors.internal(exc, "an agent could not be started")
                     outcome = sig.StartFailed(epoch, False, "the system refused")
         finally:
@@ -99,11 +98,13 @@ class Crew:
         session = self._session
         link = self.link(epoch)
         session.intake.expect_replay()
+        agent_id = session.journal.info.agent_session_id
+        found = session.id == agent_id  # at the agent, which has turns of its own
         opening = Reopening(
             link,
             session.setup,
-            session.journal.info.agent_session_id,
-            session.journal.turns_finished(),
+            agent_id,
+            session.journal.turns_finished() + found,
             session.host.credentials,
             session.outlet.notice,
         )
@@ -121,9 +122,9 @@ class Crew:
             session.feed(sig.LoadRefused(epoch, exc.permanent, str(exc)))
         except RpcError as exc:
             session.feed(sig.LoadRefused(epoch, False, exc.message))
-        except JournalError as exc:
-            errors.internal(exc, "a session could not be reopened")
-            session.feed(sig.LoadRefused(epoch, False, "the journal failed"))
+        except Exception as exc:
+            what = errors.internal(exc, "the session could not be opened")
+            session.feed(sig.LoadRefused(epoch, False, what.message))
         else:
             event("session.reopened", session=session.id, agent=link.name)
             session.feed(sig.Loaded(epoch))

@@ -61,6 +61,11 @@ class Intake:
             case _:
                 return None
 
+    def _authenticates(self, link: Link) -> bool:
+        """Whether this process may ask the user something before it has the session."""
+        machine = self._session.machine
+        return link.epoch == machine.epoch and machine.state in (State.STARTING, State.BLOCKED)
+
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
@@ -91,7 +96,7 @@ class Intake:
         session = self._session
         session.outlet.flush()
         phase = self.phase(link)
-        if phase is None and session.machine.state is not State.STARTING:
+        if phase is None and not self._authenticates(link):
             link.peer.fail(call.id, errors.cancelled())
             return
         tainted = phase is Phase.TAINTED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from acp_bridge import errors
-from acp_bridge.journal import Recovery
+from acp_bridge.journal import PromptState
 from acp_bridge.session import queue_command
 from acp_bridge.session.host import Host
 from acp_bridge.session.outlet import Outlet
@@ -58,17 +58,17 @@ async def _replay(outlet: Outlet, session: Session, host: Host) -> None:
 
 async def recover(session: Session) -> None:
     """What another bridge left: cards are closed, interrupted turns said, prompts held."""
-    recovery: Recovery = session.journal.recover()
-    if recovery.interrupted:
-        updates = [
-            params["update"]
+    if session.journal.prompts(PromptState.SENT):
+        cards = [
+            {key: update.get(key) for key in ("sessionUpdate", "toolCallId", "status")}
             async for page in session.journal.replay()
             for params in page
-            if isinstance(params.get("update"), dict)
+            if isinstance(update := params.get("update"), dict) and "toolCallId" in update
         ]
-        for card in open_cards(updates):
+        for card in open_cards(cards):
             session.outlet.record_only({"update": closing_update(card)})
         session.outlet.record_interrupted()
         session.outlet.flush()
-    for row in recovery.held:
+    # The turns are over when that is written: a load that failed before says it the next time.
+    for row in session.journal.recover().held:
         session.ledger.add_held(row.params, row.seq)

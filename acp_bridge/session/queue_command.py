@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_bridge import signals as sig
 from acp_bridge.journal import JournalError
-from acp_bridge.updates import text_chunk
+from acp_bridge.updates import text_chunk, user_chunk
 from acp_bridge.wire.peer import Call
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def held_note(held: list[Json]) -> str:
 def run(session: Session, call: Call, params: Json, words: list[str]) -> None:
     """Do what the words say and answer the prompt."""
     for block in params["prompt"]:
-        chunk = {"sessionUpdate": "user_message_chunk", "content": block}
-        session.outlet.record_only({"update": chunk})
+        session.outlet.record_only({"update": user_chunk(block)})
     match words:
         case []:
             _say(session, _listing(session))
@@ -99,7 +98,7 @@ def _run_held(session: Session, call: Call, params: Json) -> None:
 def _drop(session: Session, words: list[str]) -> str:
     keys = list(session.ledger.held)
     if words:
-        number = int(words[0]) if words[0].isdecimal() else 0
+        number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
         if len(words) > 1 or not 1 <= number <= len(keys):
             return f"There is no held prompt {' '.join(words)!r}. {_USAGE}"
         keys = [keys[number - 1]]

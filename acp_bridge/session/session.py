@@ -33,7 +33,7 @@ from acp_bridge.session.opening import Setup
 from acp_bridge.session.outlet import Outlet
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.turns import State, Turns
-from acp_bridge.updates import Updates, text_chunk
+from acp_bridge.updates import Updates, text_chunk, user_chunk
 from acp_bridge.wire.jsonrpc import Answer, Ok
 from acp_bridge.wire.peer import Call
 
@@ -69,8 +69,8 @@ class Session:
             always_reload=host.settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
         )
         self.errands = Errands(self)
-        #: `close` was called.
-        self.closing = False
+        self.closing = False  #: `close` was called.
+        self._titled = journal.info.title is not None
         #: set when nothing of the session is left.
         self.closed = anyio.Event()
         self._crew = Crew(self, lease, link)
@@ -104,7 +104,10 @@ class Session:
             while self._events:
                 self.outlet.flush()
                 for effect in self.machine.step(self._events.popleft()):
-                    self._perform(effect)
+                    try:
+                        self._perform(effect)
+                    except Exception as exc:  # those after it answer somebody (HAZARDS P6, Q9)
+                        errors.internal(exc, f"{type(effect).__name__} failed")
         finally:
             self._stepping = False
         if self.machine.state is State.BLOCKED and not self._told:
@@ -221,14 +224,14 @@ class Session:
         asked = own_meta(params).get("delivery", self.host.settings.delivery)
         key = self.ledger.add(call, params)
         self.feed(sig.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        if self.journal.info.title is None:
-            self._retitle(queue_command.summary(params["prompt"], 80) or None)
+        if not self._titled and (title := queue_command.summary(params["prompt"], 80)):
+            self._retitle(title)
 
     def _send_prompt(self, epoch: int, turn: int, key: int) -> None:
         prompt, link = self.ledger.open[key], self._crew.link(epoch)
         self.intake.begin_turn()
         self.outlet.turn = prompt.seq
-        said = [_user_chunk(block) for block in prompt.params["prompt"]]
+        said = [{"update": user_chunk(block)} for block in prompt.params["prompt"]]
         try:
             self.journal.start_turn(prompt.seq, said)
         except JournalError as exc:
@@ -286,6 +289,8 @@ class Session:
             self._retitle(title if isinstance(title, str) else None)
 
     def _retitle(self, title: str | None) -> None:
+        self._titled = True
+
         async def touch() -> None:
             try:
                 await self.host.journal.touch(self.id, title=title)
@@ -293,7 +298,3 @@ class Session:
                 event("journal.failed", session=self.id, what=exc)
 
         self.spawn(touch)
-
-
-def _user_chunk(block: object) -> Json:
-    return {"update": {"sessionUpdate": "user_message_chunk", "content": block}}

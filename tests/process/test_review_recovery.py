@@ -1,0 +1,168 @@
+"""What goes wrong on the way, and is right the second time."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.session.ledger import Ledger
+from tests.process.bridge_support import World, fails, refused, stopped
+from tests.process.tiny_agent import tiny_agent
+
+pytestmark = pytest.mark.process
+
+KEEPS_OLD = """
+CAN = {"loadSession": True, "sessionCapabilities": {"list": {}}}
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+
+def session_list(id, params):
+    return {"sessions": [{"sessionId": "old", "cwd": os.getcwd()}]}
+
+def session_load(id, params):
+    if not os.path.exists("good"):
+        return {"error": {"code": -32603, "message": "no"}}
+    update("old", **text("as it was"))
+    return {}
+
+def session_prompt(id, params):
+    if params["prompt"][0]["text"] == "die":
+        os._exit(1)
+    return {"stopReason": "end_turn"}
+"""
+
+
+@pytest.mark.hazard("R3")
+async def test_a_session_of_the_agent_that_would_not_load_loads_whole_the_next_time(
+    world: World,
+) -> None:
+    command = tiny_agent(world.cwd, KEEPS_OLD)
+    setup = {"sessionId": "old", "cwd": str(world.cwd), "mcpServers": []}
+    async with world.bridge(command=command, session=False) as client:
+        await fails(client, "session/load", -32603, **setup)
+        (world.cwd / "good").touch()
+        await client.load_session("old", world.cwd)
+        assert client.text() == "as it was"
+
+
+@pytest.mark.hazard("R3")
+async def test_a_session_of_the_agent_is_not_made_anew_when_a_restart_can_not_load_it(
+    world: World,
+) -> None:
+    command = tiny_agent(world.cwd, KEEPS_OLD)
+    (world.cwd / "good").touch()
+    async with world.bridge(command=command, session=False) as client:
+        await client.load_session("old", world.cwd)
+        (world.cwd / "good").unlink()
+        await refused(client, "die")
+        assert "would not load" in str(await refused(client, "again"))
+        (world.cwd / "good").touch()
+        assert await stopped(client, client.send_prompt("and again")) == "end_turn"
+
+
+@pytest.mark.hazard("Q6")
+async def test_an_interrupted_turn_is_said_by_the_load_after_one_that_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.bridge(exits=-9) as client:
+        client.send_prompt("say half; tool t; gate never")
+        await world.gates.reached("never")
+        await client.until(lambda m: '"t"' in str(m).replace("'", '"'))
+        session_id = client.session_id
+        client.kill()
+    replay = SessionJournal.replay
+
+    async def broken(self: SessionJournal) -> AsyncIterator[list[dict[str, Any]]]:
+        monkeypatch.setattr(SessionJournal, "replay", replay)
+        raise JournalError("broken")
+        yield []
+
+    monkeypatch.setattr(SessionJournal, "replay", broken)
+    async with world.inside(session=False) as client:
+        setup = {"sessionId": session_id, "cwd": str(world.cwd), "mcpServers": []}
+        await fails(client, "session/load", -32603, **setup)
+        client.stderr = b""  # it had to say so
+        await client.load_session(session_id, world.cwd)
+        assert "Interrupted" in client.text()
+        assert "failed" in [update.get("status") for update in client.updates()]
+
+
+@pytest.mark.hazard("P6", "Q9")
+async def test_an_effect_that_fails_takes_no_answer_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_(self: Ledger, key: int, answer: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Ledger, "note", fails_)
+    async with world.inside() as client:
+        prompt = client.send_prompt("gate never")
+        await world.gates.reached("never")
+        client.cancel()
+        assert await stopped(client, prompt) == "cancelled"
+        client.stderr = b""  # it had to say so
+
+
+async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:
+    async with world.bridge() as client:
+        client.send_together(
+            client.prompt_message("say first", 100), client.prompt_message("say second", 101)
+        )
+        await client.answer_to(100)
+        await client.answer_to(101)
+        listed = await client.request("session/list", {"cwd": str(world.cwd)})
+        assert listed["sessions"][0]["title"] == "say first"
+
+
+async def test_each_session_that_waits_for_authentication_gets_its_own(world: World) -> None:
+    async with world.bridge("needs-auth", session=False) as client:
+        sessions = []
+        for _ in range(2):
+            await client.request("authenticate", {"methodId": "browser"})
+            await client.new_session(world.cwd)
+            await client.prompt("say hello")
+            sessions.append(client.session_id)
+    world.repeats = True
+    async with world.bridge("needs-auth", session=False) as client:
+        for session_id in sessions:
+            await client.load_session(session_id, world.cwd)
+        await client.logged("session.auth_needed", 2)
+        for _ in sessions:
+            await client.request("authenticate", {"methodId": "browser"})
+        for session_id in sessions:
+            prompt = client.send_prompt("say again", session_id)
+            assert await stopped(client, prompt) == "end_turn"
+
+
+async def test_an_agent_may_ask_the_user_while_it_authenticates(world: World) -> None:
+    command = tiny_agent(
+        world.cwd,
+        """
+CAN = {"loadSession": True}
+known = None
+def session_new(id, params):
+    global known
+    known = True
+    return {"sessionId": "s"}
+def session_load(id, params):
+    return {} if known else {"error": {"code": -32000, "message": "who are you"}}
+def authenticate(id, params):
+    global asked
+    asked = id
+    send(id="q", method="elicitation/create", params={"mode": "form", "requestId": id})
+def answer(id, message):
+    global known
+    known = "result" in message
+    send(id=asked, **({"result": {}} if known else {"error": message["error"]}))
+def session_prompt(id, params):
+    if params["prompt"][0]["text"] == "die":
+        os._exit(1)
+    return {"stopReason": "end_turn"}
+""",
+    )
+    async with world.bridge(command=command) as client:
+        await client.prompt("hello")
+        await refused(client, "die")
+        assert (await refused(client, "again")).code == -32000
+        await client.request("authenticate", {"methodId": "form"})
+        assert await stopped(client, client.send_prompt("and again")) == "end_turn"
