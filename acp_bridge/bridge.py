@@ -144,15 +144,16 @@ class Bridge:
             self._run(call, self._pass_on, params)
 
     def on_notification(self, method: str, params: Any) -> None:
+        named = params if isinstance(params, dict) else {}
+        if method == "$/cancel_request":
+            self._cancel_request(named.get("requestId"))
+            return
         if self._state != "ready":
             return
-        named = params if isinstance(params, dict) else {}
         session = self.sessions.live.get(_text(named.get("sessionId")))
         if method == "session/cancel":
             if session:
                 session.feed(sig.Cancel())
-        elif method == "$/cancel_request":
-            self._cancel_request(named.get("requestId"))
         elif session:
             session.errands.pass_notification(method, named)
         elif "sessionId" not in named:
@@ -183,6 +184,8 @@ class Bridge:
             return  # no request has such an id
         if scope := self._requests.get(request_id):
             scope.cancel()
+            return
+        if self._state != "ready":
             return
         for session in list(self.sessions.live.values()):
             if session.on_cancel_request(request_id):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -168,7 +169,8 @@ def agent_name(command: Sequence[str]) -> str:
     another option doesn't hide them, and no secret of a command line is stored."""
     name = Path(command[0]).name
     if name in _LAUNCHERS or name.startswith("python"):
-        words = [word for word in command[1:] if not word.startswith("-") and "=" not in word]
+        # No option, no setting, and no address, which may hold a password.
+        words = [word for word in command[1:] if not re.match(r"-|.*(=|://)", word)]
         if words:
             return Path(words[0]).name if words[0].startswith(("/", ".")) else words[0]
     return name

@@ -26,3 +26,8 @@ def test_worker_threads_are_made_to_let_go_of_the_loop_soon(
     finally:
         sys.setswitchinterval(before)
     assert seen == [pytest.approx(0.0005)]
+
+
+def test_no_address_is_taken_for_the_name_of_an_agent() -> None:
+    words = ["uvx", "--index-url", "https://user:secret@packages.example/simple", "an-agent"]
+    assert cli.agent_name(words) == "an-agent"

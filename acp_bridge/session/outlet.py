@@ -101,6 +101,10 @@ class Outlet:
         else:
             self._waiting.append(action)
 
+    def show_only(self, params: dict[str, Any]) -> None:
+        """Show one update in its order, without recording it."""
+        self.then(lambda: self.replay(params))
+
     def replay(self, params: dict[str, Any]) -> None:
         """Send an update that is recorded already, past what waits."""
         self._write(self._head + encode(params)[1:-1] + b"}\n")

@@ -163,7 +163,7 @@ class Session:
             " without authentication; the log says which. The next prompt tries again."
         )
         chunk = text_chunk("agent_message_chunk", f"{text}\n\n", f"acp-bridge-{self.next_id()}")
-        self.outlet.then(lambda: self.outlet.replay({"update": chunk}))
+        self.outlet.show_only({"update": chunk})
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work in the bridge's task group; its failure is this session's only."""
@@ -239,7 +239,7 @@ class Session:
         if prompt.call is None:
             # Held since a restart: the client doesn't show it by itself.
             for chunk in said:
-                self.outlet.replay(chunk)
+                self.outlet.show_only(chunk)
         event("turn.started", session=self.id, turn=prompt.seq, agent=link.name)
 
         def answered(answer: Answer) -> None:

@@ -17,8 +17,8 @@ MESSAGES = 80
 TEXT = "x" * 50_000
 
 
-async def keep_long_session(world: World) -> str:
-    """A session with a long history, that no bridge has open."""
+async def keep_long_session(world: World, held: str | None = None) -> str:
+    """A session with a long history, and a prompt that waits, that no bridge has open."""
     journal = Journal(world.home)
     agent = agent_name(fixture_command())
     session = await journal.create("a" * 32, cwd=str(world.cwd), agent=agent)
@@ -27,6 +27,8 @@ async def keep_long_session(world: World) -> str:
         update = {"sessionUpdate": "agent_message_chunk", "content": content}
         line = {"update": {**update, "messageId": f"m{number}"}}
         session.record(0, json.dumps(line).encode())
+    if held:
+        session.accept("1", {"prompt": [{"type": "text", "text": held}]})
     await journal.close()
     return "a" * 32
 
@@ -111,3 +113,21 @@ async def test_a_close_that_the_client_gave_up_closes_all_the_same(world: World)
         assert "result" in await client.answer_to(load)
         assert await stopped(client, prompt) == "cancelled"
         assert await stopped(client, client.send_prompt("say two")) == "end_turn"
+
+
+@pytest.mark.hazard("R1", "R12")
+async def test_a_held_prompt_that_starts_during_a_replay_is_shown_behind_it(world: World) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world, held="say held")
+        await client.request("session/load", setup(client, world))
+        client.pipe.pause_reading()
+        since = client.mark()
+        load = client.send_request("session/load", setup(client, world))
+        run = client.send_prompt("/queue run")
+        await client.logged("turn.started")
+        client.pipe.resume_reading()
+        await client.answer_to(run)
+        said = client.recording.incoming(since)
+        (shown,) = [n for n, m in enumerate(said) if '"say held"' in json.dumps(m)]
+        (loaded,) = [n for n, m in enumerate(said) if is_answer(load, m)]
+        assert loaded < shown
