@@ -38,6 +38,9 @@ REFUSED = frozenset({"session/fork"})
 #: seconds for everything to end after the client is gone or a signal came (HAZARDS P2).
 _END = 2.5
 _FLUSH = 0.3
+#: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
+#: Far above what makes the agents wait, so that a cancel still comes through.
+_FLOOD = 64 * 1024 * 1024
 
 
 class Bridge:
@@ -93,6 +96,7 @@ class Bridge:
         try:
             while data := await self._reader.read():
                 self.client.feed(data)
+                await self.writer.drain_below(_FLOOD)
             self.client.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
