@@ -42,6 +42,8 @@ def judge_cards(recording: Recording) -> None:
         for session_id, update in _updates(record):
             if not update["sessionUpdate"].startswith("tool_call"):
                 continue
+            if "toolCallId" not in update:
+                continue  # what a hostile agent says passes as it is
             card = (session_id, update["toolCallId"])
             assert not (card in ended and "status" in update), f"{card} goes on after its end"
             if update.get("status") in ENDED:

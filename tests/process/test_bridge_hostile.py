@@ -19,6 +19,7 @@ from tests.support.recording import Message
 pytestmark = pytest.mark.process
 
 FEW = settings(
+    derandomize=True,
     max_examples=25,
     deadline=None,
     database=None,
@@ -89,6 +90,8 @@ async def test_whatever_the_client_sends_each_request_has_one_answer_and_the_ses
                     malformed += bool(item.strip(b" \t\r\n")) and not is_message(item)
                     continue
                 method, params, request = item
+                if method in ("session/close", "session/delete") and session in str(params):
+                    continue  # nothing would be left to load
                 message: Message = {"jsonrpc": "2.0", "method": method, "params": params}
                 if request:
                     message["id"] = next(ids)
@@ -106,7 +109,7 @@ async def test_whatever_the_client_sends_each_request_has_one_answer_and_the_ses
         await every_example(lines(st.just(session)), send)
         await client.request("session/close", {"sessionId": client.session_id})
     async with world.bridge(session=False) as client:
-        await client.load_session(client.session_id or session, world.cwd)
+        await client.load_session(session, world.cwd)
         assert await client.prompt("say alive") == {"stopReason": "end_turn"}
 
 
