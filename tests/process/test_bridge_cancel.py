@@ -42,7 +42,7 @@ async def test_a_cancel_ends_the_running_turn_alone_however_often_it_is_sent(wor
 async def test_a_cancel_with_nothing_unanswered_has_no_effect_on_a_later_prompt(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         client.cancel()
         assert await client.prompt("say one") == {"stopReason": "end_turn"}
         client.cancel()
@@ -54,7 +54,7 @@ async def test_a_cancel_with_nothing_unanswered_has_no_effect_on_a_later_prompt(
 
 @pytest.mark.hazard("C3", "C20")
 async def test_a_cancel_read_with_its_prompt_keeps_it_from_the_agent(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         client.send_together(
             client.prompt_message("say never", 100), client.message("session/cancel")
         )
@@ -68,7 +68,7 @@ async def test_a_cancel_read_with_its_prompt_keeps_it_from_the_agent(world: Worl
 async def test_whatever_the_agent_answers_to_a_cancelled_prompt_the_client_gets_cancelled(
     world: World, behaviour: str
 ) -> None:
-    async with world.bridge(behaviour) as client:
+    async with world.inside(behaviour) as client:
         prompt = await cancelled_at_gate(world, client, "say one; gate g")
         assert await stopped(client, prompt) == "cancelled"
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
@@ -85,7 +85,7 @@ async def test_whatever_the_agent_answers_to_a_cancelled_prompt_the_client_gets_
 async def test_a_cancel_read_before_the_answer_wins_and_a_second_one_in_the_drain_is_harmless(
     world: World,
 ) -> None:
-    async with world.bridge("slow-cancel") as client:
+    async with world.inside("slow-cancel") as client:
         first = await cancelled_at_gate(world, client)
         await world.gates.reached("cancel")
         client.cancel()
@@ -146,8 +146,7 @@ async def test_an_agent_that_ignores_cancel_is_killed_and_its_successor_has_the_
 
 @pytest.mark.hazard("C7", "C8", "C21")
 async def test_an_agent_that_never_reads_can_be_cancelled_too(world: World) -> None:
-    options = ("--drain-timeout", "0.2")
-    async with world.bridge("never-reads-stdin", options=options) as client:
+    async with world.inside("never-reads-stdin", drain_timeout=0.2) as client:
         await world.gates.reached("stopped reading")
         prompt = client.send_prompt("say " + "x" * 200_000)
         client.cancel()
@@ -189,7 +188,7 @@ async def test_with_reload_after_cancel_always_a_new_process_follows_each_cancel
 
 @pytest.mark.hazard("C13")
 async def test_a_turn_that_finishes_in_the_drain_is_finished_for_good(world: World) -> None:
-    async with world.bridge("ignores-cancel") as client:
+    async with world.inside("ignores-cancel") as client:
         prompt = await cancelled_at_gate(world, client, "say one; gate g; stop refusal")
         assert await client.prompt("/queue") == {"stopReason": "end_turn"}
         world.gates.open("g")
@@ -206,7 +205,7 @@ async def test_a_turn_that_finishes_in_the_drain_is_finished_for_good(world: Wor
 
 @pytest.mark.hazard("C16", "C6")
 async def test_a_card_that_a_cancel_closed_is_not_opened_again_by_its_agent(world: World) -> None:
-    async with world.bridge("ignores-cancel") as client:
+    async with world.inside("ignores-cancel") as client:
         prompt = await cancelled_at_gate(world, client, "tool t; gate g; tool-done t; tool u")
         assert await client.prompt("/queue") == {"stopReason": "end_turn"}
         world.gates.open("g")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.settings import Delivery
 from tests.process.bridge_support import BridgeClient, World, stopped
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
@@ -11,8 +12,8 @@ from tests.support.recording import Message
 pytestmark = pytest.mark.process
 
 #: long enough that no test sees its end.
-PATIENT = ("--drain-timeout", "60")
-IMPATIENT = ("--drain-timeout", "0.3")
+PATIENT: dict[str, Any] = {"drain_timeout": 60.0}
+IMPATIENT: dict[str, Any] = {"drain_timeout": 0.3}
 
 
 def asked(client: BridgeClient, method: str) -> list[Message]:
@@ -23,7 +24,7 @@ def asked(client: BridgeClient, method: str) -> list[Message]:
 async def test_a_permission_is_released_at_once_though_the_client_never_answers(
     world: World,
 ) -> None:
-    async with world.bridge(options=PATIENT) as client:
+    async with world.inside(**PATIENT) as client:
         client.side.permission = "never"
         prompt = client.send_prompt("tool t; permission 2")
         requests = [await client.until_request("session/request_permission", n) for n in (1, 2)]
@@ -38,7 +39,7 @@ async def test_a_permission_is_released_at_once_though_the_client_never_answers(
 
 @pytest.mark.hazard("C15")
 async def test_a_pending_question_is_released_too_when_the_turn_is_cancelled(world: World) -> None:
-    async with world.bridge("ignores-cancel", options=PATIENT) as client:
+    async with world.inside("ignores-cancel", **PATIENT) as client:
         client.side.handlers["elicitation/create"] = never_answers
         prompt = client.send_prompt("elicit")
         await client.until_request("elicitation/create")
@@ -52,7 +53,7 @@ async def test_a_pending_question_is_released_too_when_the_turn_is_cancelled(wor
 async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_client(
     world: World,
 ) -> None:
-    async with world.bridge("ignores-cancel", options=PATIENT) as client:
+    async with world.bridge("ignores-cancel", options=("--drain-timeout", "60")) as client:
         client.side.files["/w/f"] = "content"
         client.side.permission = "allow"
         prompt = client.send_prompt(
@@ -60,6 +61,7 @@ async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_
             " write /w/g; elicit; permission; terminal; say end"
         )
         await world.gates.reached("g")
+        await client.until_text("[terminal term-1]")
         client.cancel()
         assert await client.prompt("/queue") == {"stopReason": "end_turn"}
         seen = client.mark()
@@ -79,7 +81,7 @@ async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_
 async def test_after_a_kill_the_agents_terminals_are_released_and_its_requests_called_back(
     world: World,
 ) -> None:
-    async with world.bridge("ignores-cancel", options=IMPATIENT) as client:
+    async with world.inside("ignores-cancel", **IMPATIENT) as client:
         client.side.handlers["terminal/wait_for_exit"] = never_answers
         prompt = client.send_prompt("terminal sleep 1000; terminal-wait")
         waiting = await client.until_request("terminal/wait_for_exit")
@@ -98,7 +100,7 @@ async def test_after_a_kill_the_agents_terminals_are_released_and_its_requests_c
 
 @pytest.mark.hazard("C19")
 async def test_a_terminal_that_the_client_made_for_a_dead_agent_is_released(world: World) -> None:
-    async with world.bridge("ignores-cancel", options=IMPATIENT) as client:
+    async with world.inside("ignores-cancel", **IMPATIENT) as client:
         client.side.handlers["terminal/create"] = never_answers
         prompt = client.send_prompt("terminal sleep 1000")
         request = await client.until_request("terminal/create")
@@ -136,7 +138,7 @@ async def test_a_superseder_sends_one_cancel_and_runs_next(world: World, by: str
 async def test_a_users_cancel_in_the_drain_of_a_supersede_cancels_the_superseder_too(
     world: World,
 ) -> None:
-    async with world.bridge("slow-cancel", options=("--delivery", "interrupt")) as client:
+    async with world.inside("slow-cancel", delivery=Delivery.INTERRUPT) as client:
         running = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         urgent = client.send_prompt("say urgent")
@@ -152,7 +154,7 @@ async def test_a_users_cancel_in_the_drain_of_a_supersede_cancels_the_superseder
 
 @pytest.mark.hazard("C11")
 async def test_a_users_cancel_before_the_superseder_wins_as_well(world: World) -> None:
-    async with world.bridge("slow-cancel", options=("--delivery", "interrupt")) as client:
+    async with world.inside("slow-cancel", delivery=Delivery.INTERRUPT) as client:
         running = client.send_prompt("gate g")
         await world.gates.reached("g")
         client.cancel()
@@ -169,7 +171,7 @@ async def test_a_users_cancel_before_the_superseder_wins_as_well(world: World) -
 async def test_a_cancel_while_the_replacement_loads_stops_the_next_prompt_and_not_the_reload(
     world: World,
 ) -> None:
-    async with world.bridge("ignores-cancel", "slow-load", options=IMPATIENT) as client:
+    async with world.inside("ignores-cancel", "slow-load", **IMPATIENT) as client:
         await client.prompt("say one")
         running, waiting = client.send_prompt("gate g"), client.send_prompt("say never")
         await world.gates.reached("g")
@@ -188,7 +190,7 @@ async def test_a_cancel_while_the_replacement_loads_stops_the_next_prompt_and_no
 async def test_settings_pass_while_a_turn_runs_and_wait_while_a_process_comes(
     world: World,
 ) -> None:
-    async with world.bridge("ignores-cancel", "slow-load", options=IMPATIENT) as client:
+    async with world.inside("ignores-cancel", "slow-load", **IMPATIENT) as client:
         about = {"sessionId": client.session_id}
         running = client.send_prompt("gate g")
         await world.gates.reached("g")
@@ -212,7 +214,7 @@ async def test_a_replacement_starts_in_the_drain_but_gets_the_session_only_after
 ) -> None:
     behaviours = ("ignores-cancel", "writer-lock", "load-only", "slow-start")
     world.gates.open("initialize")
-    async with world.bridge(*behaviours, options=("--drain-timeout", "2")) as client:
+    async with world.inside(*behaviours, drain_timeout=2.0) as client:
         await client.prompt("say one")
         prompt = client.send_prompt("gate g")
         await world.gates.reached("g")

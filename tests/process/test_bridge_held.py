@@ -28,6 +28,7 @@ async def leave_waiting(world: World, client: BridgeClient, *words: str) -> list
     await client.prompt("say before; think deep thoughts")
     client.send_prompt("say one two; tool t; gate g; say never")
     await world.gates.reached("g")
+    await client.until_recorded(lambda: "toolCallId" in str(client.updates()))
     for word in words:
         await accepted(client, client.send_prompt(f"say {word}; gate h"))
     return shown(client)
@@ -60,7 +61,7 @@ async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
         session = client.session_id
         await end(client, how)
     await all_gone(world.mark)
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         loaded = await client.load_session(session, world.cwd)
         *told, held = shown(client)
         users = [u["content"]["text"] for u in told if u["sessionUpdate"] == "user_message_chunk"]
@@ -99,7 +100,7 @@ async def queue(client: BridgeClient, words: str = "") -> str:
 async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: World) -> None:
     world.repeats = True  # the same text in two prompts
     session = await held_session(world, "one", "two", "three", "four")
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         told = await queue(client)
         assert "Nothing is waiting.\nHeld since a restart:\n  1. say one; gate h" in told
@@ -127,7 +128,7 @@ async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: 
         assert "Nothing is held" in await queue(client, "run")
         assert "Nothing is held" in await queue(client, "drop")
     # In a third bridge nothing of it is held any more.
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         loaded = await client.load_session(session, world.cwd)
         assert "held" not in loaded["_meta"]["acp_bridge"]
         said = [u["content"]["text"] for u in shown(client) if "content" in u]
@@ -143,7 +144,7 @@ async def test_stop_reaches_the_held_prompts_that_run_and_the_rest_is_held_again
     world: World,
 ) -> None:
     session = await held_session(world, "one", "two", "three")
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         carrier = client.send_prompt("/queue run")
         await world.gates.reached("h")
@@ -166,7 +167,7 @@ async def test_held_prompts_that_ran_when_a_bridge_was_killed_are_interrupted_th
         client.send_prompt("/queue run")
         await world.gates.reached("h")
         await end(client, "SIGKILL")
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         loaded = await client.load_session(session, world.cwd)
         held: list[Any] = loaded["_meta"]["acp_bridge"]["held"]
         assert [prompt[0]["text"] for prompt in held] == ["say two; gate h"]
@@ -177,7 +178,7 @@ async def test_held_prompts_that_ran_when_a_bridge_was_killed_are_interrupted_th
 
 async def test_a_resume_tells_of_held_prompts_though_it_replays_nothing(world: World) -> None:
     session = await held_session(world, "one")
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         about = {"sessionId": session, "cwd": str(world.cwd)}
         resumed = await client.request("session/resume", about)
         client.session_id = session

@@ -62,13 +62,13 @@ async def test_a_long_listing_comes_in_pages_that_hold_every_session_once(world:
 async def test_a_session_that_only_the_agent_knows_is_listed_and_loaded_through_it(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one; tool t; tool-done t")
         ours = client.session_id
     for file in (world.home / "sessions").glob("*"):
         file.unlink()
     (world.home / "index.db").unlink()
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         (row,) = await listed(client, cwd=str(world.cwd))
         assert (row["sessionId"], row["title"]) == ("0", "say one; tool t; tool-done t")
         await client.load_session("0", world.cwd)
@@ -77,7 +77,7 @@ async def test_a_session_that_only_the_agent_knows_is_listed_and_loaded_through_
         replayed = shown(client)
         assert [r["sessionId"] for r in await listed(client)] == ["0"]
     # From then on it is ours.
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session("0", world.cwd)
         users = [u for u in shown(client) if u["sessionUpdate"] == "user_message_chunk"]
         assert len(users) == 2
@@ -120,7 +120,7 @@ async def test_close_answers_the_prompts_cancelled_first_and_leaves_nothing_of_t
 
 
 async def test_delete_of_a_live_session_ends_it_and_it_is_listed_no_more(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         prompt = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
@@ -134,7 +134,7 @@ async def test_delete_of_a_live_session_ends_it_and_it_is_listed_no_more(world: 
 
 @pytest.mark.hazard("P12", "K3")
 async def test_a_session_that_another_bridge_has_open_is_not_deleted(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         async with world.inside(session=False, lease_timeout=0.2) as other:
             about = {"sessionId": client.session_id}
@@ -148,7 +148,7 @@ async def test_a_session_that_another_bridge_has_open_is_not_deleted(world: Worl
 async def test_a_session_cannot_be_loaded_under_the_agents_id_when_it_has_one_of_ours(
     world: World,
 ) -> None:
-    async with world.bridge("writer-lock") as client:
+    async with world.inside("writer-lock") as client:
         await client.prompt("say one")
         setup = {"sessionId": "0", "cwd": str(world.cwd), "mcpServers": []}
         await fails(client, "session/load", -32002, **setup)
@@ -158,11 +158,11 @@ async def test_a_session_cannot_be_loaded_under_the_agents_id_when_it_has_one_of
 async def test_a_session_that_only_the_agent_knows_is_loaded_though_no_process_runs(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
     for file in (*(world.home / "sessions").glob("*"), world.home / "index.db"):
         file.unlink()
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.request("session/close", {"sessionId": client.session_id})
         await client.load_session("0", world.cwd)
         assert client.texts("0") == ["one"]

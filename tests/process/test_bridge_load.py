@@ -60,6 +60,7 @@ async def test_loading_a_live_session_attaches_to_its_turn_and_cancel_still_work
     async with world.bridge() as client:
         running = client.send_prompt("say one two; tool t; gate g; say three; gate h")
         await world.gates.reached("g")
+        await client.until_recorded(lambda: len(shown(client)) == 2)
         before, seen = shown(client), client.mark()
         loaded = await client.load_session(client.session_id, world.cwd)
         again = shown(client, seen)
@@ -80,7 +81,7 @@ async def test_a_load_applies_its_roots_and_servers_at_idle_and_refuses_another_
     world: World,
 ) -> None:
     servers = [{"name": "s", "command": "/bin/s", "args": [], "env": []}]
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         other = world.cwd / "other"
@@ -108,7 +109,7 @@ async def test_a_load_applies_its_roots_and_servers_at_idle_and_refuses_another_
         (str(world.cwd), roots, servers)
     ]
     # They are nobody's but this client's: the next one gives its own.
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd, additionalDirectories=["/elsewhere"])
         await client.prompt("say four")
     last = world.log.received("session/resume")[-1]["params"]
@@ -117,7 +118,7 @@ async def test_a_load_applies_its_roots_and_servers_at_idle_and_refuses_another_
 
 @pytest.mark.hazard("R2", "R3")
 async def test_an_unknown_session_is_an_error_whatever_is_asked_of_it(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         unknown: Message = {"sessionId": NO_SUCH}
         setup: Message = {**unknown, "cwd": str(world.cwd), "mcpServers": []}
         await fails(client, "session/load", -32002, **setup)
@@ -136,7 +137,7 @@ async def test_an_unknown_session_is_an_error_whatever_is_asked_of_it(world: Wor
 
 @pytest.mark.hazard("R3", "K2")
 async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         broken, file = client.session_id, world.home / "sessions" / f"{client.session_id}.db"
         await client.new_session(world.cwd)
@@ -158,10 +159,10 @@ async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: Wo
 
 @pytest.mark.hazard("R1")
 async def test_resume_replays_nothing_and_goes_on(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         session = client.session_id
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         # mcpServers may be left out.
         result = await client.request(
             "session/resume", {"sessionId": session, "cwd": str(world.cwd)}

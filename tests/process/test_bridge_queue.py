@@ -50,7 +50,7 @@ async def test_accepting_listing_and_cancelling_do_not_wait_for_an_agent_that_st
     world: World,
 ) -> None:
     world.gates.open("initialize")
-    async with world.bridge("slow-start", capabilities=TELL_ACCEPTED) as client:
+    async with world.inside("slow-start", capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         os.kill(world.log.pids()[0], signal.SIGKILL)
         await client.logged("agent.exited")
@@ -88,7 +88,7 @@ async def test_sessions_run_side_by_side_and_the_death_of_one_agent_hurts_no_oth
 @pytest.mark.hazard("P6", "P11")
 async def test_a_session_that_waits_for_its_agent_to_start_holds_up_no_other(world: World) -> None:
     world.gates.open("initialize")
-    async with world.bridge("slow-start") as client:
+    async with world.inside("slow-start") as client:
         new = client.send_request("session/new", {"cwd": str(world.cwd), "mcpServers": []})
         await world.gates.reached("initialize", 2)
         assert await client.prompt("say first") == {"stopReason": "end_turn"}
@@ -100,7 +100,7 @@ async def test_a_session_that_waits_for_its_agent_to_start_holds_up_no_other(wor
 
 @pytest.mark.hazard("Q8", "Q9")
 async def test_a_prompt_that_fails_in_any_way_leaves_the_session_free(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         for bad in (None, [], "text", [1], [{"type": 1}], [{"type": "text", "text": 1}]):
             with pytest.raises(RpcError) as caught:
                 await client.request(
@@ -115,7 +115,7 @@ async def test_a_prompt_that_fails_in_any_way_leaves_the_session_free(world: Wor
 
 @pytest.mark.hazard("Q5", "Q9", "C1")
 async def test_a_cancel_request_removes_a_queued_prompt_and_no_other(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("gate g; say one")
         await world.gates.reached("g")
         queued, next_one = client.send_prompt("say never"), client.send_prompt("say three")
@@ -129,7 +129,7 @@ async def test_a_cancel_request_removes_a_queued_prompt_and_no_other(world: Worl
 
 
 async def test_a_cancel_request_of_the_running_prompt_is_a_cancel(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("gate g")
         await world.gates.reached("g")
         client.notify("$/cancel_request", {"requestId": running})
@@ -141,7 +141,7 @@ async def test_a_cancel_request_of_the_running_prompt_is_a_cancel(world: World) 
 async def test_an_id_that_is_in_flight_is_refused_and_the_first_prompt_goes_on(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         first = client.send_prompt("gate g; say one")
         await world.gates.reached("g")
         block = {"type": "text", "text": "say again"}
@@ -162,7 +162,7 @@ async def test_an_update_that_trails_the_answer_is_shown_and_holds_up_nothing(
     # The agent's third request is the prompt; its real answer comes later and is dropped.
     answer = '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
     usage = {"sessionUpdate": "usage_update", "used": 10, "size": 100}
-    async with world.bridge() as client:
+    async with world.inside() as client:
         told = f"say one; raw {answer}; gate g; update {json.dumps(usage)}; gate h"
         assert await client.prompt(told) == {"stopReason": "end_turn"}
         assert usage not in client.updates()

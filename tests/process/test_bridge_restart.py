@@ -46,7 +46,7 @@ async def test_an_agent_that_exits_is_named_by_its_exit_code_and_started_again_w
 async def test_a_session_that_no_process_takes_answers_the_error_and_stays_whole(
     world: World,
 ) -> None:
-    async with world.bridge("refuses-load") as client:
+    async with world.inside("refuses-load") as client:
         await client.prompt("say one")
         await kill_agent(world, client)
         waiting = [client.send_prompt("say never"), client.send_prompt("say never either")]
@@ -67,7 +67,7 @@ async def test_a_session_that_no_process_takes_answers_the_error_and_stays_whole
 async def test_a_session_that_the_agent_lost_still_loads_and_its_prompts_answer_the_error(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         shutil.rmtree(world.env["FIXTURE_HOME"])
         await kill_agent(world, client)
@@ -100,7 +100,7 @@ async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_th
 
 @pytest.mark.hazard("C8")
 async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
-    async with world.bridge("no-load-no-resume") as client:
+    async with world.inside("no-load-no-resume") as client:
         await client.prompt("say one")
         await kill_agent(world, client)
         seen = client.mark()
@@ -116,7 +116,7 @@ async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
 async def test_a_replay_that_follows_the_load_response_is_shown_and_kept_once(
     world: World,
 ) -> None:
-    async with world.bridge("late-replay", "load-only") as client:
+    async with world.inside("late-replay", "load-only") as client:
         await client.prompt("say one; tool t; tool-done t")
         await kill_agent(world, client)
         effort = {"sessionId": client.session_id, "configId": "effort", "value": "high"}
@@ -137,7 +137,7 @@ async def test_a_replay_that_follows_the_load_response_is_shown_and_kept_once(
 async def test_a_restart_by_load_shows_nothing_twice_but_what_is_new_of_the_settings(
     world: World,
 ) -> None:
-    async with world.bridge("load-only", "reuses-ids") as client:
+    async with world.inside("load-only", "reuses-ids") as client:
         await client.prompt("say one; tool t; tool-done t")
         await kill_agent(world, client)
         seen = client.mark()
@@ -151,7 +151,7 @@ async def test_a_restart_by_load_shows_nothing_twice_but_what_is_new_of_the_sett
 
 
 async def test_an_agent_that_can_only_resume_is_resumed(world: World) -> None:
-    async with world.bridge("resume-only") as client:
+    async with world.inside("resume-only") as client:
         await client.prompt("say one")
         await kill_agent(world, client)
         assert await client.prompt("history") == {"stopReason": "end_turn"}
@@ -185,7 +185,7 @@ async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
 
 @pytest.mark.hazard("R9", "C12")
 async def test_a_prompt_does_not_run_when_the_mode_cannot_be_set_again(world: World) -> None:
-    async with world.bridge("permissive-default", "set-mode-fails") as client:
+    async with world.inside("permissive-default", "set-mode-fails") as client:
         about = {"sessionId": client.session_id}
         await client.request("session/set_mode", {**about, "modeId": "plan"})
         await client.prompt("say one")

@@ -38,7 +38,7 @@ async def test_the_end_of_the_client_ends_an_agent_that_never_answers_initialize
 async def test_an_agent_that_exits_at_once_fails_initialize_with_its_exit_code(
     world: World,
 ) -> None:
-    async with world.bridge("exits-at-start", initialized=False) as client:
+    async with world.inside("exits-at-start", initialized=False) as client:
         with pytest.raises(RpcError, match="exit code 3") as caught:
             await client.initialize()
         assert caught.value.code == -32603
@@ -100,7 +100,7 @@ async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_ag
 
 
 async def test_an_authentication_that_carries_nothing_is_not_repeated(world: World) -> None:
-    async with world.bridge("needs-auth", session=False) as client:
+    async with world.inside("needs-auth", session=False) as client:
         browser = {"methodId": "browser"}
         await client.request("authenticate", browser)
         await client.new_session(world.cwd)
@@ -120,7 +120,7 @@ async def test_an_authentication_that_carries_nothing_is_not_repeated(world: Wor
 async def test_ids_that_turns_and_processes_share_are_told_apart_at_the_client(
     world: World,
 ) -> None:
-    async with world.bridge("reuses-ids", "load-only") as client:
+    async with world.inside("reuses-ids", "load-only") as client:
         for _ in range(2):
             await client.prompt(f"say word {_}; tool a; permission; tool-done a")
         await kill_agent(world, client)
@@ -144,7 +144,7 @@ async def test_ids_that_turns_and_processes_share_are_told_apart_at_the_client(
 
 @pytest.mark.hazard("P13")
 async def test_sessions_of_agents_that_count_from_0_are_told_apart(world: World) -> None:
-    async with world.bridge("reuses-ids") as client:
+    async with world.inside("reuses-ids") as client:
         one = client.session_id
         (world.cwd / "other").mkdir()
         two = await client.new_session(world.cwd / "other")
@@ -166,7 +166,7 @@ async def test_sessions_of_agents_that_count_from_0_are_told_apart(world: World)
 async def test_permission_requests_at_the_same_time_are_answered_to_the_right_ones(
     world: World, order: int
 ) -> None:
-    async with world.bridge("reuses-ids") as client:
+    async with world.inside("reuses-ids") as client:
         client.side.handlers["session/request_permission"] = never_answers
         prompt = client.send_prompt("permission 3")
         asked = [await client.until_request("session/request_permission", n) for n in (1, 2, 3)]
@@ -184,7 +184,7 @@ async def test_permission_requests_at_the_same_time_are_answered_to_the_right_on
 async def test_nothing_of_a_session_comes_before_its_response_and_nothing_is_lost(
     world: World,
 ) -> None:
-    async with world.bridge("early-updates") as client:
+    async with world.inside("early-updates") as client:
         first = client.recording.incoming()[1]
         assert first["result"]["sessionId"] == client.session_id
         await client.prompt("say one")
