@@ -45,6 +45,7 @@ class Reference:
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
     opened: set[int] = field(default_factory=set)
+    opening: int | None = None
     loaded: set[int] = field(default_factory=set)
     doomed: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
@@ -86,8 +87,10 @@ class Reference:
         match event:
             case sig.Started(epoch) if epoch in self.started:
                 self.initialized.add(epoch)
-            case sig.Loaded(epoch) if epoch in self.opened:
+            case sig.Loaded(epoch) if epoch == self.opening:
                 self.loaded.add(epoch)
+            case sig.NeedsAuth(epoch) if epoch == self.opening:
+                self.opening = None
             case sig.AgentExited(epoch) if epoch in self.started:
                 self.unfit.add(epoch)
                 self.died |= epoch == self.epoch
@@ -202,6 +205,7 @@ class Reference:
                 assert epoch in self.initialized - self.doomed
                 assert self.opened - self.dead <= {epoch}, "another process has the session"
                 self.opened.add(epoch)
+                self.opening = epoch
             case sig.Kill(epoch) | sig.CloseAgent(epoch):
                 assert epoch in self.started
                 assert not isinstance(effect, sig.CloseAgent) or self.closing
