@@ -8,7 +8,7 @@ record does. The first difference ends it (HAZARDS R11).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterable
 from typing import Any
 
 Json = dict[str, Any]
@@ -46,6 +46,11 @@ class LateReplay:
                     late._cards.add(card)
         late._said = {kind: "".join(texts) for kind, texts in said.items()}
         return late
+
+    def add_prompt(self, blocks: Iterable[Any]) -> None:
+        """The prompt that is sent now: it may end the replay."""
+        for block in blocks:
+            self._said[_SAYS[0]] += _text({"content": block})
 
     def covers(self, update: Json) -> bool:
         """Whether this update of the conversation repeats what is recorded; in order."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -105,11 +105,13 @@ class Updates:
         self._reuses = False
         self.late = None
 
-    def new_turn(self) -> None:
-        """A prompt was sent to the agent."""
+    def new_turn(self, prompt: Sequence[Any] = ()) -> None:
+        """A prompt (its content blocks) is sent to the agent."""
         self._turn += 1
         if self.late and self._turn > self._late_until:
             self.late = None
+        if self.late:
+            self.late.add_prompt(prompt)
 
     def expect_late_replay(self, late: LateReplay) -> None:
         """The process may repeat the conversation during its first turn."""

@@ -41,10 +41,10 @@ class Intake:
         self._phased = None
         self._session.updates.new_process()
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, prompt: list[Any]) -> None:
         """A prompt goes out: from now on the agent says something new."""
         self._replaying = False
-        self._session.updates.new_turn()
+        self._session.updates.new_turn(prompt)
 
     def phase(self, link: Link) -> Phase | None:
         """How to take what this process says now; None: not at all."""

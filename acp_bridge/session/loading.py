@@ -10,6 +10,7 @@ from typing import Any
 
 from acp_bridge import errors
 from acp_bridge.journal import PromptState
+from acp_bridge.log import event
 from acp_bridge.session import queue_command
 from acp_bridge.session.host import Host
 from acp_bridge.session.outlet import Outlet
@@ -47,7 +48,9 @@ async def _replay(outlet: Outlet, session: Session, host: Host) -> None:
     async for page in session.journal.replay():
         for params in page:
             outlet.replay(for_replay(params))
-        await host.writer.drain_below(host.settings.client_limit)
+        if host.writer.pending >= host.settings.client_limit:
+            event("client.slow", session=session.id)
+            await host.writer.drain_below(host.settings.client_limit)
         if session.closing:
             raise errors.unknown_session()
     for kind in STATE:

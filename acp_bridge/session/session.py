@@ -229,7 +229,7 @@ class Session:
 
     def _send_prompt(self, epoch: int, turn: int, key: int) -> None:
         prompt, link = self.ledger.open[key], self._crew.link(epoch)
-        self.intake.begin_turn()
+        self.intake.begin_turn(prompt.params["prompt"])
         self.outlet.turn = prompt.seq
         said = [{"update": user_chunk(block)} for block in prompt.params["prompt"]]
         try:
