@@ -61,6 +61,14 @@ async def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_an
     assert shown["content"]["text"] == "new words"
 
 
+@pytest.mark.hazard("R11")
+async def test_the_prompt_that_is_sent_meanwhile_may_end_the_replay() -> None:
+    late = await of(*RECORD)
+    late.add_prompt([{"type": "text", "text": "three"}, {"type": "image"}])
+    assert all(late.covers(update) for update in [*RECORD, user("three")])
+    assert not late.covers(agent("three"))
+
+
 @pytest.mark.hazard("R11", "T2")
 @pytest.mark.parametrize(
     "first", [agent("first "), CARD, said("agent_thought", "one"), user("on!")]

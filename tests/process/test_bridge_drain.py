@@ -208,6 +208,51 @@ async def test_settings_pass_while_a_turn_runs_and_wait_while_a_process_comes(
     assert (last["mode"], last["effort"]) == ("edit", "high")
 
 
+@pytest.mark.hazard("C8", "C10", "C19", "R9", "P12")
+async def test_the_end_of_a_bad_turn_has_one_order_for_the_client_and_for_the_next_process(
+    world: World,
+) -> None:
+    async with world.inside("ignores-cancel", "permissive-default", **IMPATIENT) as client:
+        about = {"sessionId": client.session_id}
+        effort = {**about, "configId": "effort", "value": "high"}
+        await client.request("session/set_config_option", effort)
+        await client.request("session/set_mode", {**about, "modeId": "plan"})
+        first = client.send_prompt("terminal sleep 1000; tool t; gate g")
+        following = client.send_prompt("say two")
+        await world.gates.reached("g")
+        client.cancel()
+        assert await stopped(client, following) == "end_turn"
+        told = [event for m in client.recording.incoming() if (event := _event(m, first))]
+        assert told == ["terminal/release", "failed", "failed", "cancelled", "two"]
+    old, new = world.log.pids()
+    methods = [
+        event["message"]["method"]
+        for event in world.log.events("received")
+        if event["pid"] == new and "method" in event["message"]
+    ]
+    assert methods[:5] == [
+        "initialize",
+        "session/resume",
+        "session/set_config_option",
+        "session/set_mode",
+        "session/prompt",
+    ]
+    assert [turn["pid"] for turn in world.log.turns()] == [old, new]
+
+
+def _event(message: Message, first: Any) -> str | None:
+    """What the order is about: of the cards' ends, the first answer, and the text."""
+    if message.get("method") == "terminal/release":
+        return "terminal/release"
+    if message.get("id") == first and "result" in message:
+        return str(message["result"]["stopReason"])
+    update = (message.get("params") or {}).get("update") or {}
+    if update.get("sessionUpdate") == "agent_message_chunk":
+        text = str(update["content"]["text"])
+        return None if text.startswith("[") else text
+    return update.get("status") if update.get("status") == "failed" else None
+
+
 @pytest.mark.hazard("P12", "C8")
 async def test_a_replacement_starts_in_the_drain_but_gets_the_session_only_after_the_kill(
     world: World,

@@ -1,5 +1,6 @@
 """Two bridges on one session, a disk that is full, a client that doesn't read, lines too long."""
 
+import json
 import os
 import resource
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.journal import Journal
 from tests.process.bridge_support import BridgeClient, World, fails, refused, stopped
 
 pytestmark = pytest.mark.process
@@ -114,6 +116,30 @@ async def test_a_client_that_does_not_read_bounds_the_memory_and_can_cancel_all_
         assert await stopped(client, waiting) == "end_turn"
         assert len(client.text()) < 40_000_000
         assert client.texts()[-1] == "two"
+
+
+@pytest.mark.hazard("R6", "R1")
+async def test_a_history_larger_than_what_may_wait_loads_in_bounded_memory(world: World) -> None:
+    async with world.bridge() as client:
+        session = client.session_id
+    home = Journal(world.home)
+    journal = await home.open(session)
+    for number in range(600):
+        update = {"sessionUpdate": "agent_message_chunk", "messageId": f"m{number}"}
+        content = {"type": "text", "text": f"{number} " + "x" * 100_000}
+        journal.record(0, json.dumps({"update": {**update, "content": content}}).encode() + b"\n")
+    await home.close()
+    async with world.bridge(session=False) as client:
+        before = memory(client)
+        client.pipe.pause_reading()
+        setup = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
+        loading = client.send_request("session/load", setup)
+        await client.logged("session.opened")
+        await client.logged("client.slow")
+        assert memory(client) - before < 40_000_000
+        client.pipe.resume_reading()
+        assert "result" in await client.answer_to(loading, within=20)
+        assert [text.split()[0] for text in client.texts(session)] == [str(n) for n in range(600)]
 
 
 @pytest.mark.hazard("P6", "Q10")

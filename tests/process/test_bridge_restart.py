@@ -133,6 +133,27 @@ async def test_a_replay_that_follows_the_load_response_is_shown_and_kept_once(
         assert client.texts(since=seen) == ["one", "two"]
 
 
+@pytest.mark.hazard("R11")
+async def test_a_replay_that_comes_when_the_next_turn_has_begun_is_not_taken_for_an_answer(
+    world: World,
+) -> None:
+    async with world.inside("late-replay", "load-only") as client:
+        await client.prompt("say one; tool t; tool-done t")
+        await kill_agent(world, client)
+        prompt = client.send_prompt("gate g; say two")
+        await world.gates.reached("g")
+        before = shown(client)
+        world.gates.open("late-replay")
+        await world.gates.reached("replayed")
+        world.gates.open("g")
+        assert await stopped(client, prompt) == "end_turn"
+        assert shown(client)[:-1] == before
+        assert client.texts() == ["one", "two"]
+        seen = client.mark()
+        await client.load_session(client.session_id, world.cwd)
+        assert client.texts(since=seen) == ["one", "two"]
+
+
 @pytest.mark.hazard("R11", "P13")
 async def test_a_restart_by_load_shows_nothing_twice_but_what_is_new_of_the_settings(
     world: World,
