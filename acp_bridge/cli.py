@@ -4,6 +4,7 @@ imported for it that it doesn't need."""
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import sys
@@ -99,6 +100,9 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
+    # What is loaded now stays; messages die by their counts, so cycles are looked for rarely.
+    gc.freeze()
+    gc.set_threshold(50_000)
     anyio.run(serve, settings, stdin, stdout)
     return 0
 

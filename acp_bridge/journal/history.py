@@ -18,7 +18,7 @@ from acp_bridge.journal.merge import Entry, Merger, merged
 from acp_bridge.journal.schema import connect, journal_errors
 
 PAGE_ROWS: Final = 256
-PAGE_SIZE: Final = 128 * 1024
+PAGE_SIZE: Final = 32 * 1024
 """Bytes. What a thread reads and merges at a time: a few ms, part of it under the GIL."""
 
 #: NULLs only where the file is damaged.

@@ -9,6 +9,7 @@ Sans-io. Invariants
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,11 +19,13 @@ from acp_bridge.wire.jsonrpc import encode
 
 CHUNKS: Final = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 
+_TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
+
 MESSAGE_LIMIT: Final = 1_000_000
 """Characters. A message that is longer is replayed in several chunks: a line has its bounds."""
 
 
-Key: TypeAlias = tuple[str, str] | str | None
+Key: TypeAlias = tuple[str, str | None] | str | None
 
 
 class Entry(NamedTuple):
@@ -68,23 +71,18 @@ class Merger:
         self._first = Entry(None, None)
         self._texts: list[str] = []
         self._size = 0
+        # What stands around the text in a plain chunk's line; empty if the first one isn't plain.
+        self._head = self._tail = b""
 
     def feed(self, turn: int, lines: bytes) -> list[Entry]:
         """Take one row of a turn; give what can't grow any more."""
         done: list[Entry] = []
         for raw in lines.split(b"\n"):
-            if not raw:
+            if not raw or (turn == self._turn and self._continues(raw)):
                 continue
             params = read_object(raw)
             key, text = _chunk(params)
-            if (
-                key is not None
-                and key == self._key
-                and turn == self._turn
-                and self._size + len(text) <= MESSAGE_LIMIT
-            ):
-                self._texts.append(text)
-                self._size += len(text)
+            if key is not None and key == self._key and turn == self._turn and self._add(text):
                 continue
             done += self.flush()
             if key is None:
@@ -92,11 +90,33 @@ class Merger:
             else:
                 self._turn, self._key, self._first = turn, key, Entry(raw, params)
                 self._texts, self._size = [text], len(text)
+                self._head, self._tail = _around(raw) if type(key) is tuple else (b"", b"")
         return done
+
+    def _continues(self, raw: bytes) -> bool:
+        """Take a line that differs from the open message's first one in its text alone.
+
+        Nearly all of a long answer is such lines, and this costs a quarter of reading them whole.
+        """
+        head, tail = self._head, self._tail
+        if not head or not raw.startswith(head) or not raw.endswith(tail):
+            return False
+        try:  # one JSON string with its quotes, or it is no such line
+            text = from_json(raw[len(head) - 1 : len(raw) - len(tail) + 1])
+        except ValueError:
+            return False
+        return self._add(text)
+
+    def _add(self, text: str) -> bool:
+        if self._size + len(text) > MESSAGE_LIMIT:
+            return False
+        self._texts.append(text)
+        self._size += len(text)
+        return True
 
     def flush(self) -> list[Entry]:
         """Give what is still open."""
-        texts, self._texts, self._key = self._texts, [], None
+        texts, self._texts, self._key, self._head = self._texts, [], None, b""
         if len(texts) <= 1 or self._first.params is None:
             return [self._first] if texts else []
         update = self._first.params["update"]
@@ -122,9 +142,19 @@ def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
     text = content.get("text")
     if content.get("type") != "text" or type(text) is not str:
         return None, ""
-    message = update.get("messageId")
-    if len(params) == 1 and len(content) == 2 and type(message) is str and len(update) == 3:
-        return (kind, message), text
+    if len(params) == 1 and len(content) == 2:  # a plain chunk
+        message = update.get("messageId")
+        if len(update) == 2 or (type(message) is str and len(update) == 3):
+            return (kind, message), text
     # `repr`, since `==` holds 1, 1.0 and True for the same. Slower, and rarer.
     rest = {**update, "content": {**content, "text": None}}
     return repr({**params, "update": rest}), text
+
+
+def _around(raw: bytes) -> tuple[bytes, bytes]:
+    """What stands before and after the text in a plain chunk's line, with a quote each.
+
+    In the lines that `dumps` wrote: no space outside strings, and no bare quote inside.
+    """
+    found = _TEXT.search(raw)
+    return (raw[: found.start(1)], raw[found.end(1) :]) if found else (b"", b"")
