@@ -153,6 +153,11 @@ def test_a_message_wrapped_deeper_than_the_fast_encoder_goes_still_goes_out() ->
 # -- lines
 
 
+def test_a_line_of_letters_alone_is_no_blank_line() -> None:
+    [found] = decode(b"X\n")
+    assert isinstance(found, Malformed)
+
+
 def test_blank_lines_are_skipped() -> None:
     assert decode(b'\n\r\n \t\r\n{"method":"a"}\r\n\n{"method":"b"}\n \r') == [
         {"method": "a"},
