@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -27,8 +27,14 @@ class ClientError(Exception):
 
 
 class Client(Protocol):
-    #: whether the client offers `fs/read_text_file`
+    """What it offers is in the flags; the rest raises ClientError when it fails."""
+
+    #: `fs/read_text_file`
     reads_files: bool
+    #: `fs/write_text_file`
+    writes_files: bool
+    #: `terminal/*`
+    has_terminals: bool
 
     async def update(self, update: Update) -> None: ...
 
@@ -39,9 +45,25 @@ class Client(Protocol):
         """
         ...
 
-    async def read_file(self, path: str, line: int | None, limit: int | None) -> str:
-        """Raises ClientError."""
+    async def read_file(self, path: str, line: int | None, limit: int | None) -> str: ...
+
+    async def write_file(self, path: str, content: str) -> None: ...
+
+    async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
+        """The terminal's id. `limit`: bytes of output to keep."""
         ...
+
+    async def terminal_output(self, terminal_id: str) -> dict[str, Any]:
+        """`{"output": str, "truncated": bool, "exitStatus"?: {...}}`"""
+        ...
+
+    async def wait_for_terminal(self, terminal_id: str) -> dict[str, Any]:
+        """`{"exitCode": int | None, "signal": str | None}` once the command has ended."""
+        ...
+
+    async def kill_terminal(self, terminal_id: str) -> None: ...
+
+    async def release_terminal(self, terminal_id: str) -> None: ...
 
 
 class SessionClient:

@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
@@ -16,12 +16,16 @@ from typing import Any, Literal, Protocol, TypedDict
 class Message(TypedDict, total=False):
     """One entry of the history, in the shape of chat completions that every model library takes."""
 
-    role: Literal["user", "assistant", "tool"]
-    content: str
+    role: Literal["system", "user", "assistant", "tool"]
+    #: a text, or parts: `{"type": "text", "text"}`, `{"type": "image_url", "image_url": {"url"}}`
+    #: where the URL is a `data:` one
+    content: str | list[dict[str, Any]]
     #: assistant: what it thought before it spoke
     reasoning_content: str
     #: assistant: `{"id", "type": "function", "function": {"name", "arguments"}}` each
     tool_calls: list[dict[str, Any]]
+    #: assistant: what the provider wants back unchanged (see `Completion.provider`)
+    provider: dict[str, Any]
     #: tool: the call that this is the result of
     tool_call_id: str
 
@@ -29,7 +33,8 @@ class Message(TypedDict, total=False):
 #: `{"type": "function", "function": {"name", "description", "parameters"}}`
 ToolSpec = dict[str, Any]
 
-PartKind = Literal["text", "reasoning"]
+SpokenKind = Literal["text", "reasoning"]
+PartKind = Literal["text", "reasoning", "tool_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,11 @@ class Part:
     """A piece of a streamed answer; a bare string stands for a `text` part."""
 
     kind: PartKind
+    #: of a tool call: the next piece of its arguments' JSON
     text: str
+    #: of a tool call: which one of the answer, from 0, and, in its first piece, its name
+    index: int = 0
+    name: str = ""
 
 
 Token = str | Part | None
@@ -57,10 +66,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens."""
+    """Tokens of one call, and what it cost in USD if that is known."""
 
     input: int
     output: int
+    #: of `input`: read from the provider's cache
+    cached: int = 0
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +82,44 @@ class Completion:
     tool_calls: tuple[ToolCall, ...] = ()
     stop: Stop = "end_turn"
     usage: Usage | None = None
+    #: what the provider wants to see again in the next call (signed thoughts): JSON, kept in the
+    #: transcript and given back in the message's `provider`
+    provider: Mapping[str, Any] | None = None
+
+
+#: `context`: the messages don't fit the model's window
+ErrorKind = Literal[
+    "auth", "rate_limit", "context", "refused", "unreachable", "unknown_model", "other"
+]
 
 
 class ModelError(Exception):
-    """The model could not answer. Its text is for the log, not for the wire."""
+    """The model could not answer. The text is one sentence for the user: what is wrong and what
+    to do, nothing of a library's; what happened in detail is the cause, for the log."""
+
+    def __init__(self, text: str, kind: ErrorKind = "other") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    #: tokens that fit, input and output together; None if not known
+    window: int | None = None
+    takes_images: bool = False
+    #: how hard it can be told to think, weakest first; empty if it can't be told
+    thought_levels: tuple[str, ...] = ()
 
 
 class Model(Protocol):
+    """One model with its settings."""
+
+    id: str
+
+    async def info(self) -> ModelInfo:
+        """May wait for a library to be imported, never for the network."""
+        ...
+
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
@@ -84,18 +127,26 @@ class Model(Protocol):
         ...
 
 
-def open_model(spec: str) -> Model:
-    """The model that `spec` names: `demo`, or `scripted:PATH`.
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model as it is offered to the client."""
 
-    Raises ValueError for a name that is neither, OSError for a file that can't be read, and
-    `agent.dialogue.DialogueError` for one that is no dialogue.
-    """
-    from agent.dialogue import demo_dialogue, read_dialogue
-    from agent.scripted_model import ScriptedModel
+    id: str
+    name: str
+    description: str | None = None
 
-    if spec == "demo":
-        return ScriptedModel(demo_dialogue())
-    kind, _, path = spec.partition(":")
-    if kind == "scripted" and path:
-        return ScriptedModel(read_dialogue(path))
-    raise ValueError(f"no such model: {spec!r} (known: demo, scripted:PATH)")
+
+class Models(Protocol):
+    """The models that there are."""
+
+    #: the id of the model that a new session begins with
+    default: str
+
+    def offered(self) -> Sequence[ModelChoice]:
+        """`default` among them. Looked up anew each time: a key may have been added."""
+        ...
+
+    def open(self, model_id: str, thought_level: str | None = None) -> Model:
+        """Raises ModelError: `auth` if its key is missing (the text names the variable),
+        `unknown_model`."""
+        ...
