@@ -146,6 +146,10 @@ class Models(Protocol):
         """`default` among them. Looked up anew each time: a key may have been added."""
         ...
 
+    async def warm(self) -> None:
+        """Do what the first call of the default model would have to wait for, in a thread."""
+        ...
+
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
         """Raises ModelError: `auth` if its key is missing (the text names the variable),
         `unknown_model`."""
