@@ -1,80 +1,120 @@
 """What was said in a session, folded from the records of its transcript. No I/O.
 
+Records, one JSON object each; `t` says which:
+- `system` text: the system prompt; the last one holds
+- `user` blocks: ACP content blocks
+- `text` | `reasoning` d: a token that was shown
+- `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
+- `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
+  `title`, ...); all calls of an answer come before the first result of any
+- `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
+- `plan` entries: ACP plan entries
+- `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
+- `trim` cards: the model is no longer given the results of these
+- `summary` text, entries: the model is given this text in place of the first n entries
+
 Invariants
 - The live history and a reloaded one are the same: both come from `fold` alone.
-- `messages` is well formed after any prefix of the records: every tool call has a result, a
-  dangling one "interrupted by the user" (HAZARDS C17, K2).
-- `replay` shows messages, not tokens, and ends every tool card that was opened (C16).
+- Whatever the records are, in whatever order, what the model gets is well formed (HAZARDS C17, K2)
+  and a replay ends every card it opens (C16).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
-from agent.model import Message, PartKind, ToolCall
+from agent.content import text_of
+from agent.entries import (
+    INTERRUPTED,
+    Answer,
+    Call,
+    Entry,
+    Outcome,
+    Prompt,
+    Record,
+    Run,
+    Spent,
+    Summary,
+    Update,
+)
+from agent.messages import messages_of
+from agent.model import Message, SpokenKind, ToolCall
+from agent.replay import card_end, card_start, chunk, message_id, replay_of, text_chunk
 
-Record: TypeAlias = dict[str, Any]
-Update: TypeAlias = dict[str, Any]
+__all__ = [
+    "INTERRUPTED",
+    "History",
+    "Outcome",
+    "Record",
+    "Spent",
+    "Update",
+    "card_end",
+    "card_start",
+    "chunk",
+    "text_chunk",
+    "text_of",
+    "title_of",
+]
 
-INTERRUPTED = "interrupted by the user"
 _TITLE_LENGTH = 60
-
-
-@dataclass(slots=True)
-class Outcome:
-    status: str
-    text: str
-    raw: Any = None
-
-
-@dataclass(slots=True)
-class Call:
-    """A tool call with the card it was shown as; `outcome` is None while it runs."""
-
-    call: ToolCall
-    card: dict[str, Any]
-    outcome: Outcome | None = None
-
-
-@dataclass(slots=True)
-class Prompt:
-    blocks: list[dict[str, Any]]
-    text: str
-
-
-@dataclass(slots=True)
-class Answer:
-    """One completion: runs of text and reasoning as they came, then calls."""
-
-    runs: list[tuple[PartKind, list[str]]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-
-    def said(self, kind: PartKind) -> str:
-        return "".join(token for run, tokens in self.runs if run == kind for token in tokens)
 
 
 class History:
     def __init__(self) -> None:
-        self._entries: list[Prompt | Answer] = []
+        self._system: str | None = None
+        self._entries: list[Entry] = []
         self._calls: dict[str, Call] = {}
+        self._summary: Summary | None = None
+        self._spent = Spent()
+        #: the input of the last call that answered the user: its tokens, and how many entries
+        #: they stand for; None if that was before a trim or a summary
+        self.measured: tuple[int, int] | None = None
 
     @property
     def title(self) -> str | None:
         """The first line of the first prompt, shortened; None before it."""
         first = next((e for e in self._entries if isinstance(e, Prompt)), None)
-        return None if first is None else title_of(first.text)
+        return None if first is None else title_of(text_of(first.blocks))
 
     @property
     def message_id(self) -> str:
         """Of the message said last: its place in the history, so that a replay gives the same."""
-        return _message_id(len(self._entries) - 1)
+        return message_id(len(self._entries) - 1)
 
     @property
     def calls(self) -> int:
         """How many tool calls there were so far."""
         return len(self._calls)
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The tools that were called so far."""
+        return frozenset(call.call.name for call in self._calls.values())
+
+    @property
+    def spent(self) -> Spent:
+        return self._spent
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self._entries
+
+    @property
+    def summary(self) -> Summary | None:
+        return self._summary
+
+    def messages(self, *, images: bool = True, upto: int | None = None) -> list[Message]:
+        """What a model is given. `images`: it takes them; else each is a note. `upto`: of so many
+        entries, all if None."""
+        entries = self._entries[:upto]
+        return list(messages_of(self._system, entries, self._summary, images=images))
+
+    def replay(self, *, running: bool = False) -> list[Update]:
+        """The session updates that show it all again, as it is now.
+
+        `running`: a turn goes on, and will itself end the cards that it has open.
+        """
+        return list(replay_of(self._entries, running=running))
 
     def fold(self, record: Record) -> None:
         """Take one record in; one that is unknown or not well formed changes nothing."""
@@ -82,7 +122,7 @@ class History:
             case {"t": "text" | "reasoning" as kind, "d": str(token)}:
                 self._say(kind, token)
             case {"t": "user", "blocks": [*blocks]}:
-                self._entries.append(Prompt(blocks, text_of(blocks)))
+                self._entries.append(Prompt([b for b in blocks if isinstance(b, dict)]))
             case {
                 "t": "call",
                 "id": str(call_id),
@@ -94,33 +134,64 @@ class History:
                 self._answer(open_to_calls=True).calls.append(entry)
             case {"t": "result", "card": str(card_id), "status": str(status), "text": str(text)}:
                 if card_id in self._calls:
-                    self._calls[card_id].outcome = Outcome(status, text, record.get("raw"))
+                    self._calls[card_id].outcome = _outcome(status, text, record)
+            case {"t": "provider", "d": dict(provider)}:
+                self._answer().provider = provider
+            case {"t": "plan", "entries": [*plan]}:
+                self._answer(open_to_calls=True, with_results=True).plan = plan
+            case {"t": "system", "text": str(text)}:
+                self._system = text
+            case _:
+                self._account(record)
 
-    def messages(self) -> list[Message]:
-        """What a model is given."""
-        return [message for entry in self._entries for message in _messages(entry)]
+    def _account(self, record: Record) -> None:
+        """What changes only how much the model is given, and what it cost."""
+        match record:
+            case {"t": "usage", "input": int(given), "output": int(got), **rest}:
+                self._spend(given, got, rest)
+            case {"t": "trim", "cards": [*cards]}:
+                self.measured = None
+                for card_id in cards:
+                    call = self._calls.get(card_id) if isinstance(card_id, str) else None
+                    if call is not None and call.outcome is not None:
+                        call.trimmed = True
+            case {"t": "summary", "text": str(text), "entries": int(count)}:
+                self.measured = None
+                self._summary = self._summarise(text, count)
 
-    def replay(self, *, running: bool = False) -> list[Update]:
-        """The session updates that show it all again, as it is now.
+    def _spend(self, given: int, got: int, rest: Record) -> None:
+        cost, context = self._spent.cost, self._spent.context
+        if isinstance(more := rest.get("cost"), int | float):
+            cost = (cost or 0) + more
+        if rest.get("for") != "summary":
+            context = given + got
+            answering = bool(self._entries) and isinstance(self._entries[-1], Answer)
+            self.measured = (given, len(self._entries) - answering)
+        self._spent = Spent(cost, context)
 
-        `running`: a turn goes on, and will itself end the cards that it has open.
-        """
-        shown: list[Update] = []
-        for number, entry in enumerate(self._entries):
-            goes_on = running and entry is self._entries[-1]
-            shown.extend(_replay(entry, _message_id(number), goes_on))
-        return shown
+    def _summarise(self, text: str, count: int) -> Summary:
+        count = max(0, min(count, len(self._entries)))
+        goes_on = count < len(self._entries) and isinstance(self._entries[count], Answer)
+        prompts = (e for e in reversed(self._entries[:count]) if isinstance(e, Prompt))
+        return Summary(text, count, next(prompts, None) if goes_on else None)
 
-    def _say(self, kind: PartKind, token: str) -> None:
+    def _say(self, kind: SpokenKind, token: str) -> None:
         runs = self._answer().runs
-        if not runs or runs[-1][0] != kind:
-            runs.append((kind, []))
-        runs[-1][1].append(token)
+        if not runs or runs[-1].kind != kind:
+            runs.append(Run(kind, [token]))
+        else:
+            runs[-1].tokens.append(token)
 
-    def _answer(self, *, open_to_calls: bool = False) -> Answer:
-        """The answer being given: a new one after a prompt, or once there are calls to run."""
-        last = self._entries[-1] if self._entries else None
-        if isinstance(last, Answer) and (not last.calls or open_to_calls):
+    def _answer(self, *, open_to_calls: bool = False, with_results: bool = False) -> Answer:
+        """The answer being given: a new one after a prompt, or once there are calls to run.
+
+        `open_to_calls`: it may have calls; `with_results`: and results of them.
+        """
+        summarised = self._summary.entries if self._summary else 0
+        last = self._entries[-1] if len(self._entries) > summarised else None
+        if isinstance(last, Answer) and (
+            not last.calls or (open_to_calls and (with_results or not last.has_results))
+        ):
             return last
         answer = Answer()
         self._entries.append(answer)
@@ -133,82 +204,12 @@ def title_of(text: str) -> str:
     return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
 
 
-def text_of(blocks: list[dict[str, Any]]) -> str:
-    """Content blocks (wire form) as the text that a model reads."""
-    return "\n".join(_block_text(block) for block in blocks)
-
-
-def chunk(kind: str, block: dict[str, Any], message_id: str) -> Update:
-    return {"sessionUpdate": kind, "content": block, "messageId": message_id}
-
-
-def text_chunk(kind: PartKind, text: str, message_id: str) -> Update:
-    update = "agent_message_chunk" if kind == "text" else "agent_thought_chunk"
-    return chunk(update, {"type": "text", "text": text}, message_id)
-
-
-def card_start(card: dict[str, Any]) -> Update:
-    return {"sessionUpdate": "tool_call", "status": "pending", **card}
-
-
-def card_end(card_id: str, outcome: Outcome) -> Update:
-    update = {
-        "sessionUpdate": "tool_call_update",
-        "toolCallId": card_id,
-        "status": outcome.status,
-        "content": [{"type": "content", "content": {"type": "text", "text": outcome.text}}],
-    }
-    if outcome.raw is not None:
-        update["rawOutput"] = outcome.raw
-    return update
-
-
-def _message_id(number: int) -> str:
-    return f"m{number}"
-
-
-def _block_text(block: dict[str, Any]) -> str:
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return text
-        case {"type": "resource_link", "uri": str(uri), "name": str(name)}:
-            return f"[{name}]({uri})"
-        case {"type": "resource", "resource": {"uri": uri, "text": str(text)}}:
-            return f'<resource uri="{uri}">\n{text}\n</resource>'
-        case {"type": "resource", "resource": {"uri": uri}}:
-            return f'<resource uri="{uri}">binary</resource>'
-    return "(content that this agent does not read)"
-
-
-def _messages(entry: Prompt | Answer) -> Iterator[Message]:
-    if isinstance(entry, Prompt):
-        yield {"role": "user", "content": entry.text}
-        return
-    message: Message = {"role": "assistant", "content": entry.said("text")}
-    if reasoning := entry.said("reasoning"):
-        message["reasoning_content"] = reasoning
-    if entry.calls:
-        message["tool_calls"] = [_tool_call(call.call) for call in entry.calls]
-    yield message
-    for call in entry.calls:
-        content = INTERRUPTED if call.outcome is None else call.outcome.text
-        yield {"role": "tool", "tool_call_id": call.call.id, "content": content}
-
-
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _replay(entry: Prompt | Answer, message_id: str, goes_on: bool) -> Iterator[Update]:
-    if isinstance(entry, Prompt):
-        for block in entry.blocks:
-            yield chunk("user_message_chunk", block, message_id)
-        return
-    for kind, tokens in entry.runs:
-        yield text_chunk(kind, "".join(tokens), message_id)
-    for call in entry.calls:
-        yield card_start(call.card)
-        if call.outcome is not None or not goes_on:
-            outcome = call.outcome or Outcome("failed", INTERRUPTED)
-            yield card_end(call.card["toolCallId"], outcome)
+def _outcome(status: str, text: str, record: Record) -> Outcome:
+    content, images = record.get("content"), record.get("images")
+    return Outcome(
+        status,
+        text,
+        record.get("raw"),
+        content if isinstance(content, list) else None,
+        [i for i in images if isinstance(i, str)] if isinstance(images, list) else [],
+    )

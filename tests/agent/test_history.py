@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history import INTERRUPTED, History, Record, text_of, title_of
+from agent.history import INTERRUPTED, History, Record, title_of
 
 cards = st.integers(0, 4).map(lambda n: f"call-{n}")
 texts = st.text(max_size=5)
@@ -95,13 +95,6 @@ def test_a_call_without_a_result_was_interrupted() -> None:
     history = folded([{**call, "card": card}])
     assert history.messages()[-1]["content"] == INTERRUPTED
     assert list(history.replay())[-1]["status"] == "failed"
-
-
-def test_embedded_content_is_read_as_text() -> None:
-    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
-    embedded = {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}}
-    text = text_of([{"type": "text", "text": "see"}, link, embedded])
-    assert text == 'see\n[a](file:///a)\n<resource uri="file:///b">\nB\n</resource>'
 
 
 def test_a_title_is_the_first_line_shortened() -> None:

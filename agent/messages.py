@@ -1,0 +1,83 @@
+"""What the model is given of a history, in the shape of chat completions.
+
+Invariants
+- Well formed for any history: every tool call is followed by its result, in order, a dangling one
+  being "interrupted by the user" (HAZARDS C17, K2); no message is empty.
+- The same entries give the same messages: a reload gives the model what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agent.content import content_of, image_part
+from agent.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
+from agent.model import Message, ToolCall
+
+TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
+_UNSEEN = "(An image came with this, which this model can't see.)"
+_SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
+
+
+def messages_of(
+    system: str | None, entries: Sequence[Entry], summary: Summary | None, *, images: bool
+) -> Iterator[Message]:
+    if system:
+        yield {"role": "system", "content": system}
+    if summary is not None:
+        yield {"role": "user", "content": _SUMMARY + summary.text}
+        if summary.prompt is not None:
+            yield _prompt(summary.prompt, images)
+        entries = entries[summary.entries :]
+    for entry in entries:
+        yield from messages_of_entry(entry, images=images)
+
+
+def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
+    if isinstance(entry, Prompt):
+        yield _prompt(entry, images)
+        return
+    text = entry.said("text")
+    if not entry.calls and not text.strip():
+        return  # it thought and was interrupted: providers refuse an empty answer
+    yield _said(entry, text)
+    seen: list[str] = []
+    for call in entry.calls:
+        yield {"role": "tool", "tool_call_id": call.call.id, "content": result_text(call, images)}
+        if call.outcome is not None and not call.trimmed:
+            seen += call.outcome.images
+    if images and seen:
+        shown = {"type": "text", "text": "What the tools showed:"}
+        yield {"role": "user", "content": [shown, *map(image_part, seen)]}
+
+
+def result_text(call: Call, images: bool) -> str:
+    if call.outcome is None:
+        return INTERRUPTED
+    if call.trimmed:
+        return TRIMMED
+    text = call.outcome.text
+    if call.outcome.images and not images:
+        text = f"{text}\n{_UNSEEN}"
+    return text or "(no output)"
+
+
+def _prompt(prompt: Prompt, images: bool) -> Message:
+    return {"role": "user", "content": content_of(prompt.blocks, images=images) or "(nothing)"}
+
+
+def _said(answer: Answer, text: str) -> Message:
+    message: Message = {"role": "assistant", "content": text}
+    if reasoning := answer.said("reasoning"):
+        message["reasoning_content"] = reasoning
+    if answer.calls:
+        message["tool_calls"] = [_tool_call(call.call) for call in answer.calls]
+    if answer.provider is not None:
+        message["provider"] = dict(answer.provider)
+    return message
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
