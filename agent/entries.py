@@ -50,11 +50,11 @@ class Run:
     """Tokens of one kind in a row."""
 
     kind: SpokenKind
-    tokens: list[str]
+    tokens: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        if len(self.tokens) > 1:
+        if len(self.tokens) != 1:
             self.tokens = ["".join(self.tokens)]
         return self.tokens[0]
 
@@ -69,6 +69,12 @@ class Answer:
     provider: Mapping[str, Any] | None = None
     #: the plan as it was last told (ACP plan entries)
     plan: list[dict[str, Any]] | None = None
+
+    def run(self, kind: SpokenKind) -> Run:
+        """The one that a token of that kind belongs to."""
+        if not self.runs or self.runs[-1].kind != kind:
+            self.runs.append(Run(kind))
+        return self.runs[-1]
 
     def said(self, kind: SpokenKind) -> str:
         return "".join(run.text for run in self.runs if run.kind == kind)

@@ -66,6 +66,8 @@ class History:
         self._calls: dict[str, Call] = {}
         self._summary: Summary | None = None
         self._spent = Spent()
+        #: the one that the last record was a token of
+        self._run: Run | None = None
         #: the input of the last call that answered the user: its tokens, and how many entries
         #: they stand for; None if that was before a trim or a summary
         self.measured: tuple[int, int] | None = None
@@ -118,9 +120,13 @@ class History:
 
     def fold(self, record: Record) -> None:
         """Take one record in; one that is unknown or not well formed changes nothing."""
-        match record:
-            case {"t": "text" | "reasoning" as kind, "d": str(token)}:
+        kind = record.get("t")
+        if kind == "text" or kind == "reasoning":  # by far the most: no time for a match
+            if isinstance(token := record.get("d"), str):
                 self._say(kind, token)
+            return
+        self._run = None
+        match record:
             case {"t": "user", "blocks": [*blocks]}:
                 self._entries.append(Prompt([b for b in blocks if isinstance(b, dict)]))
             case {
@@ -176,11 +182,9 @@ class History:
         return Summary(text, count, next(prompts, None) if goes_on else None)
 
     def _say(self, kind: SpokenKind, token: str) -> None:
-        runs = self._answer().runs
-        if not runs or runs[-1].kind != kind:
-            runs.append(Run(kind, [token]))
-        else:
-            runs[-1].tokens.append(token)
+        if self._run is None or self._run.kind != kind:
+            self._run = self._answer().run(kind)
+        self._run.tokens.append(token)
 
     def _answer(self, *, open_to_calls: bool = False, with_results: bool = False) -> Answer:
         """The answer being given: a new one after a prompt, or once there are calls to run.
