@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -84,11 +84,12 @@ def _text(block: Block) -> str:
         case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
             return f"{place(uri)}:\n{_fenced(text)}"
         case {"type": "resource", "resource": {"uri": str(uri), **rest}}:
-            what = (_image(block) and "an image") or rest.get("mimeType") or "binary"
+            what = "an image" if _image(block) else rest.get("mimeType") or "binary"
             return f"({place(uri)}: {what}, not shown)"
-        case {"type": "image", **rest}:
-            name = rest.get("uri")
-            return "(an image, not shown)" if not name else f"({place(str(name))}: not shown)"
+        case {"type": "image", "uri": str(uri)}:
+            return f"({place(uri)}: an image, not shown)"
+        case {"type": "image"}:
+            return "(an image, not shown)"
     return "(content that this agent does not read)"
 
 
@@ -96,11 +97,3 @@ def _fenced(text: str) -> str:
     longest = max((len(found) for found in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
-
-
-def texts(content: str | list[Block]) -> Iterator[str]:
-    """The texts in a message's `content`."""
-    if isinstance(content, str):
-        yield content
-        return
-    yield from (part["text"] for part in content if part.get("type") == "text")
