@@ -36,13 +36,18 @@ options (and the environment variables that set them):
   --reload-after-cancel unclean|always
                                     restart the agent only after a cancel that went wrong, or
                                     after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
-  --model MODEL                     the built-in agent's model: demo, or scripted:FILE
-                                    (ACP_BRIDGE_MODEL; default demo)
+  --model MODEL                     the built-in agent's model as LiteLLM names it, such as
+                                    anthropic/claude-sonnet-4-5; or demo, or scripted:FILE
+                                    (ACP_BRIDGE_MODEL; default the first whose key is there,
+                                    else demo)
   --home FOLDER                     where sessions are kept (ACP_BRIDGE_HOME)
   --log-file FILE                   the log; without it, stderr (ACP_BRIDGE_LOG_FILE)
   --log-level LEVEL                 debug, info, warning or error (ACP_BRIDGE_LOG_LEVEL;
                                     default warning on stderr, info in a file)
   --version, --help
+
+The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
+from keys.env in its data folder; 'python -m agent --help' says more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
 were held when a bridge was killed.

@@ -18,11 +18,28 @@ BUILTIN: Json = {
     "protocolVersion": 1,
     "agentCapabilities": {
         "loadSession": True,
-        "promptCapabilities": {"embeddedContext": True},
-        "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+        "promptCapabilities": {"image": True, "embeddedContext": True},
+        "mcpCapabilities": {"http": True, "sse": True},
+        "sessionCapabilities": {
+            "list": {},
+            "delete": {},
+            "additionalDirectories": {},
+            "resume": {},
+            "close": {},
+        },
     },
     "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
-    "authMethods": [],
+    "authMethods": [
+        {
+            "id": "api-key",
+            "name": "API key",
+            "description": (
+                "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY"
+                " or OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
+                " (ACP_BRIDGE_HOME); the file is read again without a restart."
+            ),
+        }
+    ],
 }
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 

@@ -1,6 +1,7 @@
 """`python -m agent`: the built-in agent on stdin and stdout.
 
-Little is imported before it is needed: `--help` and a wrong `--model` don't wait for the SDK.
+Little is imported before it is needed: `--help` and a wrong setting don't wait for the SDK, and
+nothing waits for the model library, which is imported after `initialize` has been answered.
 """
 
 from __future__ import annotations
@@ -12,22 +13,42 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from agent.model import Model
+    from agent.model import Models
+    from agent.secrets import Secrets
+    from agent.settings import Settings
 
 _HELP = """\
 usage: python -m agent [--model MODEL]
 
 The built-in coding agent of acp-bridge. It speaks ACP (Agent Client Protocol)
-on stdin and stdout: an editor starts it, or acp-bridge does, and stays up when
-it doesn't.
+on stdin and stdout: an editor starts it, or acp-bridge does, and keeps the
+conversation going when it dies.
 
-  --model MODEL   demo            a few prepared answers, no network (default)
-                  scripted:PATH   says what the dialogue in the file PATH says
+  --model MODEL   a model as LiteLLM names it, such as
+                    anthropic/claude-sonnet-4-5
+                    openai/gpt-5
+                    ollama_chat/qwen3
+                  or one that needs no network:
+                    demo            a few prepared answers
+                    scripted:FILE   says what the dialogue in FILE says
+                  Without it: the first model whose key is there, else demo.
   -h, --help      show this
 
+A key is looked for in the environment, under the name that the provider gives
+it (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, ...), and in the file
+keys.env in the data folder: a line NAME=value each. The file may be written
+while the agent runs.
+
 environment:
-  ACP_BRIDGE_MODEL   the model, if --model is not given
-  ACP_BRIDGE_HOME    where sessions are kept (default: the user's data folder)
+  ACP_BRIDGE_MODEL           the model, if --model is not given
+  ACP_BRIDGE_MODELS          more models to choose from in the editor, separated
+                             by commas
+  ACP_BRIDGE_SUMMARY_MODEL   the model that summarises a conversation that has
+                             grown too long (default: the session's own)
+  ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
+                             (default 100)
+  ACP_BRIDGE_HOME            the data folder: conversations and keys.env
+                             (default: acp-bridge in the user's data folder)
 """
 
 
@@ -38,27 +59,30 @@ def main() -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is there and we serve
-    spec = _model_argument(sys.argv[1:])
+    model = _model_argument(sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio
-        from agent.model import open_model
+        from agent.secrets import Secrets
+        from agent.settings import read_settings
 
-        model = open_model(spec)
+        settings = read_settings(model, os.environ)
+        secrets = Secrets.from_environment(os.environ)
+        secrets.guard_logs()
+        models = _models(settings)
         stdin, stdout = claim_stdio()  # before the SDK: whatever prints, prints to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
     import anyio
 
-    anyio.run(_serve, stdin, stdout, model)
+    anyio.run(_serve, stdin, stdout, models, settings, secrets)
     return 0
 
 
-def _model_argument(argv: list[str]) -> str:
-    default = os.environ.get("ACP_BRIDGE_MODEL") or "demo"
+def _model_argument(argv: list[str]) -> str | None:
     if not argv:
-        return default
+        return None
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -66,18 +90,36 @@ def _model_argument(argv: list[str]) -> str:
             return _HELP
 
     parser = Parser(prog="python -m agent", usage="python -m agent [--model MODEL]")
-    parser.add_argument("--model", default=default)
-    model: str = parser.parse_args(argv).model
+    parser.add_argument("--model")
+    model: str | None = parser.parse_args(argv).model
     return model
 
 
-async def _serve(stdin: int, stdout: int, model: Model) -> NoReturn:
+def _models(settings: Settings) -> Models:
+    """Raises ValueError if the model is a dialogue that can't be read; a real model's problem is
+    told in the session."""
+    from agent.model import ModelError
+    from agent.models import AllModels
+
+    models = AllModels(settings, os.environ)
+    if settings.model.startswith("scripted:"):
+        try:
+            models.open(settings.model)
+        except ModelError as error:
+            raise ValueError(str(error)) from error
+    return models
+
+
+async def _serve(
+    stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets
+) -> NoReturn:
     from acp_bridge.wire.sdk_transport import SdkTransport
     from agent.connection import serve
-    from agent.transcript import default_folder
+    from agent.secrets import child_environment
 
+    environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:
-        await serve(transport, model, default_folder())
+        await serve(transport, models, settings, secrets, environment)
     # Not by way of the loop's end, which waits for every task: a model that ignores cancellation
     # would keep the process for ever (HAZARDS P2). What is kept on disk has been written.
     logging.shutdown()

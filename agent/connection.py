@@ -1,8 +1,9 @@
 """One connection: the SDK's router and connection around our Server, and its bounded end.
 
 Invariants
-- No exception's text reaches the wire: an error carries its code, a message of ours, and at most
-  the places of wrong parameters or an opaque id whose detail is in the log.
+- No exception's text reaches the wire but a ModelError's, which is a sentence of ours: an error
+  carries its code, a message of ours, and at most the places of wrong parameters or an opaque id
+  whose detail is in the log.
 - Nothing but `initialize` is answered before `initialize`.
 - However it ends (EOF, a signal, a client that reads nothing), it ends within `answer_grace` and
   `flush_limit` of the transport plus the seconds below (HAZARDS P2).
@@ -14,9 +15,9 @@ import asyncio
 import logging
 import signal
 import uuid
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from acp import Agent, RequestError
@@ -28,9 +29,14 @@ from acp.utils import normalize_result
 from pydantic import ValidationError
 
 from acp_bridge.wire.sdk_transport import SdkTransport
-from agent.model import Model, ModelError
+from agent.model import ModelError, Models
+from agent.opening import Setup
 from agent.server import Server
+from agent.settings import Settings
 from agent.tools import standard_tools
+
+if TYPE_CHECKING:
+    from agent.secrets import Secrets
 
 logger = logging.getLogger(__name__)
 
@@ -40,23 +46,32 @@ _STOP_SECONDS = 1
 _CLOSE_SECONDS = 1.5
 
 
-async def serve(transport: SdkTransport, model: Model, folder: Path) -> None:
-    """Until the client is gone or a signal asks us to end. `folder`: the transcripts'."""
+async def serve(
+    transport: SdkTransport,
+    models: Models,
+    settings: Settings,
+    secrets: Secrets,
+    environment: Mapping[str, str],
+) -> None:
+    """Until the client is gone or a signal asks us to end. `environment`: of processes
+    that tools start."""
     async with anyio.create_task_group() as tasks:
 
         async def handle(method: str, params: Any, is_notification: bool) -> Any:
             return await route(method, params, is_notification)
 
         connection = Connection(handle, transport, listening=False)
-        server = Server(
-            model=model,
+        setup = Setup(
+            models=models,
+            settings=settings,
             tools=standard_tools(),
-            folder=folder,
+            secrets=secrets,
+            environment=environment,
             request=connection.send_request,
             notify=partial(_notify, transport),
-            later=tasks.start_soon,
         )
-        route = guarded(server)
+        server = Server(setup, later=lambda work: tasks.start_soon(_contained, work))
+        route = guarded(server, secrets)
         try:
             with anyio.CancelScope() as listening:
                 tasks.start_soon(_cancel_on_signal, listening)
@@ -76,7 +91,15 @@ async def _close(connection: Connection) -> None:
     await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
 
-def guarded(server: Server) -> MethodHandler:
+async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What fails in the background of one session ends no other (HAZARDS P6)."""
+    try:
+        await work()
+    except Exception:
+        logger.exception("something in the background failed")
+
+
+def guarded(server: Server, secrets: Secrets) -> MethodHandler:
     """The SDK's routes to `server`, and the one map from an exception to what the client reads."""
     router = build_agent_router(cast(Agent, server), use_unstable_protocol=True)
     router.route_request(
@@ -97,7 +120,10 @@ def guarded(server: Server) -> MethodHandler:
         except ValidationError as error:
             raise RequestError(-32602, "Invalid params", _places(error)) from None
         except ModelError as error:
-            raise _opaque("The model could not answer", error) from None
+            text = secrets.mask(str(error))
+            if error.kind == "auth":
+                raise RequestError(-32000, text) from None
+            raise _opaque(text, error) from None
         except Exception as error:
             raise _opaque("Internal error", error) from None
 

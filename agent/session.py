@@ -4,24 +4,38 @@ Invariants
 - Every prompt ends once; one that was cancelled before its end answers `cancelled`, whatever else
   came of it (HAZARDS C3, C5), and only when its work has ended (C10).
 - A cancel applies to the oldest prompt that is not answered at that moment, to no other (C1, C2).
+- A prompt that can't be taken (no key, an image for a model that sees none) is refused before
+  anything of it is recorded.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
+from acp import RequestError
 
-from agent.client import SessionClient
+from agent.compaction import Compactor
+from agent.context import system_prompt
 from agent.loop import StopReason, Turn
 from agent.model import Model
+from agent.opening import Given, Setup
+from agent.options import Options
 from agent.permissions import Permissions, PromptCancelled
+from agent.servers import Servers
 from agent.tools import Toolbox, ToolContext
 from agent.transcript import Transcript
 
 logger = logging.getLogger(__name__)
+
+COMMANDS = [
+    {"name": "compact", "description": "Summarise the conversation so far, to make room for more"}
+]
 
 
 class _Waiting:
@@ -33,26 +47,65 @@ class _Waiting:
 
 
 class Session:
-    def __init__(
-        self,
-        transcript: Transcript,
-        context: ToolContext,
-        client: SessionClient,
-        model: Model,
-        tools: Toolbox,
-    ) -> None:
-        self.client = client
+    """`given`: what the client gave for it; others can be given later with `give`."""
+
+    def __init__(self, setup: Setup, session_id: str, transcript: Transcript, given: Given) -> None:
         self.transcript = transcript
-        #: what the next turn works with
-        self.context = context
+        self.client = setup.client(session_id)
         self.permissions = Permissions()
-        self._model = model
-        self._tools = tools
+        self.options = Options(setup.models, self.permissions)
+        self.servers = Servers(self.say)
+        #: what the next turn works with
+        self.context = ToolContext(given.cwd, self.client, environment=setup.environment)
+        self._setup = setup
+        self._tools = Toolbox(setup.tools, lambda: self.servers.tools)
+        self._compactor = Compactor(transcript, self._summariser(), self.say)
         self._waiting: deque[_Waiting] = deque()
         self._titled = transcript.history.title is not None
+        #: what `begin` has started
+        self._begun: list[anyio.CancelScope] = []
+        #: the one that the system prompt was made for
+        self._introduced: ToolContext | None = None
+        #: the names of tools that the user was told of
+        self._gone = ""
+        self.give(given)
+
+    def give(self, given: Given) -> None:
+        """The next turn works with this, and what was given before no longer counts."""
+        context = dataclasses.replace(self.context, cwd=given.cwd, extra_roots=given.extra_roots)
+        self.context = context
+        self.servers.give(given.mcp_servers, given.cwd)
+
+    async def begin(self) -> None:
+        """What follows the response that opened it; ends with its MCP servers."""
+        await self.client.update(
+            {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
+        )
+        async with anyio.create_task_group() as tasks:
+            self._begun.append(tasks.cancel_scope)
+            tasks.start_soon(self.servers.serve)
+            tasks.start_soon(self.tell_options)
+            tasks.start_soon(self._name_gone_tools)
+        self._begun.remove(tasks.cancel_scope)
+
+    async def tell_options(self) -> None:
+        """Look the model up, and tell the client if there is more to choose from now."""
+        if await self.options.learn():
+            await self.client.update(self.options.update())
+
+    async def close(self) -> None:
+        """Cancel every prompt, wait until they are answered, and leave nothing running."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.cancel_all)
+            tasks.start_soon(self.servers.close)
+        for begun in self._begun:
+            begun.cancel()
+        self.transcript.close()
+
+    # prompts
 
     async def prompt(self, blocks: list[dict[str, Any]]) -> StopReason:
-        """Answer it when its turn has come. Raises ModelError.
+        """Answer it when its turn has come. Raises ModelError, RequestError.
 
         Prompts take their places in the order in which this is called, before its first await.
         """
@@ -62,7 +115,7 @@ class Session:
             with waiting.scope:
                 while (first := self._waiting[0]) is not waiting:
                     await first.answered.wait()
-                stop = await self._turn(blocks)
+                stop = await self._answer(blocks)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
@@ -91,18 +144,67 @@ class Session:
         history = self.transcript.history
         await self.client.replay(lambda: history.replay(running=bool(self._waiting)))
 
-    async def _turn(self, blocks: list[dict[str, Any]]) -> StopReason:
+    async def say(self, text: str) -> None:
+        """Something that the model did not say. It is not kept."""
+        content = {"type": "text", "text": f"\n[{text}]\n"}
+        await self.client.update({"sessionUpdate": "agent_message_chunk", "content": content})
+
+    # one of them
+
+    async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
+        model = self.options.model()
+        if _command(blocks) == "/compact":
+            await self.say(await self._compactor.compact(model))
+            return "end_turn"
+        if any(block["type"] == "image" for block in blocks):
+            await self._check_sight()
+        await self.servers.settled()
+        await self.tell_options()
+        await self._introduce()
         turn = Turn(
-            model=self._model,
+            model=self.options.model,
             tools=self._tools,
             transcript=self.transcript,
             permissions=self.permissions,
             context=self.context,
+            secrets=self._setup.secrets,
+            compactor=self._compactor,
+            max_calls=self._setup.settings.max_calls,
         )
         try:
             return await turn.run(blocks)
         except PromptCancelled:
             return "cancelled"
+
+    async def _check_sight(self) -> None:
+        if not (await self.options.info()).takes_images:
+            name = self.options.model().id
+            text = f"Invalid params: the model {name} takes no images; choose another, or leave"
+            raise RequestError(-32602, f"{text} the image out")
+
+    async def _introduce(self) -> None:
+        """Give the model its system prompt: before the first turn, and when it says something else
+        now than it did before a restart."""
+        if self._introduced is self.context:
+            return
+        context = self.context
+        text = await system_prompt(context.cwd, context.extra_roots)
+        history = self.transcript.history
+        known = [m["content"] for m in history.messages(upto=0) if m["role"] == "system"]
+        if known != [text]:
+            try:
+                self.transcript.append({"t": "system", "text": text})
+            except OSError:  # the turn will say that nothing is kept
+                logger.exception("the system prompt can't be written")
+        self._introduced = context
+
+    async def _name_gone_tools(self) -> None:
+        await self.servers.settled()
+        used = self.transcript.history.tool_names
+        gone = ", ".join(sorted(name for name in used if self._tools.get(name) is None))
+        if gone and gone != self._gone:
+            self._gone = gone
+            await self.say(f"Tools that this conversation used are not there any more: {gone}.")
 
     async def _show_title(self) -> None:
         """Once: after the first turn that was not cancelled."""
@@ -110,3 +212,13 @@ class Session:
         if title is not None and not self._titled:
             self._titled = True
             await self.client.update({"sessionUpdate": "session_info_update", "title": title})
+
+    def _summariser(self) -> Callable[[], Model] | None:
+        name = self._setup.settings.summary_model
+        return partial(self._setup.models.open, name) if name else None
+
+
+def _command(blocks: list[dict[str, Any]]) -> str:
+    """The slash command that it begins with, "/compact"; else nothing or any word."""
+    words = str(blocks[0].get("text", "")).split(maxsplit=1)
+    return words[0] if words else ""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+_MAX_CALLS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +23,41 @@ class Settings:
     #: ACP_BRIDGE_SUMMARY_MODEL: summarises what no longer fits; empty: the session's own
     summary_model: str = ""
     #: ACP_BRIDGE_MAX_CALLS: model calls in one turn
-    max_calls: int = 100
+    max_calls: int = _MAX_CALLS
+
+
+def read_settings(model: str | None, env: Mapping[str, str]) -> Settings:
+    """`model`: the argument, which wins over the environment. Raises ValueError."""
+    home = _home(env)
+    return Settings(
+        folder=home / "agent",
+        keys_file=home / "keys.env",
+        model=(env.get("ACP_BRIDGE_MODEL", "") if model is None else model).strip(),
+        models=_names(env.get("ACP_BRIDGE_MODELS", "")),
+        summary_model=env.get("ACP_BRIDGE_SUMMARY_MODEL", "").strip(),
+        max_calls=_count(env.get("ACP_BRIDGE_MAX_CALLS", "")),
+    )
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    if home := env.get("ACP_BRIDGE_HOME"):
+        return Path(home).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("acp-bridge", appauthor=False)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+
+
+def _count(text: str) -> int:
+    if not text.strip():
+        return _MAX_CALLS
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise ValueError("ACP_BRIDGE_MAX_CALLS: a whole number from 1")
+    return count
