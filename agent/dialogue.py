@@ -3,6 +3,9 @@ r"""Dialogues: what a scripted model says, in a small text format.
 A dialogue is a list of scenes; a scene is one turn. `#` begins a comment line, blank lines are
 free, every other line is `VERB` or `VERB: ARGUMENT`.
 
+    window: TOKENS   before the first scene: the model's window is so large
+    images           before the first scene: the model takes images
+
     when: REGEX      a scene for every prompt in which REGEX is found (any case); the first wins
     turn             a scene for the next prompt that no `when` matches; the last one is repeated
     ---              what follows is said once the tool calls above it have their results
@@ -14,7 +17,7 @@ free, every other line is `VERB` or `VERB: ARGUMENT`.
     remember         say what the user told before:  text: You told me: {history}
     call: NAME JSON  call a tool with these arguments
     stop: REASON     end with max_tokens or refusal
-    error: MESSAGE   fail as a model fails
+    error: MESSAGE   fail as a model fails; a first word that is a kind of ModelError is its kind
 
     delay: MS        wait
     pace: MS         from here on, wait between two tokens
@@ -38,8 +41,9 @@ _WITH_ARGUMENT = frozenset(
     ["text", "think", "token", "call", "stop", "error", "delay", "pace", "gate"]
 )
 _ALONE = {"echo": ("text", "{user}"), "remember": ("text", "You told me: {history}")}
+_HEADER = frozenset(["window", "images"])
 #: every word that a line may begin with
-VERBS = _WITH_ARGUMENT | {*_ALONE, "when", "turn", "---", "repeat", "deaf"}
+VERBS = _WITH_ARGUMENT | _HEADER | {*_ALONE, "when", "turn", "---", "repeat", "deaf"}
 
 
 class DialogueError(ValueError):
@@ -69,6 +73,9 @@ class Scene:
 @dataclass(frozen=True, slots=True)
 class Dialogue:
     scenes: tuple[Scene, ...]
+    #: tokens; None: not said
+    window: int | None = None
+    images: bool = False
 
     def reply(self, prompts: list[str], asked: int) -> Reply:
         """What to say to the last of `prompts`, having been asked `asked` times in this turn."""
@@ -100,29 +107,54 @@ def demo_dialogue() -> Dialogue:
 
 def parse_dialogue(text: str) -> Dialogue:
     """Raises DialogueError."""
-    scenes: list[tuple[re.Pattern[str] | None, list[list[Step]]]] = []
-    times = 1
+    reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         verb, _, argument = (part.strip() for part in line.partition(":"))
         if not verb or verb.startswith("#"):
             continue
         try:
-            if verb in ("when", "turn"):
-                scenes.append((_pattern(verb, argument), [[]]))
-            elif not scenes:
-                raise DialogueError("a line before the first `when` or `turn`")
-            elif verb == "---":
-                scenes[-1][1].append([])
-            elif verb == "repeat":
-                times = int(argument)
-            else:
-                scenes[-1][1][-1].append(_step(verb, argument, times))
-                times = 1
+            reader.take(verb, argument)
         except ValueError as error:
             raise DialogueError(f"line {number}: {error}") from error
-    return Dialogue(
-        tuple(Scene(pattern, tuple(map(tuple, replies))) for pattern, replies in scenes)
-    )
+    return reader.dialogue()
+
+
+class _Reader:
+    """A dialogue as far as it was read."""
+
+    def __init__(self) -> None:
+        self._scenes: list[tuple[re.Pattern[str] | None, list[list[Step]]]] = []
+        self._window: int | None = None
+        self._images = False
+        self._times = 1
+
+    def take(self, verb: str, argument: str) -> None:
+        """One line. Raises ValueError."""
+        if verb in ("when", "turn"):
+            self._scenes.append((_pattern(verb, argument), [[]]))
+        elif verb in _HEADER:
+            self._take_header(verb, argument)
+        elif not self._scenes:
+            raise DialogueError("a line before the first `when` or `turn`")
+        elif verb == "---":
+            self._scenes[-1][1].append([])
+        elif verb == "repeat":
+            self._times = int(argument)
+        else:
+            self._scenes[-1][1][-1].append(_step(verb, argument, self._times))
+            self._times = 1
+
+    def dialogue(self) -> Dialogue:
+        scenes = (Scene(p, tuple(map(tuple, replies))) for p, replies in self._scenes)
+        return Dialogue(tuple(scenes), self._window, self._images)
+
+    def _take_header(self, verb: str, argument: str) -> None:
+        if self._scenes:
+            raise DialogueError(f"`{verb}` stands before the first scene")
+        if verb == "images":
+            self._images = True
+        else:
+            self._window = int(argument)
 
 
 def _pattern(verb: str, argument: str) -> re.Pattern[str] | None:

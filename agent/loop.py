@@ -1,99 +1,145 @@
 """One turn: model -> tools -> model, until the model has nothing more to do.
 
 Invariants
-- Every token is told to each `on_token` callback in order. A string is a part; an empty one is
-  passed on, None dropped. A callback that fails is logged and left out for the rest of the turn;
-  the others, the stream and the turn go on, and the user is told (HAZARDS T1).
-- What is shown was recorded first (T2).
-- A tool card that was opened is ended once, also on cancellation, before the turn is over (C16).
+- Every token is told to each `on_token` callback in order, the transcript's and the client's first.
+  A string is a text part; an empty one is passed on, None dropped. A callback that fails is logged
+  and left out for the rest of the turn; the others, the stream and the turn go on, and the user is
+  told (HAZARDS T1).
 - After a cancellation no model call and no tool begins (C3), and none is left running (C10).
+- Whatever ends a turn, the history is well formed (C17).
+- A request that does not fit the model's window is tried again only once room was made, and only
+  if nothing of the answer was told.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-import anyio
 import anyio.lowlevel
-from pydantic import BaseModel, ValidationError
 
-from agent.client import Client
-from agent.history import INTERRUPTED, Outcome, Record, card_end, card_start, text_chunk
-from agent.model import Completion, Model, OnToken, Part, Token, ToolCall
+from agent.history import Spent, Update
+from agent.model import Completion, Model, ModelError, ModelInfo, OnToken, Part, Token
 from agent.permissions import Permissions
-from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
+from agent.scribe import Scribe
+from agent.tool_calls import ToolCalls
+from agent.tools import Toolbox, ToolContext
 from agent.transcript import Transcript
+
+if TYPE_CHECKING:
+    from agent.compaction import Compactor
+    from agent.secrets import Secrets
 
 logger = logging.getLogger(__name__)
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
-#: model calls in one turn; a model that goes round in circles is stopped
-MAX_MODEL_CALLS = 100
-#: seconds to end the cards of a cancelled turn, should the client take nothing
-_CARD_SECONDS = 1
-
-
-@dataclass(slots=True)
-class Card:
-    """A tool call on its way."""
-
-    call: ToolCall
-    shown: dict[str, Any]
-    tool: AnyTool | None = None
-    args: BaseModel | None = None
-    #: why it can't be run
-    problem: str = ""
-    ended: bool = False
-
-    @property
-    def id(self) -> str:
-        return str(self.shown["toolCallId"])
+#: why the calls of an answer that ended otherwise are not run
+_NOT_RUN = {
+    "max_tokens": "Not run: the answer was cut off at the model's limit.",
+    "refusal": "Not run: the model refused to go on.",
+}
 
 
 class Turn:
-    """Answers one prompt of a session. `on_token`: further callbacks besides disk and client."""
+    """Answers one prompt of a session.
+
+    `model` is asked for at each model call, so that a changed option takes effect at the next.
+    `max_calls`: model calls, so that one that goes round in circles is stopped. `on_token`: further
+    callbacks besides disk and client; they also get the pieces of tool calls.
+    """
 
     def __init__(
         self,
         *,
-        model: Model,
+        model: Callable[[], Model],
         tools: Toolbox,
         transcript: Transcript,
         permissions: Permissions,
         context: ToolContext,
+        secrets: Secrets,
+        compactor: Compactor | None = None,
+        max_calls: int = 100,
         on_token: Sequence[OnToken] = (),
     ) -> None:
         self._model = model
         self._tools = tools
-        self._transcript = transcript
-        self._permissions = permissions
-        self._context = context
-        self._client: Client = context.client
-        self._on_token = [self._record_token, self._show_token, *on_token]
-        self._unrecorded = False
+        self._compactor = compactor
+        self._max_calls = max_calls
+        self._scribe = scribe = Scribe(transcript, context.client)
+        self._calls = ToolCalls(tools, permissions, context, secrets, scribe)
+        self._on_token: list[Callable[[Part], Awaitable[None]]] = [
+            scribe.record_token,
+            scribe.show_token,
+            *on_token,
+        ]
+        #: something of the answer being given was told
+        self._told = False
 
     async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
-        """Raises ModelError; whatever ended it, the history is well formed (C17)."""
-        await self._record({"t": "user", "blocks": blocks})
-        for _ in range(MAX_MODEL_CALLS):
-            await anyio.lowlevel.checkpoint()
-            messages = self._transcript.history.messages()
-            completion = await self._model.complete(messages, self._tools.specs, self._tell)
-            if not completion.tool_calls:
+        """`blocks`: the prompt, ACP content blocks. Raises ModelError, PromptCancelled.
+
+        A provider that refuses the request ends the turn with `refusal`, as a model that refuses
+        does; its sentence is shown as a notice.
+        """
+        await self._scribe.record({"t": "user", "blocks": blocks})
+        for _ in range(self._max_calls):
+            try:
+                completion = await self._complete()
+            except ModelError as error:
+                if error.kind != "refused":
+                    raise
+                await self._scribe.notice(str(error))
+                return "refusal"
+            if completion.stop != "end_turn":
+                await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
                 return completion.stop
-            await self._run_tools(completion)
+            if not completion.tool_calls:
+                return "end_turn"
+            await self._calls.run(completion.tool_calls)
         return "max_turn_requests"
 
-    # tokens
+    async def _complete(self) -> Completion:
+        """One answer of the model, with room made for it if need be."""
+        await anyio.lowlevel.checkpoint()
+        model = self._model()
+        if self._compactor is not None:
+            await self._compactor.fit(model, self._tools.specs)
+        info = await model.info()
+        while True:
+            self._told = False
+            await anyio.lowlevel.checkpoint()
+            messages = self._scribe.history.messages(images=info.takes_images)
+            try:
+                completion = await model.complete(messages, self._tools.specs, self._tell)
+            except ModelError as error:
+                if not (error.kind == "context" and await self._made_room(model)):
+                    raise
+            else:
+                await self._account(model, info, completion)
+                return completion
+
+    async def _made_room(self, model: Model) -> bool:
+        if self._compactor is None or self._told:
+            return False
+        return await self._compactor.shrink(model, self._tools.specs)
+
+    async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
+        if completion.provider is not None:
+            await self._scribe.record({"t": "provider", "d": dict(completion.provider)})
+        if (usage := completion.usage) is None:
+            return
+        record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}
+        more = {"cached": usage.cached, "cost": usage.cost, "for": "turn"}
+        await self._scribe.record({**record, **more})
+        if (update := usage_update(self._scribe.history.spent, info)) is not None:
+            await self._scribe.show(update)
 
     async def _tell(self, token: Token) -> None:
         if token is None:
             return
+        self._told = True
         part = Part("text", token) if isinstance(token, str) else token
         for callback in tuple(self._on_token):
             try:
@@ -101,122 +147,17 @@ class Turn:
             except Exception:
                 logger.exception("a token callback failed and is told nothing more in this turn")
                 self._on_token.remove(callback)
-                await self._notice("A part of this answer could not be passed on; see the log.")
-
-    async def _record_token(self, part: Token) -> None:
-        assert isinstance(part, Part)
-        await self._record({"t": part.kind, "d": part.text})
-
-    async def _show_token(self, part: Token) -> None:
-        assert isinstance(part, Part)
-        message_id = self._transcript.history.message_id
-        await self._client.update(text_chunk(part.kind, part.text, message_id))
-
-    # tools
-
-    async def _run_tools(self, completion: Completion) -> None:
-        cards: list[Card] = []
-        try:
-            for call in completion.tool_calls:
-                card = self._card(call)
-                cards.append(card)
-                await self._open(card)
-            for card in cards:
-                await self._run_tool(card)
-        finally:
-            with anyio.move_on_after(_CARD_SECONDS, shield=True):
-                for card in cards:
-                    await self._end(card, Outcome("failed", INTERRUPTED))
-
-    async def _open(self, card: Card) -> None:
-        call = card.call
-        record = {"t": "call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        await self._record({**record, "card": card.shown})
-        await self._client.update(card_start(card.shown))
-
-    async def _run_tool(self, card: Card) -> None:
-        try:
-            result = await self._execute(card)
-        except ToolError as error:
-            outcome = Outcome("failed", str(error))
-        else:
-            outcome = Outcome("completed", result.text, result.raw)
-        await self._end(card, outcome)
-
-    async def _execute(self, card: Card) -> ToolResult:
-        if card.tool is None or card.args is None:
-            raise ToolError(card.problem)
-        if card.tool.needs_permission and not await self._permissions.allowed(
-            card.tool.name, card.shown, self._client
-        ):
-            raise ToolError("The user did not allow it.")
-        await anyio.lowlevel.checkpoint()
-        progress = {"sessionUpdate": "tool_call_update", "toolCallId": card.id}
-        await self._client.update({**progress, "status": "in_progress"})
-        try:
-            return await card.tool.run(card.args, self._context)
-        except ToolError:
-            raise
-        except Exception as error:
-            logger.exception("the tool %s failed", card.tool.name)
-            raise ToolError("The tool failed; see the agent's log.") from error
-
-    async def _end(self, card: Card, outcome: Outcome) -> None:
-        if card.ended:
-            return
-        card.ended = True
-        record = {"t": "result", "card": card.id, "status": outcome.status, "text": outcome.text}
-        await self._record({**record, "raw": outcome.raw})
-        await self._client.update(card_end(card.id, outcome))
-
-    def _card(self, call: ToolCall) -> Card:
-        number = self._transcript.history.calls + 1
-        shown = {"toolCallId": f"call-{number}", "title": call.name, "kind": "other"}
-        card = Card(call, {**shown, "rawInput": _raw(call.arguments)})
-        tool = self._tools.get(call.name)
-        if tool is None:
-            card.problem = f"There is no tool named {call.name}."
-            return card
-        card.shown["kind"] = tool.kind
-        try:
-            args = tool.Args.model_validate_json(call.arguments or "{}")
-        except ValidationError as error:
-            card.problem = f"The arguments do not fit: {_problems(error)}"
-            return card
-        card.tool, card.args = tool, args
-        card.shown["title"] = tool.title(args)
-        card.shown["locations"] = tool.locations(args, self._context.cwd)
-        return card
-
-    # the transcript
-
-    async def _record(self, record: Record) -> None:
-        """A full disk ends no turn; the user is told once that it is not being kept."""
-        try:
-            self._transcript.append(record)
-        except OSError:
-            if self._unrecorded:
-                return
-            self._unrecorded = True
-            logger.exception("the transcript can't be written")
-            await self._notice("This turn can't be written to disk and will be lost on a restart.")
-
-    async def _notice(self, text: str) -> None:
-        """Say something to the user that the model did not."""
-        try:
-            content = {"type": "text", "text": f"\n[{text}]\n"}
-            await self._client.update({"sessionUpdate": "agent_message_chunk", "content": content})
-        except Exception:
-            logger.exception("a notice could not be shown: %s", text)
+                await self._scribe.notice(
+                    "A part of this answer could not be passed on; see the log."
+                )
 
 
-def _raw(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments
-
-
-def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found)
+def usage_update(spent: Spent, info: ModelInfo) -> Update | None:
+    """How full the model's window is, and the session's cost in USD; None if the window is not
+    known: ACP can't say one without the other."""
+    if info.window is None:
+        return None
+    update: Update = {"sessionUpdate": "usage_update", "used": spent.context, "size": info.window}
+    if spent.cost is not None:
+        update["cost"] = {"amount": spent.cost, "currency": "USD"}
+    return update

@@ -1,7 +1,12 @@
-"""Asking the user before a tool runs.
+"""Whether a call may run: decided by the session's mode, else by the user.
 
-Invariant: only a chosen allow option allows. No answer, an unknown one or a failed one is no
-consent (HAZARDS C18).
+Invariants
+- Only a chosen allow option allows. No answer, an unknown one or a failed one is no consent
+  (HAZARDS C18).
+- "Always" is kept for one session, and for exactly what its option named: the same kind of access,
+  the same grant, inside the session's folders or outside of them. A folder's grant is not for the
+  folders below it.
+- Calls may ask at the same time: each waits for its own answer, no lock is held meanwhile (P10).
 """
 
 from __future__ import annotations
@@ -10,51 +15,95 @@ import logging
 from typing import Any, Literal
 
 from agent.client import Client, ClientError
+from agent.tools import Action, AnyTool, ToolError
 
 logger = logging.getLogger(__name__)
 
-Mode = Literal["ask", "auto"]
+Mode = Literal["ask", "plan", "edit", "auto"]
 #: id -> (name, description)
 MODES: dict[Mode, tuple[str, str]] = {
-    "ask": ("Ask", "Ask before every command."),
-    "auto": ("Auto", "Run commands without asking."),
+    "ask": ("Ask", "Reads freely; asks before every edit and command."),
+    "plan": ("Plan", "Reads only: no edit and no command is run."),
+    "edit": ("Edit", "Reads and edits freely; asks before every command."),
+    "auto": ("Auto", "Reads, edits and runs commands without asking."),
 }
+
+_FREE = {
+    "ask": {"none", "read"},
+    "plan": {"none", "read"},
+    "edit": {"none", "read", "edit"},
+    "auto": {"none", "read", "edit", "execute"},
+}
+_PLANNING = (
+    "Not run: the session is in plan mode, in which files are only read. Say what you would do; "
+    "the user changes the mode when it is to be done."
+)
 
 
 class PromptCancelled(Exception):
     """The client answered a permission request with: the prompt is cancelled."""
 
 
+class Rejected(ToolError):
+    """The user was asked and did not allow it."""
+
+
 class Permissions:
-    """What the user allowed in one session, for as long as the process lives."""
+    """What the user allowed and refused in one session, for as long as the process lives."""
 
     def __init__(self) -> None:
+        #: a change is for the calls that are looked at from then on
         self.mode: Mode = "ask"
-        self._always: set[str] = set()
+        #: what was answered with "always" -> whether it was allowed
+        self._always: dict[tuple[Any, ...], bool] = {}
 
-    async def allowed(self, tool: str, card: dict[str, Any], client: Client) -> bool:
-        """Ask, if it has to be. Raises PromptCancelled."""
-        if self.mode == "auto" or tool in self._always:
-            return True
+    async def check(
+        self, tool: AnyTool, action: Action, card: dict[str, Any], client: Client
+    ) -> None:
+        """Return if it may run, having asked if it has to be.
+
+        `card`: the call as the user is shown it (an ACP tool call). Raises Rejected if the user was
+        asked and did not allow it, ToolError if it was refused unasked: by plan mode, or by an
+        earlier "always reject", which holds in every mode. Raises PromptCancelled.
+        """
+        free = tool.access in _FREE[self.mode]
+        if self.mode == "plan" and not free:
+            raise ToolError(_PLANNING)
+        key = (tool.access, action.outside, *action.grant.key)
+        always = self._always.get(key)
+        if always is False:
+            raise ToolError("The user said to reject this always.")
+        if tool.access == "none" or always or (free and not action.outside):
+            return
+        chosen = await self._ask(action.grant.name, card, client)
+        if chosen in ("allow_always", "reject_always"):
+            self._always[key] = chosen == "allow_always"
+        if chosen not in ("allow_once", "allow_always"):
+            raise Rejected("The user did not allow it.")
+
+    async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
         try:
-            chosen = await client.ask(card, _options(tool))
+            chosen = await client.ask(card, _options(grant))
         except ClientError:
             logger.warning("permission was not given: the request failed", exc_info=True)
-            return False
+            return ""
         if chosen is None:
             raise PromptCancelled
-        if chosen == "allow_always":
-            self._always.add(tool)
-        return chosen in ("allow_once", "allow_always")
+        return chosen
 
 
-def _options(tool: str) -> list[dict[str, Any]]:
+def _options(grant: str) -> list[dict[str, Any]]:
     return [
-        {"optionId": "allow_once", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"},
         {
             "optionId": "allow_always",
-            "name": f"Allow {tool} for the rest of this session",
+            "name": f"Always allow {grant} in this session",
             "kind": "allow_always",
         },
-        {"optionId": "reject_once", "name": "Reject", "kind": "reject_once"},
+        {"optionId": "reject_once", "name": "Reject once", "kind": "reject_once"},
+        {
+            "optionId": "reject_always",
+            "name": f"Always reject {grant} in this session",
+            "kind": "reject_always",
+        },
     ]

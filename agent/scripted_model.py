@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -23,11 +24,13 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from agent.dialogue import Dialogue, Reply, Step
 from agent.model import (
     Completion,
+    ErrorKind,
     Message,
     ModelError,
+    ModelInfo,
     OnToken,
     Part,
-    PartKind,
+    SpokenKind,
     Stop,
     ToolCall,
     ToolSpec,
@@ -38,19 +41,29 @@ _BENCH = re.compile(r"BENCH n=(\d+) gap=(\d+) tag=([A-Za-z]+)(?: tool=(\d+))?")
 _WORD = re.compile(r"\s*\S+|\s+")
 _PLACEHOLDER = re.compile(r"\{(user|history|result|i)\}")
 _ESCAPE = re.compile(r"\\(n|\\)")
+_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 #: longest answer of a gate keeper: "go\n"
 _GATE_ANSWER_BYTES = 16
 
 
 class ScriptedModel:
-    def __init__(self, dialogue: Dialogue) -> None:
+    """`info`: what it says of itself; None: what the dialogue's header says."""
+
+    def __init__(
+        self, dialogue: Dialogue, id: str = "scripted", info: ModelInfo | None = None
+    ) -> None:
+        self.id = id
         self._dialogue = dialogue
+        self._info = info or ModelInfo(dialogue.window, dialogue.images)
+
+    async def info(self) -> ModelInfo:
+        return self._info
 
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
         _log_call(messages, tools)
-        prompts = [m["content"] for m in messages if m["role"] == "user"]
+        prompts = [text_of(messages[number]) for number in _prompts(messages)]
         asked = _asked(messages)
         speech = _Speech(messages, prompts, on_token)
         if prompts and (bench := list(_BENCH.finditer(prompts[-1]))):
@@ -70,7 +83,7 @@ class _Speech:
     messages: Sequence[Message]
     prompts: list[str]
     on_token: OnToken
-    said: dict[PartKind, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
+    said: dict[SpokenKind, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
     calls: list[ToolCall] = field(default_factory=list)
     stop: Stop = "end_turn"
     #: seconds between two tokens
@@ -84,7 +97,7 @@ class _Speech:
     async def bench(self, directive: re.Match[str], asked: int) -> None:
         count, gap, tag, tool = directive.groups()
         if tool and asked == 0:
-            self._call('shell {"command": "echo acpbench"}')
+            await self._call('shell {"command": "echo acpbench"}')
             return
         for i in range(int(count)):
             if i and gap != "0":
@@ -98,7 +111,7 @@ class _Speech:
             reasoning="".join(self.said["reasoning"]),
             tool_calls=tuple(self.calls),
             stop=self.stop,
-            usage=Usage(input=sum(len(p.split()) for p in self.prompts), output=tokens),
+            usage=Usage(input=sum(len(text_of(m).split()) for m in self.messages), output=tokens),
         )
 
     async def _step(self, step: Step, i: int) -> None:
@@ -110,11 +123,11 @@ class _Speech:
             case "token":
                 await self._token("text", json.loads(step.argument))
             case "call":
-                self._call(step.argument)
+                await self._call(step.argument)
             case "stop":
                 self.stop = "refusal" if step.argument == "refusal" else "max_tokens"
             case "error":
-                raise ModelError(self._filled(step.argument, i))
+                raise _error(self._filled(step.argument, i))
             case "delay":
                 await anyio.sleep(float(step.argument) / 1000)
             case "pace":
@@ -122,7 +135,7 @@ class _Speech:
             case "gate":
                 await _pass_gate(step.argument)
 
-    async def _say(self, kind: PartKind, text: str) -> None:
+    async def _say(self, kind: SpokenKind, text: str) -> None:
         said = self.said[kind]
         if said and not said[-1][-1:].isspace() and not text[:1].isspace():
             text = " " + text
@@ -131,22 +144,26 @@ class _Speech:
                 await anyio.sleep(self.pace)
             await self._token(kind, word)
 
-    async def _token(self, kind: PartKind, token: str | None) -> None:
+    async def _token(self, kind: SpokenKind, token: str | None) -> None:
         await self.on_token(Part(kind, token) if token is not None else None)
         if token:
             self.said[kind].append(token)
 
-    def _call(self, argument: str) -> None:
+    async def _call(self, argument: str) -> None:
         name, _, arguments = argument.partition(" ")
+        arguments = arguments.strip() or "{}"
         earlier = sum(len(m.get("tool_calls", ())) for m in self.messages)
-        number = earlier + len(self.calls) + 1
-        self.calls.append(ToolCall(f"call_{number}", name, arguments.strip() or "{}"))
+        index = len(self.calls)
+        for number, piece in enumerate(_WORD.findall(arguments)):
+            told_name = name if number == 0 else ""
+            await self.on_token(Part("tool_call", piece, index, told_name))
+        self.calls.append(ToolCall(f"call_{earlier + index + 1}", name, arguments))
 
     def _filled(self, text: str, i: int) -> str:
         values = {
             "user": self.prompts[-1] if self.prompts else "",
             "history": "; ".join(self.prompts[:-1]) or "nothing yet",
-            "result": next((m["content"] for m in _backwards(self.messages, "tool")), ""),
+            "result": next((text_of(m) for m in _backwards(self.messages, "tool")), ""),
             "i": str(i),
         }
         plain = _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else "\\", text)
@@ -157,14 +174,30 @@ def _backwards(messages: Sequence[Message], role: str) -> Iterator[Message]:
     return (m for m in reversed(messages) if m["role"] == role)
 
 
+def text_of(message: Message) -> str:
+    """What a message says in words; images say nothing."""
+    content = message.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def _prompts(messages: Sequence[Message]) -> list[int]:
+    """Where the user's prompts are."""
+    return [number for number, message in enumerate(messages) if message["role"] == "user"]
+
+
 def _asked(messages: Sequence[Message]) -> int:
     """How often the model has answered since the last prompt."""
-    asked = 0
-    for message in reversed(messages):
-        if message["role"] == "user":
-            break
-        asked += message["role"] == "assistant"
-    return asked
+    prompts = _prompts(messages)
+    since = messages[prompts[-1] + 1 :] if prompts else messages
+    return sum(message["role"] == "assistant" for message in since)
+
+
+def _error(argument: str) -> ModelError:
+    first, _, rest = argument.partition(" ")
+    kind = next((kind for kind in _KINDS if kind == first), None)
+    return ModelError(argument) if kind is None else ModelError(rest.strip() or first, kind)
 
 
 def _log_call(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:

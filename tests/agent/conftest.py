@@ -10,11 +10,12 @@ import anyio
 import pytest
 
 from acp_bridge.wire.sdk_transport import SdkTransport
-from agent.connection import serve
 from agent.dialogue import parse_dialogue
 from agent.model import Model
 from agent.scripted_model import ScriptedModel
-from tests.agent.support import Fifo
+from agent.secrets import Secrets
+from agent.settings import Settings
+from tests.agent.support import Fifo, OneModel
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 
@@ -40,18 +41,22 @@ def running(cwd: Path) -> Iterator[Fifo]:
 @pytest.fixture
 def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Serves the dialogue on pipes; the client is not initialized. Transcripts are kept between."""
+    from agent.connection import serve  # imports the SDK, which most tests do without
+
     monkeypatch.setenv("ACP_BRIDGE_GATES", gates.path)
 
     @contextlib.asynccontextmanager
     async def talk(dialogue: str | Model) -> AsyncGenerator[RecordingClient]:
         model = ScriptedModel(parse_dialogue(dialogue)) if isinstance(dialogue, str) else dialogue
+        settings = Settings(tmp_path / "sessions", tmp_path / "keys.env")
         agent_in, client_out = os.pipe()
         client_in, agent_out = os.pipe()
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:
                 async with SdkTransport(agent_in, agent_out) as transport:
-                    await serve(transport, model, tmp_path / "sessions")
+                    models, secrets = OneModel(model), Secrets([])
+                    await serve(transport, models, settings, secrets, os.environ)
 
             tasks.start_soon(run)
             async with RecordingClient(client_in, client_out) as client:

@@ -1,70 +1,79 @@
-"""A turn: tokens, tools, permission, cancellation; no process and no wire."""
+"""A turn: tokens, ends, limits, what it costs, making room, cancellation; no process, no wire."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from pydantic import BaseModel
 
-from agent import loop
-from agent.client import ClientError
-from agent.history import INTERRUPTED, Record
-from agent.model import Completion, Message, ModelError, OnToken, Part, Token, ToolCall, ToolSpec
-from agent.permissions import PromptCancelled
-from agent.tools import Toolbox, ToolContext, ToolError, ToolResult
-from tests.agent.support import Bench, MemoryClient, Tokens, user
-
-
-class NoteArgs(BaseModel):
-    text: str
-
-
-class Note:
-    """A tool of the test's, which asks first and runs `work`."""
-
-    name = "note"
-    description = "Keep a note."
-    kind = "other"
-    Args = NoteArgs
-    needs_permission = True
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.started = anyio.Event()
-        self.blocks = False
-        self.problem: Exception | None = None
-
-    def title(self, args: NoteArgs) -> str:
-        return f"Note {args.text}"
-
-    def locations(self, args: NoteArgs, cwd: Path) -> list[dict[str, Any]]:
-        return []
-
-    async def run(self, args: NoteArgs, context: ToolContext) -> ToolResult:
-        self.started.set()
-        if self.blocks:
-            await anyio.sleep_forever()
-        if self.problem:
-            raise self.problem
-        self.notes.append(args.text)
-        return ToolResult("kept", {"n": len(self.notes)})
+from agent.history import Record
+from agent.model import (
+    Completion,
+    Message,
+    ModelError,
+    ModelInfo,
+    OnToken,
+    Part,
+    Token,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from agent.tools import Toolbox
+from tests.agent.support import NOTES, Bench, MemoryClient, Note, Tokens, cancelled, run
 
 
-NOTE = 'when: note\ncall: note {"text": "a"}\ncall: note {"text": "b"}\n---\ntext: Kept.\n'
+class Saying:
+    """A model that tells just these tokens, then does `ends`."""
+
+    id = "saying"
+
+    def __init__(self, *tokens: Token, completion: Completion | None = None) -> None:
+        self.tokens = tokens
+        self.completion = completion or Completion()
+        self.given: list[list[Message]] = []
+        self.takes_images = False
+        #: what the calls do instead, one after the other
+        self.instead: list[Exception] = []
+
+    async def info(self) -> ModelInfo:
+        return ModelInfo(window=1000, takes_images=self.takes_images)
+
+    async def complete(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
+    ) -> Completion:
+        self.given.append(list(messages))
+        if self.instead:
+            raise self.instead.pop(0)
+        for token in self.tokens:
+            await on_token(token)
+        return self.completion
 
 
-def states(*pairs: str) -> list[tuple[str, str]]:
-    """`states("1 pending", ...)`"""
-    return [(f"call-{p.split()[0]}", p.split()[1]) for p in pairs]
+class Room:
+    """A compactor that does what the test says."""
+
+    def __init__(self, *room: bool) -> None:
+        #: what each `shrink` answers
+        self.room = list(room)
+        self.fitted = 0
+        self.work: Callable[[], Awaitable[None]] | None = None
+
+    async def fit(self, model: object, specs: Sequence[ToolSpec]) -> None:
+        self.fitted += 1
+        if self.work:
+            await self.work()
+
+    async def shrink(self, model: object, specs: Sequence[ToolSpec]) -> bool:
+        return self.room.pop(0)
 
 
-async def run(bench: Bench, text: str, *on_token: OnToken, tool: Note | None = None) -> str:
-    with anyio.fail_after(5):
-        tools = Toolbox([tool]) if tool else None
-        return await bench.turn(*on_token, tools=tools).run(user(text))
+def with_room(bench: Bench, *room: bool) -> Room:
+    made = Room(*room)
+    bench.compactor = made  # type: ignore[assignment]
+    return made
 
 
 # tokens
@@ -79,20 +88,6 @@ async def test_every_callback_is_told_every_token_in_order(tmp_path: Path) -> No
     assert first.texts == ["hm", "one", " two"]
     assert bench.client.texts() == ["one", " two"]
     assert bench.client.texts("agent_thought_chunk") == ["hm"]
-
-
-class Saying:
-    """A model that tells just these tokens."""
-
-    def __init__(self, *tokens: Token) -> None:
-        self.tokens = tokens
-
-    async def complete(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
-    ) -> Completion:
-        for token in self.tokens:
-            await on_token(token)
-        return Completion()
 
 
 @pytest.mark.hazard("T1")
@@ -111,6 +106,17 @@ async def test_a_token_is_a_string_or_a_part_empty_ones_pass_and_none_is_dropped
     assert bench.client.texts() == ["a", "", ""]
 
 
+async def test_pieces_of_a_tool_call_are_told_and_neither_shown_nor_kept_as_text(
+    tmp_path: Path,
+) -> None:
+    piece = Part("tool_call", '{"text"', 0, "note")
+    bench, tokens = Bench(tmp_path, Saying("a", piece)), Tokens()
+    await run(bench, "x", tokens)
+    assert tokens.told == [Part("text", "a"), piece]
+    assert bench.client.texts() == ["a"]
+    assert [m["content"] for m in bench.reloaded().history.messages()] == ["x", "a"]
+
+
 @pytest.mark.hazard("T1")
 async def test_a_failing_callback_ends_neither_stream_nor_turn_and_is_not_silent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -125,12 +131,12 @@ async def test_a_failing_callback_ends_neither_stream_nor_turn_and_is_not_silent
     assert shown.count("see the log") == 1
     assert "out of order" not in shown
     assert "out of order" in caplog.text
-    assert bench.transcript.history.messages()[-1]["content"] == "one two three"
+    assert bench.history.messages()[-1]["content"] == "one two three"
 
 
 @pytest.mark.hazard("T2", "K1")
 async def test_what_is_shown_was_recorded_first(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, NOTE + "turn\ntext: one two", MemoryClient("allow_once"))
+    bench = Bench(tmp_path, NOTES + "turn\ntext: one two", MemoryClient("allow_once"))
     on_disk: list[bool] = []
     update = bench.client.update
 
@@ -154,10 +160,9 @@ async def test_a_full_disk_ends_no_turn_and_the_user_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path, "turn\ntext: one two")
-    append = bench.transcript.append
 
     def full(record: Record) -> None:
-        bench.transcript.history.fold(record)
+        bench.history.fold(record)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(bench.transcript, "append", full)
@@ -165,17 +170,29 @@ async def test_a_full_disk_ends_no_turn_and_the_user_is_told_once(
     shown = "".join(bench.client.texts())
     assert shown.count("can't be written to disk") == 1
     assert shown.endswith("one two")
-    assert bench.transcript.history.messages()[-1]["content"] == "one two"
-    monkeypatch.setattr(bench.transcript, "append", append)
+    assert bench.history.messages()[-1]["content"] == "one two"
 
 
 # how a turn ends
 
 
 async def test_the_model_s_stop_reason_is_the_turn_s(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "turn\nstop: max_tokens\nturn\nstop: refusal")
+    bench = Bench(tmp_path, "turn\nstop: max_tokens\nturn\nstop: refusal\nturn\ntext: so")
     assert await run(bench, "x") == "max_tokens"
     assert await run(bench, "x") == "refusal"
+    assert await run(bench, "x") == "end_turn"
+
+
+@pytest.mark.parametrize("stop", ["max_tokens", "refusal"])
+async def test_the_calls_of_an_answer_that_was_cut_off_are_not_run(
+    tmp_path: Path, stop: str
+) -> None:
+    bench, tool = Bench(tmp_path, NOTES.replace("---", f"stop: {stop}\n---")), Note("read")
+    assert await run(bench, "note", tool=tool) == stop
+    assert (tool.prepared, bench.client.texts()) == ([], [])
+    assert all("ot run" in told for told in bench.told())
+    assert len(bench.told()) == 2
+    assert [status for _, status in bench.client.card_states()] == ["pending"] * 2 + ["failed"] * 2
 
 
 async def test_an_error_of_the_model_leaves_what_was_said_and_the_next_turn_works(
@@ -189,184 +206,130 @@ async def test_an_error_of_the_model_leaves_what_was_said_and_the_next_turn_work
     assert contents == ["first", "well", "second", "You told me: first"]
 
 
-async def test_a_model_that_calls_tools_for_ever_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Forever:
-        calls = 0
+async def test_a_provider_that_refuses_ends_the_turn_with_its_sentence(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "turn\nerror: refused The provider will not answer this.")
+    assert await run(bench, "x") == "refusal"
+    assert "The provider will not answer this." in "".join(bench.client.texts())
+    assert [m["content"] for m in bench.reloaded().history.messages()] == ["x"]
 
-        async def complete(
-            self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
-        ) -> Completion:
-            self.calls += 1
-            return Completion(tool_calls=(ToolCall("same", "nothing", "{}"),))
 
-    monkeypatch.setattr(loop, "MAX_MODEL_CALLS", 3)
-    model = Forever()
+async def test_a_model_that_calls_tools_for_ever_is_stopped(tmp_path: Path) -> None:
+    model = Saying(completion=Completion(tool_calls=(ToolCall("same", "nothing", "{}"),)))
     bench = Bench(tmp_path, model)
+    bench.max_calls = 3
     assert await run(bench, "x") == "max_turn_requests"
-    assert model.calls == 3
+    assert len(model.given) == 3
     cards = [card for card, status in bench.client.card_states() if status == "pending"]
     assert cards == ["call-1", "call-2", "call-3"]
 
 
-# tools
+# the model
 
 
-async def test_tools_are_run_in_order_and_their_results_go_to_the_model(tmp_path: Path) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient("allow_once")), Note()
-    assert await run(bench, "note", tool=tool) == "end_turn"
-    assert tool.notes == ["a", "b"]
-    assert bench.client.card_states() == states(
-        "1 pending",
-        "2 pending",
-        "1 in_progress",
-        "1 completed",
-        "2 in_progress",
-        "2 completed",
-    )
-    roles = [m["role"] for m in bench.transcript.history.messages()]
-    assert roles == ["user", "assistant", "tool", "tool", "assistant"]
-    assert bench.client.texts() == ["Kept."]
+async def test_another_model_takes_over_at_the_next_call(tmp_path: Path) -> None:
+    bench, tool = Bench(tmp_path, NOTES), Note("read")
+    after = Saying("I go on.")
+
+    async def change(token: Token) -> None:
+        bench.model = after
+
+    assert await run(bench, "note", change, tool=tool) == "end_turn"
+    assert bench.client.texts() == ["I go on."]
+    assert [m["role"] for m in after.given[0]] == ["user", "assistant", "tool", "tool"]
 
 
-async def test_a_card_shows_kind_title_and_raw_input_and_output(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, NOTE, MemoryClient("allow_once"))
-    await run(bench, "note", tool=Note())
-    start = bench.client.updates[0]
-    assert start["sessionUpdate"] == "tool_call"
-    assert (start["kind"], start["title"], start["rawInput"]) == ("other", "Note a", {"text": "a"})
-    end = next(u for u in bench.client.updates if u.get("status") == "completed")
-    assert end["rawOutput"] == {"n": 1}
-    assert end["content"][0]["content"] == {"type": "text", "text": "kept"}
+async def test_a_model_that_takes_images_is_given_them_and_another_is_not(tmp_path: Path) -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": "aGk="}
+    model = Saying()
+    bench = Bench(tmp_path, model)
+    for model.takes_images in (True, False):
+        await bench.turn(tools=Toolbox([])).run([image])
+    assert isinstance(model.given[0][0]["content"], list)
+    assert isinstance(model.given[1][0]["content"], str)
+
+
+async def test_what_the_provider_wants_back_is_kept_with_the_answer(tmp_path: Path) -> None:
+    call = ToolCall("c1", "note", '{"text": "a"}')
+    model = Saying("so", completion=Completion(tool_calls=(call,), provider={"signed": "abc"}))
+    bench = Bench(tmp_path, model)
+    bench.max_calls = 1
+    await run(bench, "x", tool=Note("read"))
+    answer = bench.reloaded().history.messages()[1]
+    assert (answer["provider"], answer["content"]) == ({"signed": "abc"}, "so")
+    assert answer["tool_calls"][0]["id"] == "c1"
+
+
+async def test_the_window_s_use_and_the_cost_so_far_are_shown_after_each_call(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, Saying("a", completion=Completion(usage=Usage(100, 20, 5, 0.25))))
+    await run(bench, "x")
+    await run(bench, "y")
+    shown = bench.client.of_kind("usage_update")
+    assert [(u["used"], u["size"]) for u in shown] == [(120, 1000)] * 2
+    costs = [{"amount": 0.25, "currency": "USD"}, {"amount": 0.5, "currency": "USD"}]
+    assert [u["cost"] for u in shown] == costs
+    assert bench.reloaded().history.spent == bench.history.spent
+
+
+async def test_a_cost_that_is_not_known_is_not_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Saying(completion=Completion(usage=Usage(100, 20))))
+    await run(bench, "x")
+    assert "cost" not in bench.client.of_kind("usage_update")[0]
+
+
+async def test_without_a_known_window_usage_is_kept_and_not_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "turn\ntext: one")
+    await run(bench, "x")
+    assert bench.client.of_kind("usage_update") == []
+    assert bench.history.spent.context > 0
+
+
+# room
+
+
+async def test_room_is_made_before_each_model_call(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, NOTES)
+    room = with_room(bench)
+    await run(bench, "note", tool=Note("read"))
+    assert room.fitted == 2
+
+
+async def test_a_request_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path) -> None:
+    model = Saying("fits")
+    model.instead = [ModelError("too long", "context")] * 2
+    bench = Bench(tmp_path, model)
+    bench.max_calls = 1
+    with_room(bench, True, True)
+    assert await run(bench, "x") == "end_turn"
+    assert len(model.given) == 3
+    assert bench.client.texts() == ["fits"]
+
+
+async def test_it_fails_once_there_is_nothing_left_to_go(tmp_path: Path) -> None:
+    model = Saying()
+    model.instead = [ModelError("too long", "context")] * 3
+    bench = Bench(tmp_path, model)
+    with_room(bench, True, False)
+    with pytest.raises(ModelError, match="too long"):
+        await run(bench, "x")
+    assert len(model.given) == 2
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ("dance {}", "no tool named dance"),
-        ("note {}", "text: Field required"),
-        ('note {"text": 7}', "text: "),
-    ],
+    "dialogue", ["turn\nerror: auth no key", "turn\ntext: so\nerror: context too long"]
 )
-async def test_a_call_that_can_t_be_run_is_told_to_the_model(
-    tmp_path: Path, call: str, said: str
+async def test_other_errors_and_those_after_a_token_are_not_tried_again(
+    tmp_path: Path, dialogue: str
 ) -> None:
-    bench, tool = Bench(tmp_path, f"turn\ncall: {call}\n---\ntext: oh"), Note()
-    assert await run(bench, "x", tool=tool) == "end_turn"
-    assert said in bench.transcript.history.messages()[2]["content"]
-    assert bench.client.card_states() == states("1 pending", "1 failed")
-    assert bench.client.asked == []
-
-
-async def test_a_tool_s_error_is_told_and_a_bug_s_text_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient("allow_always")), Note()
-    tool.problem = ToolError("the book is closed")
-    await run(bench, "note", tool=tool)
-    tool.problem = RuntimeError("/secret/path")
-    await run(bench, "note", tool=tool)
-    told = [m["content"] for m in bench.transcript.history.messages() if m["role"] == "tool"]
-    assert told == ["the book is closed"] * 2 + ["The tool failed; see the agent's log."] * 2
-    assert "/secret/path" not in str(bench.client.updates)
-    assert "/secret/path" in caplog.text
-
-
-# permission
-
-
-@pytest.mark.hazard("C18")
-@pytest.mark.parametrize("choice", ["reject_once", "unknown", "", "ALLOW_ONCE", ClientError()])
-async def test_only_a_chosen_allow_option_allows(tmp_path: Path, choice: str | Exception) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient(choice)), Note()
-    assert await run(bench, "note", tool=tool) == "end_turn"
-    assert tool.notes == []
-    assert len(bench.client.asked) == 2
-    assert bench.client.card_states()[-1] == ("call-2", "failed")
-
-
-@pytest.mark.hazard("C18")
-async def test_allow_once_is_asked_again_and_allow_always_is_not(tmp_path: Path) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient("allow_once")), Note()
-    await run(bench, "note", tool=tool)
-    assert len(bench.client.asked) == 2
-    bench.client.choice = "allow_always"
-    await run(bench, "note", tool=tool)
-    assert len(bench.client.asked) == 3
-    assert tool.notes == ["a", "b"] * 2
-
-
-async def test_in_mode_auto_nobody_is_asked(tmp_path: Path) -> None:
-    bench, tool = Bench(tmp_path, NOTE), Note()
-    bench.permissions.mode = "auto"
-    await run(bench, "note", tool=tool)
-    assert (bench.client.asked, tool.notes) == ([], ["a", "b"])
-
-
-@pytest.mark.hazard("C18", "C16", "C3")
-async def test_a_cancelled_permission_ends_the_turn_and_its_cards(tmp_path: Path) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient(None)), Note()
-    with pytest.raises(PromptCancelled):
-        await run(bench, "note", tool=tool)
-    assert tool.notes == []
-    assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
-    assert bench.client.texts() == []
+    bench = Bench(tmp_path, dialogue)
+    room = with_room(bench, True)
+    with pytest.raises(ModelError):
+        await run(bench, "x")
+    assert room.room == [True]
 
 
 # cancellation
-
-
-@pytest.mark.hazard("C15", "C16", "C17")
-async def test_cancelled_while_asking_every_card_is_ended_and_every_call_has_a_result(
-    tmp_path: Path,
-) -> None:
-    bench, tool = Bench(tmp_path, NOTE), Note()
-    bench.client.answers_permission = False
-    await cancelled(bench, tool, bench.client.was_asked)
-    assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
-
-
-@pytest.mark.hazard("C16", "C17")
-async def test_cancelled_in_a_tool_every_card_is_ended_and_every_call_has_a_result(
-    tmp_path: Path,
-) -> None:
-    bench, tool = Bench(tmp_path, NOTE, MemoryClient("allow_once")), Note()
-    tool.blocks = True
-    await cancelled(bench, tool, tool.started)
-    assert bench.client.card_states() == states(
-        "1 pending", "2 pending", "1 in_progress", "1 failed", "2 failed"
-    )
-
-
-@pytest.mark.hazard("C16")
-async def test_cancelled_while_a_card_is_being_opened_that_card_is_ended(tmp_path: Path) -> None:
-    class Stuck(MemoryClient):
-        async def update(self, update: dict[str, Any]) -> None:
-            await super().update(update)
-            if update.get("status") == "pending":
-                self.was_asked.set()
-                await anyio.sleep_forever()
-
-    bench = Bench(tmp_path, NOTE, Stuck())
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bench.turn(tools=Toolbox([Note()])).run, user("note"))
-            await bench.client.was_asked.wait()
-            tasks.cancel_scope.cancel()
-    assert bench.client.card_states() == states("1 pending", "1 failed")
-
-
-async def cancelled(bench: Bench, tool: Note, when: anyio.Event) -> None:
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bench.turn(tools=Toolbox([tool])).run, user("note"))
-            await when.wait()
-            tasks.cancel_scope.cancel()
-    assert tool.notes == []
-    results = [m["content"] for m in bench.transcript.history.messages() if m["role"] == "tool"]
-    assert results == [INTERRUPTED, INTERRUPTED]
-    assert bench.reloaded().history.messages() == bench.transcript.history.messages()
 
 
 @pytest.mark.hazard("C3")
@@ -374,6 +337,77 @@ async def test_a_turn_that_is_cancelled_before_it_starts_calls_no_model(tmp_path
     bench, tokens = Bench(tmp_path, "turn\ntext: never"), Tokens()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await bench.turn(tokens).run(user("x"))
+        await run(bench, "x", tokens)
     assert tokens.told == []
-    assert [m["content"] for m in bench.transcript.history.messages()] == ["x"]
+    assert [m["content"] for m in bench.history.messages()] == ["x"]
+
+
+class Waiting:
+    """Says `words`, then waits for ever."""
+
+    id = "waiting"
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.waits = anyio.Event()
+        self.ended = False
+
+    async def info(self) -> ModelInfo:
+        return ModelInfo()
+
+    async def complete(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
+    ) -> Completion:
+        try:
+            for word in self.words:
+                await on_token(word)
+            self.waits.set()
+            await anyio.sleep_forever()
+        finally:
+            self.ended = True
+
+
+@pytest.mark.hazard("C3", "C10", "C17")
+@pytest.mark.parametrize("words", [(), ("one", " two")])
+async def test_cancelled_before_or_after_the_first_token_the_model_stops_and_its_words_stay(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    model = Waiting(*words)
+    bench = Bench(tmp_path, model)
+    await cancelled(bench, model.waits)
+    assert model.ended
+    assert bench.client.texts() == list(words)
+    contents = [m["content"] for m in bench.history.messages()]
+    assert contents == ["note", *(["one two"] if words else [])]
+
+
+@pytest.mark.hazard("C3")
+async def test_cancelled_while_room_is_made_no_model_is_called(tmp_path: Path) -> None:
+    model = Saying("never")
+    bench, making = Bench(tmp_path, model), anyio.Event()
+
+    async def make() -> None:
+        making.set()
+        await anyio.sleep_forever()
+
+    with_room(bench).work = make
+    await cancelled(bench, making)
+    assert model.given == []
+
+
+@pytest.mark.hazard("C3")
+async def test_cancelled_in_the_last_tool_the_model_is_not_called_again(tmp_path: Path) -> None:
+    model = Saying(completion=Completion(tool_calls=(ToolCall("c", "note", '{"text": "a"}'),)))
+    bench, tool = Bench(tmp_path, model), Note("read")
+    tool.gate = anyio.Event()
+    await cancelled(bench, tool.started, tool)
+    assert len(model.given) == 1
+
+
+async def test_after_a_cancelled_turn_the_next_one_knows_what_was_said(tmp_path: Path) -> None:
+    model = Waiting("half")
+    bench = Bench(tmp_path, model)
+    await cancelled(bench, model.waits)
+    bench.model = after = Saying("whole")
+    assert await run(bench, "go on") == "end_turn"
+    assert [m["content"] for m in after.given[0]] == ["note", "half", "go on"]
