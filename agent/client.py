@@ -9,7 +9,8 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import anyio
@@ -20,6 +21,11 @@ from agent.history import Update
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 #: sends one notification, waiting only while the client takes nothing
 SendNotification = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
+
+
+#: a command in a terminal would wait for a key in its pager
+_NO_PAGER = {"PAGER": "cat", "GIT_PAGER": "cat"}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ClientError(Exception):
@@ -67,7 +73,10 @@ class Client(Protocol):
 
 
 class SessionClient:
-    """The real one, over a connection."""
+    """The real one, over a connection. The flags: what the client said in `initialize`.
+
+    `terminal_environment`: variables that every terminal gets, beside the client's own environment.
+    """
 
     def __init__(
         self,
@@ -75,9 +84,16 @@ class SessionClient:
         *,
         request: SendRequest,
         notify: SendNotification,
-        reads_files: bool,
+        reads_files: bool = False,
+        writes_files: bool = False,
+        has_terminals: bool = False,
+        terminal_environment: Mapping[str, str] = _NOTHING,
     ) -> None:
         self.reads_files = reads_files
+        self.writes_files = writes_files
+        self.has_terminals = has_terminals
+        variables = {**_NO_PAGER, **terminal_environment}
+        self._environment = [{"name": n, "value": v} for n, v in variables.items()]
         self._session_id = session_id
         self._request = request
         self._notify = notify
@@ -122,6 +138,41 @@ class SessionClient:
                 return content
         raise ClientError("a file was read without content")
 
+    async def write_file(self, path: str, content: str) -> None:
+        await self._call("fs/write_text_file", {"path": path, "content": content})
+
+    async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
+        params = {
+            "command": command,
+            "args": list(args),
+            "cwd": cwd,
+            "env": self._environment,
+            "outputByteLimit": limit,
+        }
+        match await self._call("terminal/create", params):
+            case {"terminalId": str(terminal_id)} if terminal_id:
+                return terminal_id
+        raise ClientError("a terminal was made without an id")
+
+    async def terminal_output(self, terminal_id: str) -> dict[str, Any]:
+        match await self._call("terminal/output", {"terminalId": terminal_id}):
+            case {"output": str(output), "truncated": bool(truncated), **more}:
+                told: dict[str, Any] = {"output": output, "truncated": truncated}
+                if (status := more.get("exitStatus")) is not None:
+                    told["exitStatus"] = _exit_status(status)
+                return told
+        raise ClientError("a terminal's output was told without output")
+
+    async def wait_for_terminal(self, terminal_id: str) -> dict[str, Any]:
+        params = {"terminalId": terminal_id}
+        return _exit_status(await self._call("terminal/wait_for_exit", params))
+
+    async def kill_terminal(self, terminal_id: str) -> None:
+        await self._call("terminal/kill", {"terminalId": terminal_id})
+
+    async def release_terminal(self, terminal_id: str) -> None:
+        await self._call("terminal/release", {"terminalId": terminal_id})
+
     async def _call(self, method: str, params: dict[str, Any]) -> Any:
         try:
             return await self._request(method, {"sessionId": self._session_id, **params})
@@ -131,3 +182,13 @@ class SessionClient:
     async def _send(self, update: Update) -> None:
         params = {"sessionId": self._session_id, "update": update}
         await self._notify("session/update", params)
+
+
+def _exit_status(told: Any) -> dict[str, Any]:
+    match told:
+        case dict():
+            code, signal = told.get("exitCode"), told.get("signal")
+            # a bool is an int, but no exit code
+            if (code is None or type(code) is int) and (signal is None or type(signal) is str):
+                return {"exitCode": code, "signal": signal}
+    raise ClientError("a terminal's exit status makes no sense")

@@ -1,0 +1,191 @@
+"""What the user's environment keeps secret, and how it is kept out of texts, logs and tools.
+
+Invariants
+- A secret is masked wherever it stands whole in a text, also when the text comes in pieces.
+- The pieces of a stream, put together, are the masked whole, however it was cut. Only what may
+  still become a secret is held back.
+- A tool's process gets the user's environment without the keys of models.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+MASK = "***"
+
+#: a shorter one would mask what is no secret
+_SHORTEST = 8
+
+_SECRET_NAME = re.compile(
+    r"(KEY(S|\d+)?|_PAT|_PASS|_PWD|AUTH)(_|$)"
+    r"|APIKEY|TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION",
+    re.IGNORECASE,
+)
+#: they say where a secret is, not what it is
+_PLACE_NAME = re.compile(r"_(FILE|PATH|DIR|SOCK|HOME|HOST|URL|NAME|USER|TYPE)$", re.IGNORECASE)
+#: a password in a URL, whatever the variable's name: `postgres://user:password@host`
+_URL_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@:]*:([^/@]+)@", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d.,_]+")
+#: no secrets even where one is expected, and too common to be masked everywhere
+_ORDINARY = frozenset({"password", "postgres", "changeme", "disabled", "required", "optional"})
+
+#: Model providers that read `<NAME>_API_KEY`. What has its use in the user's commands stays:
+#: STRIPE_API_KEY, and also WANDB_API_KEY, though there are models behind it.
+_PROVIDERS = frozenset(
+    """AI21 AIML ALEPH_ALPHA ALEPHALPHA AMAZON_NOVA ANTHROPIC ANTHROPIC_AWS ANYSCALE ARK AZURE
+    AZURE_AI AZURE_OPENAI BASETEN BEDROCK_MANTLE BYTEZ CEREBRAS CHUTES CLARIFAI CO CODESTRAL COHERE
+    COMETAPI COMPACTIFAI DASHSCOPE DATAROBOT DEEPINFRA DEEPSEEK EMPOWER FEATHERLESS
+    FEATHERLESS_AI FIREWORKS FIREWORKSAI FIREWORKS_AI FRIENDLIAI GALADRIEL GEMINI GIGACHAT
+    GOOGLE GRADIENT_AI GROQ HOSTED_VLLM HUGGINGFACE HYPERBOLIC INCEPTION INFINITY LAMBDA
+    LEMONADE LITELLM LITELLM_PROXY LLAMA LLAMAFILE LM_STUDIO MARITALK META MINIMAX MISTRAL
+    MISTRAL_AZURE MODELSCOPE MOONSHOT MORPH NANOGPT NEBIUS NLP_CLOUD NOVITA NSCALE NVIDIA
+    NVIDIA_NIM OLLAMA OPENAI OPENAI_LIKE OPENROUTER OR OVHCLOUD PALM PERPLEXITY PERPLEXITYAI POE
+    PREDIBASE PUBLICAI REPLICATE SAMBANOVA SYNTHETIC TENCENT TOGETHER TOGETHERAI TOGETHER_AI V0
+    VERCEL_AI_GATEWAY VOLCENGINE VOYAGE WATSONX WX XAI XINFERENCE ZAI ZHIPUAI""".split()  # noqa: SIM905
+)
+#: and those whose keys have other names
+_MODEL_KEYS = frozenset(
+    """AIMLAPI_KEY ANTHROPIC_AUTH_TOKEN AWS_BEARER_TOKEN_BEDROCK COMETAPI_KEY DATAROBOT_API_TOKEN
+    FIREWORKS_AI_TOKEN FRIENDLI_TOKEN GIGACHAT_ACCESS_TOKEN GIGACHAT_CREDENTIALS LITELLM_MASTER_KEY
+    REPLICATE_API_TOKEN TOGETHER_AI_TOKEN WATSONX_APIKEY WATSONX_TOKEN WATSONX_ZENAPIKEY""".split()  # noqa: SIM905
+)
+_API_KEY = re.compile(r"(.+)_API_KEYS?(_\d+)?")
+
+
+def is_model_key(name: str) -> bool:
+    """Whether an environment variable of that name holds the key of a model's provider."""
+    found = _API_KEY.fullmatch(name)
+    return name in _MODEL_KEYS or (found is not None and found[1] in _PROVIDERS)
+
+
+def child_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a tool's process gets of `env`: all but the keys of models."""
+    return {name: value for name, value in env.items() if not is_model_key(name)}
+
+
+class Secrets:
+    """The values that nobody is to read. More may be added at any time."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        #: longest first: one may contain another
+        self._values: list[str] = []
+        self._first_letters: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        for value in values:
+            self.add(value)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> Secrets:
+        return cls(secret for name, value in env.items() for secret in _secrets_of(name, value))
+
+    def add(self, value: str) -> None:
+        """Values of less than 8 characters are ignored."""
+        value = value.strip()
+        if len(value) < _SHORTEST or value in self._values:
+            return
+        self._values = sorted([*self._values, value], key=len, reverse=True)
+        self._first_letters = frozenset(value[0] for value in self._values)
+        self._pattern = re.compile("|".join(map(re.escape, self._values)))
+
+    def mask(self, text: str) -> str:
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+    def mask_json(self, value: Any) -> Any:
+        """A copy of a JSON value with its strings masked; keys are left as they are."""
+        match value:
+            case str():
+                return self.mask(value)
+            case list() | tuple():
+                return [self.mask_json(item) for item in value]
+            case dict():
+                return {key: self.mask_json(item) for key, item in value.items()}
+        return value
+
+    def stream(self) -> Masker:
+        return Masker(self)
+
+    def guard_logs(self) -> None:
+        """Mask every log record of this process from now on, whichever logger and handler it
+        goes to: libraries have handlers of their own."""
+        make = logging.getLogRecordFactory()
+
+        def make_masked(*args: Any, **kwargs: Any) -> logging.LogRecord:
+            return self._masked(make(*args, **kwargs))
+
+        logging.setLogRecordFactory(make_masked)
+
+    def split(self, text: str) -> tuple[str, str]:
+        """`text` as far as it is certain, masked, and the rest, which may become a secret."""
+        certain: list[str] = []
+        at = 0
+        while True:
+            held = self._held(text, at)
+            found = self._pattern.search(text, at) if self._pattern else None
+            # One that begins where a longer one may begin too is not certain yet.
+            if found is None or found.start() >= held:
+                return "".join([*certain, text[at:held]]), text[held:]
+            certain += (text[at : found.start()], MASK)
+            at = found.end()
+
+    def _held(self, text: str, start: int) -> int:
+        """Where, from `start` on, a secret may begin that the text ends before."""
+        longest = len(self._values[0]) if self._values else 0
+        for at in range(max(start, len(text) - longest + 1), len(text)):
+            if text[at] not in self._first_letters:
+                continue
+            rest = text[at:]
+            if any(v.startswith(rest) and len(v) > len(rest) for v in self._values):
+                return at
+        return len(text)
+
+    def _masked(self, record: logging.LogRecord) -> logging.LogRecord:
+        try:
+            message = record.getMessage()
+        except Exception:  # the arguments don't fit: logging says so itself
+            message = f"{record.msg} {record.args}"
+        record.msg, record.args = self.mask(message), ()
+        if record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = self.mask(logging.Formatter().formatException(record.exc_info))
+            record.exc_info = None
+        if record.stack_info:
+            record.stack_info = self.mask(record.stack_info)
+        return record
+
+
+class Masker:
+    """Masks one stream of text."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What can be shown now."""
+        shown, self._held = self._secrets.split(self._held + text)
+        return shown
+
+    def end(self) -> str:
+        """The rest: what was held back and became no secret."""
+        rest, self._held = self._secrets.mask(self._held), ""
+        return rest
+
+
+def _secrets_of(name: str, value: str) -> Iterable[str]:
+    """The secrets in one environment variable."""
+    if found := _URL_PASSWORD.match(value):
+        yield from {found[1], unquote(found[1])}
+    if not _SECRET_NAME.search(name) or _PLACE_NAME.search(name):
+        return
+    ordinary = value.lower() in _ORDINARY or _NUMBER.fullmatch(value)
+    if not ordinary and not _is_path(value):
+        yield value
+
+
+def _is_path(value: str) -> bool:
+    # A key may begin with a slash too, so it has to be there.
+    return value.startswith(("/", "~", ".")) and os.path.exists(os.path.expanduser(value))

@@ -1,0 +1,90 @@
+"""What "always allow" may mean for a command: its first words, or nothing but the command itself.
+
+Invariants
+- A command that does more than one thing, or whose text the shell changes (operators,
+  redirections, substitutions, several lines), is allowed only as exactly the same text.
+- So is a program that does whatever its arguments say: `sudo`, `sh -c`, `find -delete`, `rm`.
+- The words are compared as they are written: `/tmp/git status` is not `git status`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from agent.tools import Grant
+
+_SHELL_SYNTAX = re.compile(r"[;&|<>()$`\r\n]")
+_PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*")
+_SUBCOMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+
+#: what they do is in their second word
+_WITH_SUBCOMMAND = frozenset(
+    """apt apt-get brew bun bundle cargo composer conda deno docker dotnet flutter gem gh git glab
+    go gradle gradlew helm hg just kubectl make mvn mvnw nix npm pip pip3 pipenv pnpm podman poetry
+    rails rake rustup stack svn swift systemctl terraform uv yarn zig""".split()  # noqa: SIM905
+)
+#: and here in their third
+_WITH_TWO = frozenset(
+    [("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("uv", "pip")]
+    + [("gh", word) for word in ("issue", "pr", "release", "repo", "run", "workflow")]
+)
+#: second words that run what comes after them, or have it run later
+_RUN_ANYTHING = frozenset(
+    """alias api bisect compose config dlx eval exec filter-branch rebase run runner shell
+    submodule x""".split()  # noqa: SIM905
+)
+#: their arguments decide what is done, or to what
+_BY_ARGUMENTS = frozenset(
+    """. [ alias ash awk bash builtin busybox chgrp chmod chown chroot command cp crontab csh curl
+    dash dd doas ed eval ex exec expect fd find fish gawk gdb halt install java kill killall ksh ln
+    lua mawk mkfs mv nawk nc ncat nice node nohup npx osascript parallel perl php pipx pkexec pkill
+    poweroff psql mysql reboot rm rmdir rsync ruby runuser scp screen script sed setsid sftp sh
+    shred shutdown source sqlite3 ssh stdbuf strace su sudo tar tee time timeout tmux trap truncate
+    ts-node tsx unlink unshare uvx vi vim watch wget xargs zsh env bunx doit nvim emacs set export
+    """.split()  # noqa: SIM905
+)
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+
+#: letters of a command in an option's name
+_SHOWN = 60
+
+
+def grant(command: str) -> Grant:
+    """What "always allow" means after the user was asked about `command`."""
+    words = first_words(command)
+    if words:
+        return Grant(("shell", *words), f"`{' '.join(words)} …`")
+    shown = " ".join(command.split())
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return Grant(("shell", command), f"exactly `{shown}`")
+
+
+def first_words(command: str) -> tuple[str, ...]:
+    """The words that say what a simple command does; empty: only the whole of it does."""
+    if _SHELL_SYNTAX.search(command):
+        return ()
+    words = re.split(r"[ \t]+", command.strip(" \t"))
+    if not _PROGRAM.fullmatch(words[0]):
+        return ()
+    program = os.path.basename(words[0])
+    second = words[1] if len(words) > 1 else ""
+    if _PYTHON.fullmatch(program):
+        count, subcommands = (3, words[2:3]) if second == "-m" else (0, [])
+    else:
+        count = _count(program, second)
+        subcommands = words[1:count]
+    if len(words) < count or not all(map(_SUBCOMMAND.fullmatch, subcommands)):
+        return ()
+    return tuple(words[:count])
+
+
+def _count(program: str, second: str) -> int:
+    """How many words say what it does."""
+    if program in _BY_ARGUMENTS:
+        return 0
+    if (program, second) in _WITH_TWO:
+        return 3
+    if program in _WITH_SUBCOMMAND:
+        return 0 if second in _RUN_ANYTHING else 2
+    return 1

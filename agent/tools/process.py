@@ -1,0 +1,158 @@
+"""A command of the agent's own, in a process group of its own.
+
+Invariants
+- When it returns or is cancelled, the whole group is dead and its leader reaped (HAZARDS C10, P1),
+  with what the command left in the background. What left the group is for the bridge's guard.
+- How that is known: every process that the command starts inherits the end of a pipe, the
+  lifeline. The other end tells when the last of them is gone.
+- Memory is bounded, whatever the command prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from agent.tools import Show, ToolError
+from agent.tools.bounded import Bounded
+
+#: seconds for output that is still in the pipe once the command has ended
+_DRAIN = 0.5
+#: seconds for a killed group to be gone; what left the group may hold the lifeline longer
+_REAP = 0.5
+#: seconds between two looks at what a running command prints: the first, and the longest
+_LOOK, _LONGEST_LOOK = 0.3, 2.0
+#: bytes of it that are shown
+_SHOWN = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended. Neither code nor signal: it ran out of time, or nobody knows."""
+
+    output: str
+    truncated: bool
+    exit_code: int | None = None
+    #: its name: "SIGSEGV"
+    signal: str | None = None
+    timed_out: bool = False
+    #: the client's, which shows it
+    terminal_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    #: what /bin/sh -c is to run
+    text: str
+    cwd: Path
+    environment: Mapping[str, str]
+    #: seconds
+    timeout: float
+    #: bytes of output to keep
+    limit: int
+
+
+async def run_process(command: Command, show: Show) -> Ended:
+    """Raises ToolError if it can't be started."""
+    output = Bounded(command.limit // 2)
+    lifeline, held = os.pipe()
+    try:
+        process = await _start(command, held)
+    except BaseException:
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(held)
+    try:
+        with anyio.move_on_after(command.timeout):
+            await _run_to_end(process, output, show)
+        code = process.returncode
+    finally:
+        await _end_group(process, lifeline)
+    return _ended(code, output)
+
+
+async def _start(command: Command, lifeline: int) -> Process:
+    # Shielded: cancelled in the middle, asyncio would kill the shell and none of its children.
+    try:
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                ["/bin/sh", "-c", command.text],
+                cwd=command.cwd,
+                env=command.environment,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[lifeline],
+            )
+    except OSError as error:
+        raise ToolError(f"The command could not be started: {error.strerror}") from error
+    except ValueError as error:  # a NUL, or half a surrogate pair
+        raise ToolError("The command holds characters that no command can have.") from error
+    return process
+
+
+async def _run_to_end(process: Process, output: Bounded, show: Show) -> None:
+    """Until the command itself has ended: one that it left behind may hold the pipe for ever."""
+    assert process.stdout is not None
+    async with anyio.create_task_group() as tasks:
+        read_all = anyio.Event()
+        tasks.start_soon(_collect, process.stdout, output, read_all)
+        tasks.start_soon(_show_as_it_comes, output, show)
+        await process.wait()
+        with anyio.move_on_after(_DRAIN):
+            await read_all.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def _collect(stream: ByteReceiveStream, output: Bounded, read_all: anyio.Event) -> None:
+    async for data in stream:
+        output.add(data)
+    read_all.set()
+
+
+async def _show_as_it_comes(output: Bounded, show: Show) -> None:
+    shown, pause = 0, _LOOK
+    while True:
+        await anyio.sleep(pause)
+        if output.size == shown:
+            continue
+        shown = output.size
+        text = {"type": "text", "text": output.end(_SHOWN)}
+        await show([{"type": "content", "content": text}])
+        pause = min(pause * 1.5, _LONGEST_LOOK)
+
+
+async def _end_group(process: Process, lifeline: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in it
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        with anyio.move_on_after(_REAP, shield=True):
+            await process.aclose()
+            await anyio.wait_readable(lifeline)
+    finally:
+        os.close(lifeline)
+
+
+def _ended(code: int | None, output: Bounded) -> Ended:
+    text, truncated = output.text(), output.truncated
+    if code is None:
+        return Ended(text, truncated, signal="SIGKILL", timed_out=True)
+    if code < 0:
+        return Ended(text, truncated, signal=_signal_name(-code))
+    return Ended(text, truncated, exit_code=code)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one
+        return f"signal {number}"

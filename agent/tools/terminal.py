@@ -1,0 +1,113 @@
+"""A command in a terminal of the client's, which shows it as it runs.
+
+Invariants
+- A terminal that was made is released, whatever happens, and its command killed before if it
+  still runs. What a command that ended left in the background is for the client to end.
+- A command is not run twice: otherwise than here only if the client refused to make a terminal.
+- No wait for the client is without a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import anyio
+
+from agent.client import Client, ClientError
+from agent.tools import Show, ToolError
+from agent.tools.bounded import Bounded
+from agent.tools.process import Command, Ended
+
+#: seconds for the client to make a terminal; it may have to load the folder's environment first
+_CREATE = 30
+#: if it is cancelled meanwhile: for the terminal's id, without which nobody can release it
+_LATE = 1
+#: seconds for a request about a command that has ended
+_ANSWER = 5
+#: seconds for the client to say that it killed or released
+_CLEAN = 0.5
+
+
+class NoTerminal(Exception):
+    """The client made none: the command has not begun."""
+
+
+async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended:
+    """Raises NoTerminal; ToolError if the client fails later."""
+    terminal_id = await _create(command, client)
+    ended = False
+    try:
+        await show([{"type": "terminal", "terminalId": terminal_id}])
+        status = await _wait(terminal_id, command.timeout, client)
+        ended = True
+        with anyio.fail_after(_ANSWER):
+            told = await client.terminal_output(terminal_id)
+    except (ClientError, TimeoutError) as error:
+        problem = "The editor's terminal failed; the command may have done a part of its work."
+        raise ToolError(problem) from error
+    finally:
+        await _release(terminal_id, client, kill=not ended)
+    text, truncated = _bounded(told, command.limit)
+    if status is None:
+        return Ended(text, truncated, None, "SIGKILL", True, terminal_id)
+    return Ended(text, truncated, status["exitCode"], status["signal"], False, terminal_id)
+
+
+async def _create(command: Command, client: Client) -> str:
+    """The terminal's id. Cancelled, it still waits a moment for it."""
+    terminal_id, refusal = "", None
+    try:
+        async with anyio.create_task_group() as tasks:
+            deadline = anyio.current_time() + _CREATE
+            with anyio.CancelScope(deadline=deadline, shield=True) as patience:
+                tasks.start_soon(_shorten_when_cancelled, patience)
+                try:
+                    terminal_id = await client.create_terminal(
+                        "/bin/sh", ["-c", command.text], str(command.cwd), command.limit
+                    )
+                except ClientError as error:
+                    refusal = error
+            tasks.cancel_scope.cancel()
+    except anyio.get_cancelled_exc_class():
+        if terminal_id:
+            await _release(terminal_id, client, kill=True)
+        raise
+    if refusal is not None:
+        raise NoTerminal from refusal
+    if not terminal_id:
+        raise ToolError(f"The editor did not open a terminal within {_CREATE} s.")
+    return terminal_id
+
+
+async def _shorten_when_cancelled(patience: anyio.CancelScope) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        patience.deadline = min(patience.deadline, anyio.current_time() + _LATE)
+
+
+async def _wait(terminal_id: str, seconds: float, client: Client) -> dict[str, Any] | None:
+    """The exit status; None if the command had to be killed for its time was over."""
+    with anyio.move_on_after(seconds):
+        return await client.wait_for_terminal(terminal_id)
+    with anyio.fail_after(_ANSWER):
+        await client.kill_terminal(terminal_id)
+    return None
+
+
+async def _release(terminal_id: str, client: Client, *, kill: bool) -> None:
+    requests = [client.kill_terminal] * kill + [client.release_terminal]
+    with anyio.CancelScope(shield=True):
+        for request in requests:
+            with contextlib.suppress(ClientError), anyio.move_on_after(_CLEAN):
+                await request(terminal_id)
+
+
+def _bounded(told: dict[str, Any], limit: int) -> tuple[str, bool]:
+    """The output, and whether some of it is missing."""
+    output = Bounded(limit // 2)  # a client may keep more than it was asked to
+    output.add(told["output"].encode("utf-8", "replace"))
+    if told["truncated"]:
+        return f"[the editor kept only a part of the output]\n{output.text()}", True
+    return output.text(), output.truncated
