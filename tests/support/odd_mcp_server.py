@@ -1,0 +1,88 @@
+"""An MCP server over stdio that starts at once, for it knows no SDK, and misbehaves:
+`odd_mcp_server.py BEHAVIOUR...`. Without any it has one tool, `echo`, and behaves.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+BEHAVIOURS = set(sys.argv[1:])
+#: lists that were asked for
+lists = 0
+
+
+def main() -> None:
+    if "stubborn" in BEHAVIOURS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "child" in BEHAVIOURS:
+        subprocess.Popen(["sleep", "600"], stdin=-3, stdout=-3, stderr=-3)
+    if "dies" in BEHAVIOURS:
+        sys.exit(3)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and "silent" not in BEHAVIOURS:
+            answer(message["id"], message["method"], message.get("params", {}))
+    while "stubborn" in BEHAVIOURS:
+        time.sleep(600)
+
+
+def answer(request: Any, method: str, params: dict[str, Any]) -> None:
+    if "noisy" in BEHAVIOURS:
+        print("Server listening!\n\n{broken")
+        print("a warning" * 1000, file=sys.stderr)
+    try:
+        outcome = {"result": result(method, params)}
+    except LookupError as error:
+        outcome = {"error": {"code": -32601, "message": f"no {error}"}}
+    say({"jsonrpc": "2.0", "id": request, **outcome})
+    if method == "tools/list" and "dies_idle" in BEHAVIOURS:
+        os._exit(3)
+
+
+def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    global lists
+    if method == "initialize":
+        if "nonsense" in BEHAVIOURS:
+            return {"protocolVersion": 7}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "odd", "version": "1"},
+        }
+    if method == "tools/list" and "no_tools" not in BEHAVIOURS:
+        lists += 1
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names()]
+        return {"tools": tools, **({"nextCursor": "more"} if "endless" in BEHAVIOURS else {})}
+    if method == "tools/call":
+        return call(params["name"], params["arguments"])
+    raise LookupError(method)
+
+
+def names() -> list[str]:
+    if "odd_names" in BEHAVIOURS:
+        return ["a.b", "a_b", "x" * 100, "x" * 100 + "y"]
+    return ["echo", *(["late"] if lists > 1 else [])]
+
+
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    if "dies_in_call" in BEHAVIOURS:
+        os._exit(3)
+    if "deaf" in BEHAVIOURS:
+        time.sleep(600)
+    if "too_long" in BEHAVIOURS:
+        print("x" * 1000, flush=True)
+    if "changes" in BEHAVIOURS:
+        say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    return {"content": [{"type": "text", "text": json.dumps([name, arguments])}]}
+
+
+def say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    main()
