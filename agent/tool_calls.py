@@ -136,7 +136,6 @@ class ToolCalls:
             outcome = self._outcome(card, "failed", ToolResult(str(error)))
         else:
             outcome = self._outcome(card, "completed", result)
-            await self._keep_plan(card, result)
         await self._end(card, outcome)
 
     async def _execute(self, card: Card) -> ToolResult:
@@ -152,6 +151,8 @@ class ToolCalls:
         await self._permissions.check(tool, action, card.shown, client)
         await self._update(card, status="in_progress")
         await anyio.lowlevel.checkpoint()
+        if tool.name == "plan":
+            await self._keep_plan(card.args)
 
         async def show(content: Sequence[dict[str, Any]]) -> None:
             if not card.ended:
@@ -159,10 +160,10 @@ class ToolCalls:
 
         return await _guarded(tool.name, action.run(show))
 
-    async def _keep_plan(self, card: Card, result: ToolResult) -> None:
-        match result.raw:
-            case {"entries": [*entries]} if card.call.name == "plan":
-                await self._scribe.record({"t": "plan", "entries": entries})
+    async def _keep_plan(self, args: BaseModel) -> None:
+        """The tool shows it when it runs; what is shown was recorded first."""
+        entries = args.model_dump(mode="json").get("entries")
+        await self._scribe.record({"t": "plan", "entries": entries})
 
     # its card
 

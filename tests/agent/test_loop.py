@@ -365,6 +365,7 @@ class Waiting:
             await anyio.sleep_forever()
         finally:
             self.ended = True
+        return Completion()
 
 
 @pytest.mark.hazard("C3", "C10", "C17")
