@@ -98,6 +98,11 @@ class History:
         return self._spent
 
     @property
+    def system(self) -> str | None:
+        """The system prompt."""
+        return self._system
+
+    @property
     def entries(self) -> Sequence[Entry]:
         return self._entries
 
@@ -110,6 +115,13 @@ class History:
         entries, all if None."""
         entries = self._entries[:upto]
         return list(messages_of(self._system, entries, self._summary, images=images))
+
+    def said_again(self, count: int) -> Prompt | None:
+        """The prompt that stays if a summary stands for the first `count` entries: the one that
+        the first entry after them answers."""
+        if count == len(self._entries) or isinstance(self._entries[count], Prompt):
+            return None
+        return next((e for e in reversed(self._entries[:count]) if isinstance(e, Prompt)), None)
 
     def replay(self, *, running: bool = False) -> list[Update]:
         """The session updates that show it all again, as it is now.
@@ -163,7 +175,8 @@ class History:
                         call.trimmed = True
             case {"t": "summary", "text": str(text), "entries": int(count)}:
                 self.measured = None
-                self._summary = self._summarise(text, count)
+                count = max(0, min(count, len(self._entries)))
+                self._summary = Summary(text, count, self.said_again(count))
 
     def _spend(self, given: int, got: int, rest: Record) -> None:
         cost, context = self._spent.cost, self._spent.context
@@ -171,15 +184,10 @@ class History:
             cost = (cost or 0) + more
         if rest.get("for") != "summary":
             context = given + got
-            answering = bool(self._entries) and isinstance(self._entries[-1], Answer)
+            last = self._entries[-1] if self._entries else None
+            answering = isinstance(last, Answer) and not last.has_results
             self.measured = (given, len(self._entries) - answering)
         self._spent = Spent(cost, context)
-
-    def _summarise(self, text: str, count: int) -> Summary:
-        count = max(0, min(count, len(self._entries)))
-        goes_on = count < len(self._entries) and isinstance(self._entries[count], Answer)
-        prompts = (e for e in reversed(self._entries[:count]) if isinstance(e, Prompt))
-        return Summary(text, count, next(prompts, None) if goes_on else None)
 
     def _say(self, kind: SpokenKind, token: str) -> None:
         if self._run is None or self._run.kind != kind:

@@ -1,102 +1,141 @@
-"""The history folded from records: well formed after any of them."""
+"""The history folded from records: what the user is shown, and figures of it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history import INTERRUPTED, History, Record, title_of
+from agent.history import INTERRUPTED, Record, Spent, title_of
+from tests.agent.records import call, folded, reasoning, records, result, text, usage, user
 
-cards = st.integers(0, 4).map(lambda n: f"call-{n}")
-texts = st.text(max_size=5)
-blocks = st.fixed_dictionaries({"type": st.just("text"), "text": texts})
-records = st.one_of(
-    st.builds(lambda b: {"t": "user", "blocks": b}, st.lists(blocks, max_size=2)),
-    st.builds(lambda d: {"t": "text", "d": d}, texts),
-    st.builds(lambda d: {"t": "reasoning", "d": d}, texts),
-    st.builds(
-        lambda card: {
-            "t": "call",
-            "id": card,
-            "name": "shell",
-            "arguments": "{}",
-            "card": {"toolCallId": card, "title": "t"},
-        },
-        cards,
-    ),
-    st.builds(
-        lambda card, text: {"t": "result", "card": card, "status": "completed", "text": text},
-        cards,
-        texts,
-    ),
-    st.dictionaries(st.sampled_from(["t", "d", "card"]), st.sampled_from(["text", "user", 7])),
-)
+TERMINAL = {"type": "terminal", "terminalId": "t1"}
+DIFF = {"type": "diff", "path": "/a", "oldText": "1", "newText": "2"}
 
 
-def folded(records: Sequence[Record]) -> History:
-    history = History()
-    for record in records:
-        history.fold(record)
-    return history
+def words(said: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": said}}
 
 
-@pytest.mark.hazard("C17", "K2")
-@given(st.lists(records))
-def test_whatever_was_recorded_every_call_is_followed_by_its_result(found: list[Record]) -> None:
-    waiting: list[str] = []
-    for message in folded(found).messages():
-        if message["role"] == "tool":
-            assert message["tool_call_id"] == waiting.pop(0)
-        else:
-            assert not waiting
-            waiting = [call["id"] for call in message.get("tool_calls", [])]
-    assert not waiting
-
-
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16", "R7")
 @given(st.lists(records))
 def test_whatever_was_recorded_a_replay_ends_every_card_it_opens(found: list[Record]) -> None:
     opened: list[str] = []
-    for update in folded(found).replay():
+    shown = folded(found).replay()
+    for update in shown:
         if update["sessionUpdate"] == "tool_call":
             opened.append(update["toolCallId"])
         elif update["sessionUpdate"] == "tool_call_update":
             assert opened.pop() == update["toolCallId"]
             assert update["status"] in ("completed", "failed")
     assert not opened
+    assert "'terminal'" not in str(shown)
+
+
+@given(st.lists(records))
+def test_trims_and_summaries_change_nothing_for_the_user(found: list[Record]) -> None:
+    def seen(found: list[Record]) -> str:
+        """All words and cards: a message may go on as another after a summary."""
+        shown = folded(found).replay()
+        return "".join(u["content"].get("text", "") if "messageId" in u else str(u) for u in shown)
+
+    found = [r for r in found if r.get("t") != "plan"]  # its place is the answer's end
+    assert seen(found) == seen([r for r in found if r.get("t") not in ("trim", "summary")])
 
 
 @pytest.mark.hazard("R1")
 def test_a_replay_shows_messages_not_tokens() -> None:
-    history = folded(
-        [
-            {"t": "user", "blocks": [{"type": "text", "text": "hi"}]},
-            {"t": "reasoning", "d": "h"},
-            {"t": "reasoning", "d": "m"},
-            {"t": "text", "d": "a"},
-            {"t": "text", "d": "b"},
-        ]
-    )
+    history = folded([user("hi"), reasoning("h"), reasoning("m"), text("a"), text("b")])
     shown = [(u["sessionUpdate"], u["content"]["text"]) for u in history.replay()]
     assert shown == [
         ("user_message_chunk", "hi"),
         ("agent_thought_chunk", "hm"),
         ("agent_message_chunk", "ab"),
     ]
-    assert list(history.replay()) == list(history.replay())
+    assert history.replay() == history.replay()
+
+
+def test_tokens_that_follow_a_replay_belong_to_the_same_message() -> None:
+    history = folded([user("hi"), text("a")])
+    assert history.replay(running=True)[-1]["messageId"] == history.message_id
+    history.fold(text("b"))
+    assert history.replay()[-1]["content"]["text"] == "ab"
+    assert history.replay()[-1]["messageId"] == history.message_id
+
+
+def test_a_running_turn_ends_its_own_cards() -> None:
+    history = folded([user("hi"), call(1), call(2), result(2, "x")])
+    ends = [u for u in history.replay(running=True) if u["sessionUpdate"] == "tool_call_update"]
+    assert [u["toolCallId"] for u in ends] == ["call-2"]
 
 
 @pytest.mark.hazard("C17")
-def test_a_call_without_a_result_was_interrupted() -> None:
-    card = {"toolCallId": "call-1", "title": "t"}
-    call: dict[str, Any] = {"t": "call", "id": "c", "name": "shell", "arguments": "{}"}
-    history = folded([{**call, "card": card}])
-    assert history.messages()[-1]["content"] == INTERRUPTED
-    assert list(history.replay())[-1]["status"] == "failed"
+def test_a_call_without_a_result_is_shown_as_interrupted() -> None:
+    update = folded([call(1)]).replay()[-1]
+    assert update["status"] == "failed"
+    assert update["content"] == [words(INTERRUPTED)]
+
+
+def test_a_result_is_shown_with_its_content_and_raw_output() -> None:
+    update = folded([call(1), result(1, "done", content=[DIFF], raw={"n": 1})]).replay()[-1]
+    assert update["content"] == [DIFF]
+    assert update["rawOutput"] == {"n": 1}
+    assert folded([call(1), result(1, "done")]).replay()[-1]["content"] == [words("done")]
+    assert folded([call(1), result(1, "done", content=[])]).replay()[-1]["content"] == []
+
+
+@pytest.mark.hazard("R7")
+def test_a_terminal_is_replayed_as_its_text() -> None:
+    history = folded(
+        [call(1, content=[TERMINAL, DIFF]), result(1, "exit 0", content=[TERMINAL, DIFF])]
+    )
+    start, end = history.replay()
+    assert start["content"] == [DIFF]
+    assert end["content"] == [DIFF, words("exit 0")]
+
+
+def test_the_last_plan_of_each_turn_is_replayed_in_its_place() -> None:
+    def plan(name: str) -> Record:
+        return {"t": "plan", "entries": [{"content": name}]}
+
+    first = [user("a"), call(1), plan("1"), result(1, ""), call(2), plan("2"), plan("3")]
+    history = folded([*first, result(2, ""), text("done"), user("b"), plan("4"), text("so")])
+    shown = [u.get("entries", u["sessionUpdate"]) for u in history.replay()]
+    assert shown == [
+        "user_message_chunk",
+        *["tool_call", "tool_call_update"] * 2,
+        [{"content": "3"}],
+        "agent_message_chunk",
+        "user_message_chunk",
+        "agent_message_chunk",
+        [{"content": "4"}],
+    ]
+
+
+def test_what_was_spent_is_the_sum_of_what_is_known() -> None:
+    assert folded([]).spent == Spent(None, 0)
+    assert folded([usage(10, 2)]).spent == Spent(None, 12)
+    spent = [usage(10, 2, 0.5), usage(100, 20, None), usage(7, 7, 0.25, "summary")]
+    assert folded(spent).spent == Spent(0.75, 120)
+
+
+def test_a_count_belongs_to_what_the_model_was_given() -> None:
+    first = [user("a"), usage(10, 2), call(1)]
+    assert folded(first).measured == (10, 1)
+    after = [*first, result(1, "r"), usage(20, 2)]
+    assert folded(after).measured == (20, 2)
+    assert folded([*after, call(2), result(2, "r"), text("x"), usage(30, 2)]).measured == (30, 3)
+    assert folded([*after, {"t": "trim", "cards": []}]).measured is None
+
+
+def test_the_tools_that_were_used_are_known() -> None:
+    history = folded([call(1, "shell"), call(2, "mcp__a__b"), call(3, "shell")])
+    assert history.tool_names == {"shell", "mcp__a__b"}
+    assert history.calls == 3
 
 
 def test_a_title_is_the_first_line_shortened() -> None:
     assert title_of("\n Mend it\nnow") == "Mend it"
     assert len(title_of("x" * 500)) == 60
+    assert folded([text("x")]).title is None
+    assert folded([user("Mend it"), user("now")]).title == "Mend it"

@@ -1,0 +1,163 @@
+"""What the model is given: well formed after any records, and the same after a reload."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.history import INTERRUPTED, Record
+from agent.messages import TRIMMED
+from agent.model import Message
+from tests.agent.records import (
+    IMAGE,
+    assert_well_formed,
+    call,
+    folded,
+    reasoning,
+    records,
+    result,
+    text,
+    usage,
+    user,
+)
+
+PICTURE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+SEEN = {"type": "image_url", "image_url": {"url": IMAGE}}
+
+
+def summary(entries: int, text: str = "so far") -> Record:
+    return {"t": "summary", "text": text, "entries": entries}
+
+
+def said(messages: list[Message]) -> list[tuple[str, Any]]:
+    return [(m["role"], m["content"]) for m in messages]
+
+
+@pytest.mark.hazard("C17", "K2")
+@given(st.lists(records), st.booleans())
+def test_whatever_was_recorded_the_messages_are_well_formed(
+    found: list[Record], images: bool
+) -> None:
+    history = folded(found)
+    assert_well_formed(history.messages(images=images))
+    for upto in range(len(history.entries)):
+        assert_well_formed(history.messages(images=images, upto=upto))
+    if not images:
+        assert "image_url" not in str(history.messages(images=False))
+
+
+def test_all_of_a_turn_is_given_in_order() -> None:
+    history = folded(
+        [
+            {"t": "system", "text": "old"},
+            {"t": "system", "text": "You are."},
+            user("list"),
+            reasoning("hm"),
+            text("One "),
+            text("moment"),
+            {"t": "provider", "d": {"signed": "hm!"}},
+            usage(1, 1),
+            call(1, "shell", '{"command": "ls"}'),
+            call(2),
+            result(2, "b"),
+            result(1, "a"),
+            text("Done"),
+        ]
+    )
+    function = {"name": "shell", "arguments": '{"command": "ls"}'}
+    assert history.messages() == [
+        {"role": "system", "content": "You are."},
+        {"role": "user", "content": "list"},
+        {
+            "role": "assistant",
+            "content": "One moment",
+            "reasoning_content": "hm",
+            "provider": {"signed": "hm!"},
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": function},
+                {"id": "c2", "type": "function", "function": {"name": "shell", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "a"},
+        {"role": "tool", "tool_call_id": "c2", "content": "b"},
+        {"role": "assistant", "content": "Done"},
+    ]
+
+
+def test_answers_that_are_calls_alone_are_not_run_together() -> None:
+    messages = folded([user("go"), call(1), result(1, "a"), call(2), result(2, "b")]).messages()
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+@pytest.mark.hazard("C17")
+def test_what_was_streamed_before_an_interruption_stays() -> None:
+    streamed = folded([user("go"), reasoning("hm"), text("I am abo"), user("go on")])
+    assert said(streamed.messages()) == [
+        ("user", "go"),
+        ("assistant", "I am abo"),
+        ("user", "go on"),
+    ]
+    cut = folded([user("go"), call(1), user("go on")])
+    assert said(cut.messages())[2:] == [("tool", INTERRUPTED), ("user", "go on")]
+
+
+@pytest.mark.parametrize("nothing", [[reasoning("hm")], [text("")], [text("\n")]])
+def test_an_answer_that_says_nothing_is_left_out(nothing: list[Record]) -> None:
+    assert said(folded([user("go"), *nothing, user("so?")]).messages()) == [
+        ("user", "go"),
+        ("user", "so?"),
+    ]
+
+
+def test_images_of_prompts_and_tools_are_given_or_noted() -> None:
+    history = folded([user("see", PICTURE), call(1), call(2), result(1, "", images=[IMAGE])])
+    history.fold(result(2, "b"))
+    prompt, _, first, second, shown = history.messages()
+    assert prompt["content"] == [{"type": "text", "text": "see"}, SEEN]
+    assert (first["content"], second["content"]) == ("(no output)", "b")
+    assert shown["role"] == "user"
+    assert shown["content"] == [{"type": "text", "text": "What the tools showed:"}, SEEN]
+    blind = said(history.messages(images=False))
+    assert blind[0] == ("user", "see\n(an image, not shown)")
+    assert "can't see" in blind[2][1]
+    assert len(blind) == 4
+
+
+def test_a_trimmed_result_is_a_note_and_its_images_are_gone() -> None:
+    history = folded([user("go"), call(1), call(2), result(1, "long", images=[IMAGE])])
+    history.fold({"t": "trim", "cards": ["call-1", "call-2", "call-9", 7]})
+    history.fold(result(2, "b"))
+    assert said(history.messages())[2:] == [("tool", TRIMMED), ("tool", "b")]
+    assert history.replay()[2]["content"][0]["content"]["text"] == "long"
+
+
+def test_a_summary_stands_for_the_first_entries() -> None:
+    turns = [user("one"), text("1"), user("two"), text("2")]
+    history = folded([{"t": "system", "text": "You are."}, *turns, summary(2)])
+    system, stands, *rest = said(history.messages())
+    assert system == ("system", "You are.")
+    assert stands[0] == "user"
+    assert stands[1].endswith("\n\nso far")
+    assert rest == [("user", "two"), ("assistant", "2")]
+    history.fold(summary(4, "all of it"))
+    assert len(history.messages()) == 2
+    assert "all of it" in str(history.messages())
+    assert "so far" not in str(history.messages())
+
+
+def test_the_prompt_that_is_being_answered_outlives_a_summary_of_it() -> None:
+    turn = [user("one"), text("1"), user("two"), call(1), result(1, "a"), call(2), result(2, "b")]
+    history = folded([*turn, summary(4)])
+    roles = [m["role"] for m in history.messages()]
+    assert roles == ["user", "user", "assistant", "tool"]
+    assert history.messages()[1]["content"] == "two"
+    before = history.messages()
+    history.fold(user("three"))
+    assert history.messages()[:-1] == before
+
+
+def test_what_follows_a_summary_of_everything_is_a_new_message() -> None:
+    history = folded([user("one"), text("1"), summary(2), text("2")])
+    assert said(history.messages())[1:] == [("assistant", "2")]
+    assert [u["messageId"] for u in history.replay()] == ["m0", "m1", "m2"]
