@@ -1,6 +1,6 @@
 r"""A model that needs no network: it says what a dialogue (agent.dialogue) tells it to.
 
-Deterministic: the reply follows from the messages. For tests and measurements it also knows
+Deterministic: the reply follows from the messages. A word is a token, in its usage too. For tests and measurements it also knows
 - `BENCH n=2000 gap=0 tag=A` in the prompt: n words `A<i>@<monotonic microseconds> `, gap ms apart;
 - `ACP_BRIDGE_MODEL_LOG=PATH`: each call appends one JSON line `{"messages", "tools"}`, so that a
   test can assert what the model was given;
@@ -42,6 +42,8 @@ _WORD = re.compile(r"\s*\S+|\s+")
 _PLACEHOLDER = re.compile(r"\{(user|history|result|i)\}")
 _ESCAPE = re.compile(r"\\(n|\\)")
 _KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+#: what a message begins with that brings the model the images of tools (agent.messages)
+_SHOWN = "What the tools showed:"
 #: longest answer of a gate keeper: "go\n"
 _GATE_ANSWER_BYTES = 16
 
@@ -184,7 +186,8 @@ def text_of(message: Message) -> str:
 
 def _prompts(messages: Sequence[Message]) -> list[int]:
     """Where the user's prompts are."""
-    return [number for number, message in enumerate(messages) if message["role"] == "user"]
+    user = (number for number, message in enumerate(messages) if message["role"] == "user")
+    return [number for number in user if not text_of(messages[number]).startswith(_SHOWN)]
 
 
 def _asked(messages: Sequence[Message]) -> int:

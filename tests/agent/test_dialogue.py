@@ -32,6 +32,14 @@ def test_repeat_is_for_the_next_line_only() -> None:
     assert reply == (Step("text", "a", 3), Step("text", "b"))
 
 
+def test_the_header_says_what_the_model_is() -> None:
+    dialogue = parse_dialogue("# mine\nwindow: 4000\nimages\n\nturn\necho")
+    assert (dialogue.window, dialogue.images) == (4000, True)
+    assert dialogue.reply(["x"], 0) == (Step("text", "{user}"),)
+    plain = parse_dialogue("turn\necho")
+    assert (plain.window, plain.images) == (None, False)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -44,6 +52,9 @@ def test_repeat_is_for_the_next_line_only() -> None:
         ("turn\ncall: shell {", 2),
         ("turn\nstop: here", 2),
         ("turn\nrepeat: often", 2),
+        ("window: large", 1),
+        ("turn\nwindow: 9", 2),
+        ("turn\nimages", 2),
     ],
 )
 def test_what_is_no_dialogue_is_refused_with_its_line(text: str, line: int) -> None:

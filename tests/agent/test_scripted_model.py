@@ -6,7 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent.model import Completion, Message, ModelError, Part, ToolCall
+from agent.dialogue import parse_dialogue
+from agent.history import History
+from agent.model import Completion, Message, ModelError, ModelInfo, Part, ToolCall, Usage
+from agent.scripted_model import ScriptedModel
 from tests.agent.support import Tokens, scripted
 from tests.support.gates import Gates
 
@@ -59,6 +62,85 @@ async def test_a_call_is_part_of_the_completion_and_its_result_can_be_said() -> 
     result: Message = {"role": "tool", "tool_call_id": "call_1", "content": "empty"}
     second, _ = await say(dialogue, ask("x"), assistant, result)
     assert second.text == "It is empty"
+
+
+async def test_a_call_is_told_in_pieces_that_make_up_its_arguments() -> None:
+    dialogue = 'turn\ncall: shell {"command": "ls"}\ncall: plan'
+    completion, tokens = await say(dialogue, ask("x"))
+    parts = [part for part in tokens.told if isinstance(part, Part)]
+    assert {part.kind for part in parts} == {"tool_call"}
+    for index, call in enumerate(completion.tool_calls):
+        pieces = [part for part in parts if part.index == index]
+        assert "".join(part.text for part in pieces) == call.arguments
+        assert [part.name for part in pieces] == [call.name, *[""] * (len(pieces) - 1)]
+    assert len(parts) > 2
+
+
+async def test_ids_of_calls_differ_within_a_conversation() -> None:
+    dialogue = "turn\ncall: a\ncall: b"
+    first, _ = await say(dialogue, ask("x"))
+    earlier: Message = {"role": "assistant", "content": "", "tool_calls": [{}, {}]}
+    second, _ = await say(dialogue, ask("x"), earlier, ask("y"))
+    ids = [call.id for call in (*first.tool_calls, *second.tool_calls)]
+    assert ids == ["call_1", "call_2", "call_3", "call_4"]
+
+
+async def test_the_words_of_a_message_in_parts_are_its_text() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    parts: Message = {"role": "user", "content": [{"type": "text", "text": "a cat?"}, image]}
+    completion, _ = await say("when: a cat\necho", parts)
+    assert completion.text == "a cat?"
+
+
+async def test_the_system_prompt_chooses_no_scene() -> None:
+    system: Message = {"role": "system", "content": "story"}
+    completion, _ = await say("when: story\ntext: A\nturn\ntext: B", system, ask("x"))
+    assert completion.text == "B"
+
+
+async def test_images_of_tools_are_no_prompt() -> None:
+    history = History()
+    history.fold({"t": "user", "blocks": [{"type": "text", "text": "look"}]})
+    card = {"toolCallId": "call-1", "title": "Read"}
+    history.fold({"t": "call", "id": "c", "name": "read_file", "arguments": "{}", "card": card})
+    result = {"t": "result", "card": "call-1", "status": "completed", "text": "an image"}
+    history.fold({**result, "images": ["data:image/png;base64,aGk="]})
+    messages = history.messages()
+    assert messages[-1]["role"] == "user"
+    dialogue = "when: look\ncall: read_file\n---\ntext: {user} {result}"
+    completion, _ = await say(dialogue, *messages)
+    assert completion.text == "look an image"
+
+
+async def test_what_it_says_of_itself_stands_in_the_dialogue_or_is_given() -> None:
+    dialogue = parse_dialogue("window: 500\nimages\nturn\necho")
+    assert await ScriptedModel(dialogue).info() == ModelInfo(500, takes_images=True)
+    given = ModelInfo(thought_levels=("low", "high"))
+    model = ScriptedModel(dialogue, "other", given)
+    assert (model.id, await model.info()) == ("other", given)
+
+
+async def test_usage_counts_the_words_of_all_messages_and_of_the_answer() -> None:
+    system: Message = {"role": "system", "content": "be kind"}
+    completion, _ = await say("turn\nthink: hm\ntext: one two", system, ask("well well well"))
+    assert completion.usage == Usage(input=5, output=3)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "message"),
+    [
+        ("error: context too long", "context", "too long"),
+        ("error: rate_limit", "rate_limit", "rate_limit"),
+        ("error: too busy", "other", "too busy"),
+        ("error: refusedly so", "other", "refusedly so"),
+    ],
+)
+async def test_an_error_s_kind_is_its_first_word_if_that_is_one(
+    line: str, kind: str, message: str
+) -> None:
+    with pytest.raises(ModelError) as raised:
+        await say(f"turn\n{line}", ask("x"))
+    assert (raised.value.kind, str(raised.value)) == (kind, message)
 
 
 async def test_an_error_line_fails_the_completion_after_what_was_said() -> None:
