@@ -17,7 +17,7 @@ import signal
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 from acp import Agent, RequestError
@@ -31,12 +31,10 @@ from pydantic import ValidationError
 from acp_bridge.wire.sdk_transport import SdkTransport
 from agent.model import ModelError, Models
 from agent.opening import Setup
+from agent.secrets import Secrets
 from agent.server import Server
 from agent.settings import Settings
 from agent.tools import standard_tools
-
-if TYPE_CHECKING:
-    from agent.secrets import Secrets
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +98,7 @@ async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def guarded(server: Server, secrets: Secrets) -> MethodHandler:
-    """The SDK's routes to `server`, and the one map from an exception to what the client reads."""
+    """The SDK's routes to `server`."""
     router = build_agent_router(cast(Agent, server), use_unstable_protocol=True)
     router.route_request(
         AGENT_METHODS["session_delete"],
@@ -115,19 +113,25 @@ def guarded(server: Server, secrets: Secrets) -> MethodHandler:
             raise RequestError(-32600, "Invalid request: not initialized")
         try:
             return await router(method, params, is_notification)
-        except RequestError:
-            raise
-        except ValidationError as error:
-            raise RequestError(-32602, "Invalid params", _places(error)) from None
-        except ModelError as error:
-            text = secrets.mask(str(error))
-            if error.kind == "auth":
-                raise RequestError(-32000, text) from None
-            raise _opaque(text, error) from None
         except Exception as error:
-            raise _opaque("Internal error", error) from None
+            raise told(error, secrets) from None
 
     return handle
+
+
+def told(error: Exception, secrets: Secrets) -> RequestError:
+    """What the client reads of it; the rest is in the log."""
+    match error:
+        case RequestError():
+            return error
+        case ValidationError():
+            return RequestError(-32602, "Invalid params", _places(error))
+        case ModelError(kind="auth"):
+            logger.info("%s", error, exc_info=error)
+            return RequestError(-32000, secrets.mask(str(error)))
+        case ModelError():
+            return _opaque(secrets.mask(str(error)), error)
+    return _opaque("Internal error", error)
 
 
 async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acp import RequestError
 from acp.schema import ClientCapabilities
@@ -13,11 +13,9 @@ from pydantic import BaseModel
 
 from agent.client import SendNotification, SendRequest, SessionClient
 from agent.model import Models
+from agent.secrets import Secrets
 from agent.settings import Settings
 from agent.tools import AnyTool
-
-if TYPE_CHECKING:
-    from agent.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
+from agent.mcp_servers import McpServers
 from agent.tools import AnyTool
-
-if TYPE_CHECKING:
-    from agent.mcp_servers import McpServers
 
 #: for servers to start before the first turn that may use them
 READY_SECONDS = 15.0
-#: for servers to end; they bound it themselves, this is for the case that they don't
-_CLOSE_SECONDS = 5.0
 
 
 class Servers:
@@ -48,11 +44,8 @@ class Servers:
         self._given = servers
         if self._current:
             self._replaced.append(self._current)
-        self._current, self._settled = None, True
-        if servers:
-            from agent.mcp_servers import McpServers
-
-            self._current, self._settled = McpServers(servers, cwd, self._report), False
+        self._current = McpServers(servers, cwd, self._report) if servers else None
+        self._settled = self._current is None
 
     async def serve(self) -> None:
         """Close those that were replaced, then run the present ones until they are closed. Returns
@@ -78,7 +71,6 @@ class Servers:
         closing = [*self._replaced, *([self._current] if self._current else [])]
         self._replaced.clear()
         self._given, self._current = (), None
-        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-            async with anyio.create_task_group() as tasks:
-                for servers in closing:
-                    tasks.start_soon(servers.close)
+        async with anyio.create_task_group() as tasks:
+            for servers in closing:
+                tasks.start_soon(servers.close)

@@ -5,22 +5,24 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
 
 from acp_bridge.wire.sdk_transport import SdkTransport
 from agent.dialogue import parse_dialogue
-from agent.model import Model
+from agent.model import Model, Models
 from agent.scripted_model import ScriptedModel
 from agent.secrets import Secrets
 from agent.settings import Settings
+from tests.agent.recorded_servers import RecordedServers
 from tests.agent.support import Fifo, OneModel
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 
-#: `async with talk(DIALOGUE or model) as client`
-Talk = Callable[[str | Model], AbstractAsyncContextManager[RecordingClient]]
+#: `async with talk(DIALOGUE, or a model, or all that there are) as client`
+Talk = Callable[[str | Model | Models], AbstractAsyncContextManager[RecordingClient]]
 
 
 @pytest.fixture
@@ -39,6 +41,14 @@ def running(cwd: Path) -> Iterator[Fifo]:
 
 
 @pytest.fixture
+def mcp_servers(monkeypatch: pytest.MonkeyPatch) -> list[RecordedServers]:
+    """Every one that there was; the agent has no others."""
+    RecordedServers.made = []
+    monkeypatch.setattr("agent.servers.McpServers", RecordedServers)
+    return RecordedServers.made
+
+
+@pytest.fixture
 def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Serves the dialogue on pipes; the client is not initialized. Transcripts are kept between."""
     from agent.connection import serve  # imports the SDK, which most tests do without
@@ -46,8 +56,8 @@ def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
     monkeypatch.setenv("ACP_BRIDGE_GATES", gates.path)
 
     @contextlib.asynccontextmanager
-    async def talk(dialogue: str | Model) -> AsyncGenerator[RecordingClient]:
-        model = ScriptedModel(parse_dialogue(dialogue)) if isinstance(dialogue, str) else dialogue
+    async def talk(said: str | Model | Models) -> AsyncGenerator[RecordingClient]:
+        models = _models(said)
         settings = Settings(tmp_path / "sessions", tmp_path / "keys.env")
         agent_in, client_out = os.pipe()
         client_in, agent_out = os.pipe()
@@ -55,8 +65,7 @@ def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
 
             async def run() -> None:
                 async with SdkTransport(agent_in, agent_out) as transport:
-                    models, secrets = OneModel(model), Secrets([])
-                    await serve(transport, models, settings, secrets, os.environ)
+                    await serve(transport, models, settings, Secrets(), os.environ)
 
             tasks.start_soon(run)
             async with RecordingClient(client_in, client_out) as client:
@@ -66,3 +75,9 @@ def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
                     await client.closed.wait()
 
     return talk
+
+
+def _models(said: str | Model | Models) -> Models:
+    if isinstance(said, str):
+        return OneModel(ScriptedModel(parse_dialogue(said)))
+    return OneModel(cast(Model, said)) if hasattr(said, "complete") else said
