@@ -1,6 +1,7 @@
 r"""A model that needs no network: it says what a dialogue (agent.dialogue) tells it to.
 
-Deterministic: the reply follows from the messages. A word is a token, in its usage too. For tests and measurements it also knows
+Deterministic: the reply follows from the messages. A word is a token, in its usage too.
+For tests and measurements it also knows
 - `BENCH n=2000 gap=0 tag=A` in the prompt: n words `A<i>@<monotonic microseconds> `, gap ms apart;
 - `ACP_BRIDGE_MODEL_LOG=PATH`: each call appends one JSON line `{"messages", "tools"}`, so that a
   test can assert what the model was given;
