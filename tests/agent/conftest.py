@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import cast
+from typing import Any, Protocol, cast
 
 import anyio
 import pytest
@@ -21,8 +21,15 @@ from tests.agent.support import Fifo, OneModel
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 
-#: `async with talk(DIALOGUE, or a model, or all that there are) as client`
-Talk = Callable[[str | Model | Models], AbstractAsyncContextManager[RecordingClient]]
+
+class Talk(Protocol):
+    """`async with talk(DIALOGUE) as client`"""
+
+    def __call__(
+        self, said: str | Model | Models, **settings: Any
+    ) -> AbstractAsyncContextManager[RecordingClient]:
+        """`said`: a dialogue, a model, or all models that there are. `settings`: see Settings."""
+        ...
 
 
 @pytest.fixture
@@ -56,9 +63,9 @@ def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
     monkeypatch.setenv("ACP_BRIDGE_GATES", gates.path)
 
     @contextlib.asynccontextmanager
-    async def talk(said: str | Model | Models) -> AsyncGenerator[RecordingClient]:
+    async def talk(said: str | Model | Models, **given: Any) -> AsyncGenerator[RecordingClient]:
         models = _models(said)
-        settings = Settings(tmp_path / "sessions", tmp_path / "keys.env")
+        settings = Settings(tmp_path / "sessions", tmp_path / "keys.env", **given)
         agent_in, client_out = os.pipe()
         client_in, agent_out = os.pipe()
         async with anyio.create_task_group() as tasks:
