@@ -36,7 +36,7 @@ _SHOWN = 2048
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. Neither code nor signal: it ran out of time, or nobody knows."""
+    """How a command ended. Neither code nor signal: the client doesn't know."""
 
     output: str
     truncated: bool
@@ -95,8 +95,8 @@ async def _start(command: Command, lifeline: int) -> Process:
             )
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}") from error
-    except ValueError as error:  # a NUL, or half a surrogate pair
-        raise ToolError("The command holds characters that no command can have.") from error
+    except ValueError as error:  # a NUL
+        raise ToolError("The command holds a character that no command can have.") from error
     return process
 
 

@@ -27,7 +27,9 @@ LIMIT = 32 * 1024
 
 class ShellArgs(BaseModel):
     command: str = Field(min_length=1, description="What /bin/sh -c is to run.")
-    timeout: float = Field(120, gt=0, le=600, description="Seconds after which it is killed.")
+    timeout: float = Field(
+        default=120, gt=0, le=600, description="Seconds after which it is killed."
+    )
 
 
 class Shell:

@@ -13,6 +13,7 @@ import contextlib
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from agent.client import Client, ClientError
 from agent.tools import Show, ToolError
@@ -69,6 +70,7 @@ async def _create(command: Command, client: Client) -> str:
                 except ClientError as error:
                     refusal = error
             tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint_if_cancelled()
     except anyio.get_cancelled_exc_class():
         if terminal_id:
             await _release(terminal_id, client, kill=True)

@@ -1,0 +1,233 @@
+"""Secrets: which they are; masked wherever they stand, also in pieces; kept from tools."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agent.secrets import MASK, Secrets, child_environment, is_model_key
+
+KEY = "sk-abcdefgh12345"
+
+#: few letters, so that secrets begin, overlap and contain each other all the time
+letters = st.sampled_from("ab")
+secret_values = st.lists(st.text(letters, min_size=8, max_size=12), min_size=1, max_size=4)
+texts = st.lists(st.text(st.sampled_from("abc"), max_size=9), max_size=12)
+
+
+def found(**env: str) -> bool:
+    """Whether the value of the one variable is masked."""
+    ((_, value),) = env.items()
+    return value not in Secrets.from_environment(env).mask(f"x {value} y")
+
+
+# which they are
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY",
+        "API_KEY_2",
+        "GITHUB_TOKEN",
+        "npm_config__authToken",
+        "SECRET_KEY_BASE",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "DB_PASS",
+        "SSH_PASSPHRASE",
+        "AZURE_CREDENTIALS",
+        "AWS_SECRET_ACCESS_KEY",
+        "WATSONX_APIKEY",
+        "GITLAB_PAT",
+        "BASIC_AUTH",
+    ],
+)
+def test_what_a_variable_s_name_calls_secret_is_masked(name: str) -> None:
+    assert found(**{name: "8sJ-q2+w/x"})
+    assert found(**{name: "/8sJq2wxx"})  # begins like a path that is not there
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GIT_AUTHOR_NAME", "Jane Doe-Miller"),
+        ("KEYBOARD_LAYOUT", "us-international"),
+        ("EDITOR", "/usr/bin/vi"),
+        ("MAX_THINKING_TOKENS", "10000000"),
+        ("API_KEY", "short"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("POSTGRES_PASSWORD", "postgres"),
+        ("SSH_AUTH_SOCK", "/tmp/ssh-agent/sock"),
+        ("TOKEN_URL", "https://login.example.org/token"),
+        ("OAUTH_TOKEN_TYPE", "BearerToken"),
+    ],
+)
+def test_what_is_no_secret_is_left_readable(name: str, value: str) -> None:
+    assert not found(**{name: value})
+
+
+def test_a_file_that_holds_a_secret_is_no_secret_itself(tmp_path: Path) -> None:
+    (tmp_path / "credentials.json").touch()
+    assert not found(GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "credentials.json"))
+
+
+def test_the_password_in_a_url_is_a_secret_whatever_the_name() -> None:
+    env = {"DATABASE_URL": "postgres://me:p%40ssw0rd99@db.example.org/x"}
+    secrets = Secrets.from_environment(env)
+    assert secrets.mask(env["DATABASE_URL"]) == "postgres://me:***@db.example.org/x"
+    assert secrets.mask("PASS: p@ssw0rd99") == "PASS: ***"
+
+
+# texts
+
+
+def test_the_longest_secret_is_masked_first() -> None:
+    assert Secrets(["abcdefgh", "abcdefgh-ijkl"]).mask("abcdefgh-ijkl abcdefgh") == "*** ***"
+
+
+def test_secrets_may_come_later_and_too_short_ones_never() -> None:
+    secrets = Secrets(["", "short"])
+    assert secrets.mask(f"short {KEY}") == f"short {KEY}"
+    secrets.add(f" {KEY}\n")
+    secrets.add(KEY)
+    assert secrets.mask(f"short {KEY}") == "short ***"
+
+
+def test_what_a_pattern_would_read_otherwise_is_taken_as_it_is() -> None:
+    assert Secrets([".*(a|b)+?$"]).mask("abcdefgh .*(a|b)+?$") == "abcdefgh ***"
+
+
+def test_json_is_masked_at_any_depth_and_its_keys_are_left() -> None:
+    value: Any = {KEY: [f"a {KEY}", {"b": (KEY, 1, None, True, 1.5)}]}
+    masked = Secrets([KEY]).mask_json(value)
+    assert masked == {KEY: ["a ***", {"b": ["***", 1, None, True, 1.5]}]}
+    assert value[KEY][0] == f"a {KEY}"
+
+
+# streams
+
+
+@pytest.mark.hazard("K5")
+@given(secret_values, texts)
+@example(["aaaaaaaa", "aaaaaaaabb"], ["aaaaaaaa", "b", "ba"])
+@example(["abaabaab", "aabaabaa"], list("abaabaabaabaa"))
+def test_a_stream_in_pieces_is_masked_as_the_whole_is(values: list[str], pieces: list[str]) -> None:
+    secrets = Secrets(values)
+    masker = secrets.stream()
+    told = [masker.feed(piece) for piece in pieces] + [masker.end()]
+    assert "".join(told) == secrets.mask("".join(pieces))
+
+
+@given(secret_values, texts)
+def test_only_what_may_become_a_secret_is_held_back(values: list[str], pieces: list[str]) -> None:
+    secrets = Secrets(values)
+    masker = secrets.stream()
+    fed = ""
+    for piece in pieces:
+        fed += piece
+        masker.feed(piece)
+        held = masker._held
+        assert fed.endswith(held)
+        assert not held or any(v.startswith(held) and v != held for v in values)
+
+
+def test_a_word_is_told_at_once_and_a_secret_as_soon_as_it_is_whole() -> None:
+    masker = Secrets([KEY]).stream()
+    assert masker.feed("The key is ") == "The key is "
+    assert masker.feed("sk") == ""
+    assert masker.feed("-abcdefgh") == ""
+    assert masker.feed("12345.") == "***."
+    assert masker.feed("sk-") == ""
+    assert masker.feed("oops!") == "sk-oops!"
+    assert masker.feed("tasks") == "task"
+    assert masker.feed("k-a") == ""
+    assert masker.end() == "sk-a"
+    assert masker.end() == ""
+
+
+def test_without_secrets_nothing_is_held_back() -> None:
+    masker = Secrets().stream()
+    assert masker.feed("") == ""
+    assert masker.feed("anything") == "anything"
+    assert masker.end() == ""
+
+
+# tools
+
+
+def test_tools_get_the_user_s_environment_without_the_keys_of_models() -> None:
+    keys = {
+        "OPENAI_API_KEY": KEY,
+        "ANTHROPIC_API_KEY": KEY,
+        "ANTHROPIC_AUTH_TOKEN": KEY,
+        "OPENROUTER_API_KEY_2": KEY,
+        "GEMINI_API_KEYS": KEY,
+        "AWS_BEARER_TOKEN_BEDROCK": KEY,
+    }
+    user = {"PATH": "/bin", "GITHUB_TOKEN": KEY, "STRIPE_API_KEY": KEY, "MY_OPENAI_API_KEY": KEY}
+    assert child_environment({**keys, **user}) == user
+    assert all(map(is_model_key, keys))
+
+
+# logs
+
+
+@pytest.fixture
+def log() -> Iterator[tuple[logging.Logger, list[str]]]:
+    """A library's logger with a handler of its own, and what it wrote."""
+    factory = logging.getLogRecordFactory()
+    lines: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    logger = logging.getLogger("a_library")
+    handler = Handler()
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield logger, lines
+    logger.removeHandler(handler)
+    logger.propagate = True
+    logging.setLogRecordFactory(factory)
+
+
+@pytest.mark.hazard("K5")
+def test_no_log_shows_a_secret_in_a_message_an_argument_or_a_traceback(
+    log: tuple[logging.Logger, list[str]],
+) -> None:
+    logger, lines = log
+    secrets = Secrets()
+    secrets.guard_logs()
+    secrets.add(KEY)
+    logger.warning("the key %s of %d in %r", KEY, 3, {"key": KEY})
+    logger.warning(f"it is {KEY}")
+    try:
+        raise ValueError(f"bad key {KEY}")
+    except ValueError:
+        logger.exception("failed", stack_info=True)
+    assert lines[0] == "the key *** of 3 in {'key': '***'}"
+    assert lines[1] == "it is ***"
+    assert "ValueError: bad key ***" in lines[2]
+    assert "Traceback" in lines[2]
+    assert "Stack (most recent call last)" in lines[2]
+    assert not any(KEY in line for line in lines)
+
+
+def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(
+    log: tuple[logging.Logger, list[str]],
+) -> None:
+    logger, lines = log
+    Secrets([KEY]).guard_logs()
+    logger.warning("%d of it", KEY)
+    assert lines == [f"%d of it ('{MASK}',)"]
+
+
+def test_this_process_s_own_environment_can_be_read() -> None:
+    Secrets.from_environment(os.environ)
