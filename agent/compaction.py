@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 #: of the window: from here on room is made, and how much is used then
 _FULL = 0.85
 _ROOMY = 0.7
-#: answers whose results are kept, while there is any other way
-_RECENT_ANSWERS = 2
-#: entries that stay as they are, if they take no more than half of the room
-_LAST_ENTRIES = 4
+#: answers and prompts that stay as they are, results included, while there is any other way
+_RECENT = 2
+#: so many do, if they take no more than half of the room
+_MORE_RECENT = 4
 #: a middle that takes less of the room than this is not worth a summary
 _LEAST = 0.1
 #: of the room, what a summary may take; but so many characters always
@@ -65,16 +65,16 @@ class Compactor:
             return
         gauge = await self._gauge(model, specs)
         if gauge.tokens() > window * _FULL:
-            await self._make_room(model, gauge, int(window * _ROOMY), _RECENT_ANSWERS)
+            await self._make_room(model, gauge, int(window * _ROOMY), _RECENT)
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
         """Make room after the provider refused the input as too long: half of it goes. False if
         nothing more can go."""
         gauge = await self._gauge(model, specs)
         before = self._refused[model.id] = gauge.tokens()
-        await self._make_room(model, gauge, before // 2, _RECENT_ANSWERS)
-        if gauge.tokens() > before // 2:
-            await self._trim(gauge, before // 2, recent=0)
+        for recent in range(_RECENT, -1, -1):
+            if gauge.tokens() > before // 2:
+                await self._make_room(model, gauge, before // 2, recent)
         return gauge.tokens() < before
 
     async def compact(self, model: Model) -> str:
@@ -103,10 +103,10 @@ class Compactor:
         return gauge
 
     async def _make_room(self, model: Model, gauge: Gauge, target: int, recent: int) -> None:
-        """Until the input takes `target` tokens, or nothing more can go."""
+        """Until the input takes `target` tokens, or nothing more can go but what is `recent`."""
         excess = gauge.tokens() - target
         trimmable = sum(gauge.of_result(call) for call in self._trimmable(recent))
-        cut = self._cut(gauge, target) if trimmable < excess else 0
+        cut = self._cut(gauge, target, recent) if trimmable < excess else 0
         if cut:
             await self._summarise(model, gauge, cut, target)
         await self._trim(gauge, target, recent)
@@ -116,7 +116,7 @@ class Compactor:
     def _trimmable(self, recent: int) -> Iterator[Call]:
         """Calls whose results the model is given, oldest first, but for the last answers'."""
         answers = [e for e in self._history.entries[self._summarised :] if isinstance(e, Answer)]
-        for answer in answers[: len(answers) - recent]:
+        for answer in answers[: max(0, len(answers) - recent)]:
             yield from answer.calls
 
     async def _trim(self, gauge: Gauge, target: int, recent: int) -> None:
@@ -139,12 +139,12 @@ class Compactor:
         summary = self._history.summary
         return 0 if summary is None else summary.entries
 
-    def _cut(self, gauge: Gauge, target: int) -> int:
+    def _cut(self, gauge: Gauge, target: int, recent: int) -> int:
         """How many entries a summary should stand for; 0 if it isn't worth it."""
         entries = self._history.entries
-        cut = max(0, len(entries) - 1)
+        cut = max(0, len(entries) - max(recent, 1))
         used = gauge.of_entries(entries[cut:])
-        while len(entries) - cut < _LAST_ENTRIES and cut > 0:
+        while len(entries) - cut < _MORE_RECENT and cut > 0:
             used += gauge.of_entries(entries[cut - 1 : cut])
             if used > target // 2:
                 break
