@@ -48,8 +48,12 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
         "sessionUpdate": "tool_call_update",
         "toolCallId": card_id,
         "status": outcome.status,
-        "content": [_text(outcome.text)] if outcome.content is None else outcome.content,
     }
+    content = _content(outcome)
+    # A terminal was released by now: a client may drop a whole update that names it, but
+    # it goes on showing it if nothing else is said.
+    if not any(map(_is_terminal, content)):
+        update["content"] = content
     if outcome.raw is not None:
         update["rawOutput"] = outcome.raw
     return update
@@ -91,10 +95,14 @@ def _card(call: Call, goes_on: bool) -> Iterator[Update]:
             return
         outcome = Outcome("failed", INTERRUPTED)
     update = card_end(card["toolCallId"], outcome)
-    kept = [item for item in update["content"] if not _is_terminal(item)]
-    if len(kept) < len(update["content"]):
-        kept.append(_text(outcome.text))
-    yield {**update, "content": kept}
+    if "content" not in update:
+        kept = [item for item in _content(outcome) if not _is_terminal(item)]
+        update["content"] = [*kept, _text(outcome.text)]
+    yield update
+
+
+def _content(outcome: Outcome) -> list[dict[str, Any]]:
+    return [_text(outcome.text)] if outcome.content is None else outcome.content
 
 
 def _is_terminal(item: Any) -> bool:

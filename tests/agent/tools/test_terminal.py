@@ -8,6 +8,8 @@ import anyio
 import pytest
 
 from agent.client import ClientError
+from agent.history import Outcome
+from agent.replay import card_end
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal
 from agent.tools.shell import LIMIT, Shell, ShellArgs
@@ -263,3 +265,11 @@ async def test_a_terminal_whose_card_can_t_be_shown_is_released() -> None:
     with pytest.raises(ConnectionError):
         await shell(client)
     assert client.calls == ["create", "kill", "release"]
+
+
+async def test_the_end_of_its_card_names_no_released_terminal() -> None:
+    result = await shell(Editor(printing("built\n")))
+    outcome = Outcome("completed", result.text, result.raw, list(result.content or ()))
+    end = card_end("c", outcome)
+    assert "content" not in end  # the card keeps the terminal that it shows
+    assert end["rawOutput"]["output"] == "built\n"
