@@ -1,93 +1,202 @@
-"""Reads a text file inside the session's folder.
+"""Reads a text file, or some lines of it, or an image.
 
-Through the client if it can (it knows what is not saved yet), else from the disk. Links are
-followed first and must end inside the folder.
+Invariants
+- Through the client if it can: it knows what is not saved yet. Images, and files too long to be
+  edited, come from the disk.
+- What the model gets is bounded, and says where to go on.
+- Any reading makes the file known: it may be changed while it is as it was read.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import anyio
+from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
-from agent.client import ClientError
-from agent.tools import ToolContext, ToolError, ToolResult
+from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
+from agent.tools.cards import code, image, short
+from agent.tools.files import MAX_TEXT, note_seen, open_regular, read, unreadable
+from agent.tools.paths import Place, absolute, locate, read_grant, still
 
-#: bytes given to the model
-_MAX_BYTES = 256 * 1024
+#: lines given to the model at once, if it doesn't ask for fewer, and what is kept of a line
+MAX_LINES = 2000
+MAX_LINE = 2000
+#: characters given to the model at once
+MAX_CHARACTERS = 64 * 1024
+#: bytes of an image: 5 MB in base64, which every provider takes
+MAX_IMAGE = 3_750_000
+#: of a file that is read line by line: lines between two looks at whether the call was cancelled,
+#: and bytes kept of a line
+_STRIDE = 4096
+_PIECE = 64 * 1024
 
 
 class ReadFileArgs(BaseModel):
     path: str = Field(description="The file, absolute or relative to the session's folder.")
-    line: int | None = Field(None, ge=1, description="First line to read, counted from 1.")
-    limit: int | None = Field(None, ge=1, description="How many lines to read.")
+    line: int = Field(default=1, ge=1, description="First line to read, counted from 1.")
+    limit: int = Field(
+        default=MAX_LINES, ge=1, description=f"How many lines to read, {MAX_LINES} at most."
+    )
 
 
 class ReadFile:
     name = "read_file"
-    description = "Read a text file inside the session's folder."
+    description = (
+        "Read a text file, or show an image (PNG, JPEG, GIF, WebP). Each line is given as its "
+        "number, a tab, and the line; the number and the tab are not part of the file. Long files "
+        "are cut: go on with `line`. A file must have been read before it is changed."
+    )
     kind = "read"
     Args = ReadFileArgs
-    needs_permission = False
+    access: Access = "read"
 
     def title(self, args: ReadFileArgs) -> str:
-        return f"Read {args.path}"
+        lines = f":{args.line}" if args.line > 1 else ""
+        return f"Read {short(args.path)}{lines}"
 
     def locations(self, args: ReadFileArgs, cwd: Path) -> list[dict[str, Any]]:
-        location: dict[str, Any] = {"path": _absolute(args.path, cwd)}
-        if args.line is not None:
+        location: dict[str, Any] = {"path": absolute(args.path, cwd)}
+        if args.line > 1:
             location["line"] = args.line
         return [location]
 
-    async def run(self, args: ReadFileArgs, context: ToolContext) -> ToolResult:
-        path = _absolute(args.path, context.cwd)
-        inside = await anyio.to_thread.run_sync(_inside, path, context.cwd)
-        if not inside:
-            raise ToolError(f"{args.path} is outside the session's folder")
-        if context.client.reads_files:
-            try:
-                text = await context.client.read_file(path, args.line, args.limit)
-            except ClientError as error:
-                raise ToolError(f"The editor could not read {args.path}") from error
-            return ToolResult(_bounded(text.encode("utf-8", "replace")))
-        try:
-            data = await anyio.to_thread.run_sync(
-                _read, path, (args.line or 1) - 1, args.limit, abandon_on_cancel=True
-            )
-        except OSError as error:
-            raise ToolError(f"Could not read {args.path}: {error.strerror}") from error
-        return ToolResult(_bounded(data))
+    async def prepare(self, args: ReadFileArgs, context: ToolContext) -> Action:
+        place = await locate(args.path, context)
+
+        async def run(show: Show) -> ToolResult:
+            await still(place, context)
+            return await _run(place, args, context)
+
+        return Action(run, read_grant(place, context), place.outside)
 
 
-def _absolute(path: str, cwd: Path) -> str:
-    return os.path.normpath(cwd / path)
+async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolResult:
+    start, size = await to_thread.run_sync(_start, place, abandon_on_cancel=True)
+    if mime_type := _image_type(start):
+        if size > MAX_IMAGE:
+            raise ToolError(f"{args.path} is an image of {size} bytes; {MAX_IMAGE} is the most.")
+        data = await to_thread.run_sync(_read_image, place, abandon_on_cancel=True)
+        return _image(place, data, mime_type)
+    if size > MAX_TEXT:
+        return await to_thread.run_sync(_long_file, place, start, args)
+    text = await read(place, context)
+    if text is None:
+        raise ToolError(f"There is no file {args.path}.")
+    note_seen(place, text, context)
+    lines = text.lf.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines:
+        return ToolResult("[the file is empty]", {"path": place.shown, "totalLines": 0})
+    if args.line > len(lines):
+        raise ToolError(f"{args.path} has only {len(lines)} lines.")
+    page = _Page(iter(lines[args.line - 1 :]), args)
+    return page.result(place, {"totalLines": len(lines), "encoding": text.encoding})
 
 
-def _inside(path: str, cwd: Path) -> bool:
-    return Path(path).resolve().is_relative_to(cwd.resolve())
+class _Page:
+    """As many of the lines as the model asked for and may have."""
+
+    def __init__(self, lines: Iterator[str], args: ReadFileArgs) -> None:
+        self._line = args.line
+        self._kept: list[str] = []
+        size = 0
+        for line in islice(lines, min(args.limit, MAX_LINES)):
+            kept = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} [the line goes on]"
+            size += len(kept) + 8
+            if size > MAX_CHARACTERS:
+                self._more = True
+                return
+            self._kept.append(kept)
+        self._more = next(lines, None) is not None
+
+    def result(self, place: Place, about: dict[str, Any]) -> ToolResult:
+        text = "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(self._kept, self._line))
+        if self._more:
+            after = self._line + len(self._kept)
+            end = f" of {about['totalLines']}" if "totalLines" in about else ""
+            text += f"\n[lines {self._line} to {after - 1}{end}; go on with line={after}]"
+        raw = {"path": place.shown, "line": self._line, "lines": len(self._kept), **about}
+        return ToolResult(text, raw, code("\n".join(self._kept)))
 
 
-def _read(path: str, skip: int, limit: int | None) -> bytes:
-    """`limit` lines after the first `skip`; a little more than may be kept, if there is more."""
-    if not os.path.isfile(path):  # a pipe or a device could block for ever
-        os.stat(path)
-        raise OSError(0, "it is not a regular file")
-    kept = bytearray()
+def _image(place: Place, data: bytes, mime_type: str) -> ToolResult:
+    encoded = base64.b64encode(data).decode("ascii")
+    raw = {"path": place.shown, "mimeType": mime_type, "bytes": len(data)}
+    return ToolResult(
+        f"[the image {place.given}: {mime_type}, {len(data)} bytes]",
+        raw,
+        image(encoded, mime_type),
+        (f"data:{mime_type};base64,{encoded}",),
+    )
+
+
+def _image_type(start: bytes) -> str | None:
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if start.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if start.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        return "image/webp"
+    return None
+
+
+# in a thread
+
+
+def _start(place: Place) -> tuple[bytes, int]:
+    """The first bytes and the size; nothing of a file that is in the client's memory only."""
+    try:
+        with open_regular(place) as file:
+            return file.read(8192), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return b"", 0
+    except OSError as error:
+        raise unreadable(place, error) from error
+
+
+def _read_image(place: Place) -> bytes:
+    try:
+        with open_regular(place) as file:
+            return file.read(MAX_IMAGE)
+    except OSError as error:
+        raise unreadable(place, error) from error
+
+
+def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
+    """Lines of a file too long to be held: it is not made known, so it can't be changed."""
+    if b"\0" in start:
+        raise ToolError(f"{place.given} is a binary file.")
+    try:
+        with open_regular(place) as file:
+            lines = _lines(file)
+            skipped = sum(1 for _ in islice(lines, args.line - 1))
+            first = next(lines, None)
+            if first is None:
+                raise ToolError(f"{place.given} has only {skipped} lines.")
+            page = _Page(chain([first], lines), args)
+    except OSError as error:
+        raise unreadable(place, error) from error
+    return page.result(place, {"tooLongToChange": True})
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    """The beginning of each line."""
     number = 0
-    with open(path, "rb") as file:
-        while len(kept) <= _MAX_BYTES and (limit is None or number < skip + limit):
-            piece = file.readline(_MAX_BYTES)
-            if not piece:
-                break
-            if number >= skip:
-                kept += piece
-            number += piece.endswith(b"\n")
-    return bytes(kept)
-
-
-def _bounded(data: bytes) -> str:
-    text = data[:_MAX_BYTES].decode("utf-8", "replace")
-    return text if len(data) <= _MAX_BYTES else f"{text}\n[cut after {_MAX_BYTES} bytes]"
+    while line := file.readline(_PIECE):
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            from_thread.check_cancelled()
+            rest = file.readline(_PIECE)
+        if number % _STRIDE == 0:
+            from_thread.check_cancelled()
+        number += 1
+        yield line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")

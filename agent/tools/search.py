@@ -1,0 +1,141 @@
+"""Searches files for a regular expression, with ripgrep.
+
+It looks at the disk: what an editor has not saved is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agent.tools import Access, Action, Show, ToolContext, ToolResult
+from agent.tools.cards import code, short
+from agent.tools.paths import Place, absolute, locate, search_from, search_grant, still
+from agent.tools.ripgrep import ripgrep
+
+#: bytes of a line that are shown
+MAX_COLUMNS = 400
+#: characters given to the model at once
+MAX_CHARACTERS = 64 * 1024
+
+_LINE = re.compile(r"(\d+)([:-])(.*)", re.DOTALL)
+
+
+class SearchArgs(BaseModel):
+    pattern: str = Field(
+        min_length=1, max_length=2000, description="A regular expression, matched line by line."
+    )
+    path: str = Field(default=".", description="A folder or a file to search.")
+    glob: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="Search these files only: `*.py` by name, `src/**/*.py` by path from the "
+        "folder, `!*.md` all others.",
+    )
+    ignore_case: bool = Field(default=False, description="Take upper and lower case for the same.")
+    context: int = Field(
+        default=0, ge=0, le=20, description="Lines to show before and after each match."
+    )
+    limit: int = Field(default=100, ge=1, le=1000, description="How many matching lines to show.")
+
+
+class Search:
+    name = "search"
+    description = (
+        "Search the files below a folder for a regular expression (ripgrep's), without those that "
+        "are binary or that .gitignore names. Matches are given as `line:text` below their file."
+    )
+    kind = "search"
+    Args = SearchArgs
+    access: Access = "read"
+
+    def title(self, args: SearchArgs) -> str:
+        where = args.glob if args.path == "." else args.path
+        return f"Search `{short(args.pattern)}`" + (f" in {short(where)}" if where else "")
+
+    def locations(self, args: SearchArgs, cwd: Path) -> list[dict[str, Any]]:
+        return [] if args.path == "." else [{"path": absolute(args.path, cwd)}]
+
+    async def prepare(self, args: SearchArgs, context: ToolContext) -> Action:
+        place = await locate(args.path, context)
+
+        async def run(show: Show) -> ToolResult:
+            await still(place, context)
+            return await _run(place, args, context)
+
+        return Action(run, search_grant(place, context), place.outside)
+
+
+async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:
+    folder, target, prefix = await search_from(place, context)
+    found = _Found(args.limit, prefix)
+    options = [
+        *("--no-heading", "--with-filename", "--line-number", "--null"),
+        *(f"--max-columns={MAX_COLUMNS}", "--max-columns-preview"),
+        *(f"--context={args.context}", f"--regexp={args.pattern}"),
+        *(["--ignore-case"] if args.ignore_case else []),
+    ]
+    in_time = await ripgrep(
+        options,
+        folder,
+        found.take,
+        glob=args.glob,
+        target=target,
+        environment=context.environment,
+    )
+    text = "\n".join(found.lines) if found.lines else "[no match]"
+    if not in_time:
+        text += "\n[it took too long: search in a folder further down, or fewer files]"
+    elif found.more:
+        text += f"\n[cut after {found.matches} matching lines: narrow it down, or raise the limit]"
+    raw = {
+        "path": place.shown,
+        "matches": found.matches,
+        "files": found.files,
+        "complete": in_time and not found.more,
+    }
+    return ToolResult(text, raw, code(text))
+
+
+class _Found:
+    """ripgrep's lines, gathered below the names of their files."""
+
+    def __init__(self, limit: int, prefix: str) -> None:
+        self.lines: list[str] = []
+        self.matches = 0
+        self.files = 0
+        self.more = False
+        self._limit = limit
+        self._prefix = prefix
+        self._file = b""
+        self._size = 0
+
+    def take(self, line: bytes) -> bool:
+        """False once that is enough."""
+        file, _, rest = line.partition(b"\0")
+        found = _LINE.fullmatch(rest.decode("utf-8", "replace"))
+        if found is None:  # between two pieces of context, or a remark
+            return True
+        is_match = found[2] == ":"
+        if (is_match and self.matches == self._limit) or self._size > MAX_CHARACTERS:
+            self.more = True
+            return False
+        if file != self._file:
+            self._name(file)
+        self._add(f"{found[1]}{found[2]}{found[3].removesuffix(chr(13))}")
+        self.matches += is_match
+        return True
+
+    def _name(self, file: bytes) -> None:
+        if self._file:
+            self._add("")
+        self._add(self._prefix + file.removeprefix(b"./").decode("utf-8", "replace"))
+        self._file = file
+        self.files += 1
+
+    def _add(self, line: str) -> None:
+        self.lines.append(line)
+        self._size += len(line) + 1

@@ -1,0 +1,116 @@
+"""Where a path leads: inside of the session's folders or not, through whatever links."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.tools import ToolContext, ToolError
+from agent.tools.list_files import ListFiles
+from agent.tools.paths import Place, locate, still
+from agent.tools.read_file import ReadFile
+from agent.tools.search import Search
+from agent.tools.write_file import WriteFile
+from tests.agent.tools.support import FilesClient, call, prepare, problem, run, session
+
+
+async def outside(context: ToolContext, path: str) -> bool:
+    return (await locate(path, context)).outside
+
+
+async def test_a_path_is_relative_to_the_session_s_folder_or_absolute(cwd: Path) -> None:
+    context = session(cwd)
+    for path in ("a/b", "./a/../a/b", str(cwd / "a/b")):
+        assert await locate(path, context) == Place(path, cwd / "a/b", str(cwd / "a/b"), False)
+
+
+async def test_a_tilde_is_a_name_like_any_other(cwd: Path) -> None:
+    assert (await locate("~/x", session(cwd))).real == cwd / "~" / "x"
+
+
+async def test_what_leads_out_of_the_folders_is_told(cwd: Path) -> None:
+    (cwd / "out").symlink_to("..")
+    (cwd / "file").symlink_to(cwd.parent / "secret")
+    (cwd / "dangling").symlink_to("/nowhere/at/all")
+    context = session(cwd)
+    leading_out = ["..", "../x", "/etc/passwd", "out", "out/new", "out/new/er", "file", "dangling"]
+    for path in [*leading_out, f"{cwd}-beside"]:
+        assert await outside(context, path), path
+    for path in (".", "new", "new/er", "out/cwd/x"):
+        assert not await outside(context, path), path
+
+
+async def test_a_further_root_is_inside(cwd: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    context = session(cwd, None, root)
+    assert not await outside(context, str(root / "x"))
+    assert not await outside(context, "../root/x")
+    assert await outside(context, "../rootless")
+
+
+async def test_a_folder_that_is_itself_a_link_is_inside_and_named_as_the_client_does(
+    cwd: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "same").symlink_to(cwd)
+    place = await locate("a", session(tmp_path / "same"))
+    assert place == Place("a", cwd / "a", str(tmp_path / "same" / "a"), False)
+
+
+async def test_what_can_be_no_path_is_said_to_be_none(cwd: Path) -> None:
+    for path in ("a\0b", "\ud800"):
+        assert await problem(ReadFile(), session(cwd), path=path) == "That is not a path."
+
+
+async def test_a_path_that_leads_elsewhere_by_now_is_not_followed(cwd: Path) -> None:
+    (cwd / "a").mkdir()
+    (cwd / "a" / "f").write_text("x")
+    context = session(cwd)
+    calls = [
+        await prepare(ReadFile(), context, path="a/f"),
+        await prepare(WriteFile(), context, path="a/new", content="x"),
+        await prepare(ListFiles(), context, path="a"),
+        await prepare(Search(), context, path="a", pattern="x"),
+    ]
+    (cwd / "a").rename(cwd / "b")
+    (cwd / "a").symlink_to("..")
+    for action in calls:
+        assert not action.outside
+        with pytest.raises(ToolError, match="leads elsewhere now"):
+            await run(action)
+
+
+async def test_a_path_that_leads_where_it_did_is_followed(cwd: Path) -> None:
+    context = session(cwd)
+    await still(await locate("a", context), context)
+
+
+async def test_a_grant_names_the_file_s_folder_and_what_is_done_there(cwd: Path) -> None:
+    context = session(cwd)
+
+    async def grant(tool: type, path: str, **args: str) -> tuple[tuple[str, ...], str]:
+        action = await prepare(tool(), context, path=path, **args)
+        return action.grant.key, action.grant.name
+
+    assert await grant(WriteFile, "src/a", content="") == (
+        ("edit", str(cwd / "src")),
+        "edits in src",
+    )
+    assert await grant(WriteFile, "a", content="") == (("edit", str(cwd)), "edits in cwd")
+    assert await grant(ReadFile, "/etc/hosts") == (("read", "/etc"), "reading files in /etc")
+    assert await grant(Search, "/etc", pattern="x") == (("search", "/etc"), "searches below /etc")
+    assert await grant(ListFiles, "/etc") == (("search", "/etc"), "searches below /etc")
+
+
+async def test_a_link_in_the_folder_grants_where_it_leads(cwd: Path, tmp_path: Path) -> None:
+    (cwd / "link").symlink_to(tmp_path / "elsewhere")
+    action = await prepare(WriteFile(), session(cwd), path="link", content="x")
+    assert action.outside
+    assert action.grant.key == ("edit", str(tmp_path))
+
+
+async def test_the_client_is_asked_for_the_file_behind_a_link(cwd: Path) -> None:
+    (cwd / "real").write_text("disk")
+    (cwd / "link").symlink_to("real")
+    client = FilesClient(reads=True)
+    client.buffers[str(cwd / "real")] = "unsaved"
+    assert (await call(ReadFile(), session(cwd, client), path="link")).text == "     1\tunsaved"
