@@ -2,9 +2,12 @@
 
 import stat
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.history import Record
 from agent.transcript import (
@@ -14,23 +17,25 @@ from agent.transcript import (
     delete_session,
     list_sessions,
 )
-from tests.agent.support import user
+from tests.agent.records import IMAGE, call, folded, reasoning, records, result, text, usage, user
 
-CALL: Record = {
-    "t": "call",
-    "id": "c",
-    "name": "shell",
-    "arguments": "{}",
-    "card": {"toolCallId": "call-1", "title": "t"},
-}
 TURN: list[Record] = [
-    {"t": "user", "blocks": user("list, please")},
-    {"t": "reasoning", "d": "hm"},
-    {"t": "text", "d": "One"},
-    {"t": "text", "d": " moment\ud800 é"},
-    CALL,
-    {"t": "result", "card": "call-1", "status": "completed", "text": "a b"},
-    {"t": "text", "d": "Done"},
+    {"t": "system", "text": "You are."},
+    user("list, please", {"type": "image", "mimeType": "image/png", "data": "AAAA"}),
+    reasoning("hm"),
+    text("One"),
+    text(" moment\ud800 é"),
+    {"t": "provider", "d": {"signed": ["hm", 1.5, None]}},
+    usage(20, 2, 0.1),
+    call(1, content=[{"type": "diff", "path": "/p", "newText": "x"}]),
+    call(2),
+    {"t": "plan", "entries": [{"content": "look"}]},
+    result(2, "a b", images=[IMAGE], raw={"exit": 0}),
+    result(1, "c"),
+    {"t": "trim", "cards": ["call-1"]},
+    usage(9, 1, None, "summary"),
+    {"t": "summary", "text": "so far", "entries": 1},
+    text("Done"),
 ]
 
 
@@ -41,6 +46,15 @@ def written(folder: Path, records: list[Record], session_id: str = "s1") -> Tran
     return transcript
 
 
+def assert_same(loaded: Transcript, live: Transcript) -> None:
+    for images in (True, False):
+        assert loaded.history.messages(images=images) == live.history.messages(images=images)
+    for running in (True, False):
+        assert loaded.history.replay(running=running) == live.history.replay(running=running)
+    assert loaded.history.spent == live.history.spent
+    assert loaded.history.measured == live.history.measured
+
+
 def file_of(folder: Path) -> Path:
     return folder / "s1.jsonl"
 
@@ -49,8 +63,30 @@ def file_of(folder: Path) -> Path:
 def test_what_was_appended_is_in_the_file_at_once_and_loads_equal(tmp_path: Path) -> None:
     transcript = written(tmp_path, TURN)
     loaded = Transcript.load(tmp_path, "s1")  # the writer has neither flushed nor closed
-    assert loaded.history.messages() == transcript.history.messages()
-    assert loaded.history.replay() == transcript.history.replay()
+    assert_same(loaded, transcript)
+
+
+@pytest.mark.hazard("K2", "R1")
+@given(st.lists(records, max_size=20))
+def test_whatever_was_appended_loads_equal(found: list[Record]) -> None:
+    with TemporaryDirectory() as folder:
+        transcript = written(Path(folder), found)
+        assert_same(Transcript.load(Path(folder), "s1"), transcript)
+        transcript.close()
+
+
+def test_a_transcript_of_the_first_version_loads(tmp_path: Path) -> None:
+    file_of(tmp_path).write_text(
+        '{"t":"session","v":1,"id":"s1","cwd":"/there"}\n'
+        '{"t":"user","blocks":[{"type":"text","text":"go"}]}\n'
+        '{"t":"text","d":"On it"}\n'
+        '{"t":"call","id":"c","name":"shell","arguments":"{}","card":'
+        '{"toolCallId":"call-1","title":"ls","kind":"execute","rawInput":{}}}\n'
+        '{"t":"result","card":"call-1","status":"completed","text":"a","raw":{"exitCode":0}}\n'
+    )
+    history = Transcript.load(tmp_path, "s1").history
+    assert [m["content"] for m in history.messages()] == ["go", "On it", "a"]
+    assert history.replay()[-1]["rawOutput"] == {"exitCode": 0}
 
 
 @pytest.mark.hazard("K2")
@@ -62,24 +98,23 @@ def test_every_prefix_of_the_file_loads_with_all_its_whole_lines(tmp_path: Path)
         lines = whole[:size].count(b"\n")
         if size < len(whole) and whole[size : size + 1] == b"\n":
             lines += 1  # only its newline is missing
-        expected = written(tmp_path / str(size), TURN[: max(0, lines - 1)])
         loaded = Transcript.load(tmp_path, "s1")
-        assert loaded.history.messages() == expected.history.messages()
+        assert loaded.history.messages() == folded(TURN[: max(0, lines - 1)]).messages()
 
 
 @pytest.mark.hazard("K2")
 def test_what_follows_a_cut_line_is_not_lost(tmp_path: Path) -> None:
-    written(tmp_path, TURN)
+    written(tmp_path, [TURN[1], call(1), result(1, "a b"), text("Done")])
     file_of(tmp_path).write_bytes(file_of(tmp_path).read_bytes()[:-5])
-    Transcript.load(tmp_path, "s1").append({"t": "user", "blocks": user("and then?")})
+    Transcript.load(tmp_path, "s1").append(user("and then?"))
     messages = Transcript.load(tmp_path, "s1").history.messages()
     assert messages[-1] == {"role": "user", "content": "and then?"}
-    assert messages[-2] == {"role": "tool", "tool_call_id": "c", "content": "a b"}
+    assert messages[-2] == {"role": "tool", "tool_call_id": "c1", "content": "a b"}
 
 
 @pytest.mark.hazard("K2")
 def test_a_bad_record_hides_no_other(tmp_path: Path) -> None:
-    written(tmp_path, TURN[:3])
+    written(tmp_path, [user("go"), text("One")])
     with file_of(tmp_path).open("ab") as file:
         file.write(b'\x00\xff\n[]\n{"t": "text"}\n{"t": "user", "blocks": 7}\n{"t": "new"}\n')
     loaded = Transcript.load(tmp_path, "s1")
@@ -116,7 +151,7 @@ def test_sessions_are_listed_newest_first_with_a_title_and_without_empty_ones(
     import os
 
     for session_id, prompts in {"old": ["First"], "new": ["Second\nline"], "empty": []}.items():
-        records: list[dict[str, Any]] = [{"t": "user", "blocks": user(p)} for p in prompts]
+        records: list[dict[str, Any]] = [user(p) for p in prompts]
         written(tmp_path, records, session_id)
     os.utime(tmp_path / "old.jsonl", (1, 1))
     (tmp_path / "broken.jsonl").write_bytes(b"\xff\n")
@@ -150,7 +185,7 @@ def test_the_folder_is_under_acp_bridge_home(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.hazard("K4")
 def test_a_long_transcript_loads_as_one_message(tmp_path: Path) -> None:
     count = 120_000
-    written(tmp_path, TURN[:1])
+    written(tmp_path, [user("go")])
     with file_of(tmp_path).open("ab") as file:
         file.writelines(b'{"t":"text","d":"w "}\n' for _ in range(count))
     loaded = Transcript.load(tmp_path, "s1")
