@@ -53,10 +53,12 @@ class McpServers:
 
     async def serve(self) -> None:
         """Start the servers and keep them until `close`, or until cancelled."""
+        if self._closing.is_set():
+            return
         self._ended = ended = anyio.Event()
         try:
             with self._scope:
-                if self._servers and not self._closing.is_set():
+                if self._servers:
                     await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
                 async with anyio.create_task_group() as tasks:
                     for server in self._servers:

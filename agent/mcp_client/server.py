@@ -113,26 +113,30 @@ class Server:
         return call.answer
 
     async def _serve(self) -> None:
-        self._scope.deadline = anyio.current_time() + START_SECONDS
-        with self._scope:
-            async with connect(
-                self._spec,
-                self._cwd,
-                on_change=lambda: self._changed.set(),
-                on_end=self._over.set,
-            ) as connection:
-                self.tools = await self._list(connection)
-                self._scope.deadline = math.inf
-                self.settled.set()
-                await self._attend(connection)
+        # The calls are outside of the connection: what the SDK still says for a cancelled one is
+        # shielded for seconds, unless the connection is closed.
+        async with anyio.create_task_group() as calls:
+            self._scope.deadline = anyio.current_time() + START_SECONDS
+            with self._scope:
+                async with connect(
+                    self._spec,
+                    self._cwd,
+                    on_change=lambda: self._changed.set(),
+                    on_end=self._over.set,
+                ) as connection:
+                    self.tools = await self._list(connection)
+                    self._scope.deadline = math.inf
+                    self.settled.set()
+                    await self._attend(connection, calls)
+            calls.cancel_scope.cancel()
         if self._scope.cancelled_caught:
             raise Problem(f"it was not ready within {START_SECONDS:g} s")
 
-    async def _attend(self, connection: Connection) -> None:
-        """Run calls, and list the tools anew when they have changed, until it is over."""
+    async def _attend(self, connection: Connection, calls: TaskGroup) -> None:
+        """Let calls run, and list the tools anew when they have changed, until it is over."""
         try:
             async with anyio.create_task_group() as tasks:
-                self._connection, self._calls = connection, tasks
+                self._connection, self._calls = connection, calls
                 tasks.start_soon(self._follow, connection)
                 await self._over.wait()
                 tasks.cancel_scope.cancel()

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 LINE_LIMIT = 32 * 1024 * 1024
 #: bytes that wait for a server to read them, above which a call waits
 _HIGH_WATER = 1 << 20
-#: characters of a line of stderr, for the log
+#: bytes of a line of stderr, for the log
 _LOG_LINE = 500
 #: seconds: for what was said last to be taken; after the end of its stdin; after SIGTERM; for a
 #: killed group to let go of its streams
@@ -143,7 +143,7 @@ class _Server:
         from mcp_types import jsonrpc_message_adapter
 
         with self._arrived:
-            async for line in lines(self._stdout):
+            async for line in lines(self._stdout, LINE_LIMIT):
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
@@ -163,25 +163,22 @@ class _Server:
                 await self._stdin.drain_below(_HIGH_WATER)
 
     async def log(self) -> None:
-        async for line in lines(self._stderr, limit=None):
-            text = line[:_LOG_LINE].decode("utf-8", "replace")
-            logger.debug("the MCP server %s: %s", self._name, text)
+        async for line in lines(self._stderr, _LOG_LINE, cut=True):
+            logger.debug("the MCP server %s: %s", self._name, line.decode("utf-8", "replace"))
 
 
-async def lines(source: Reader, limit: int | None = LINE_LIMIT) -> AsyncIterator[bytes]:
-    """Without their ends, blank ones left out. Over the limit: Problem; without one it is cut."""
+async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:
+    """Without their ends; blank ones are left out. One over the limit is cut there, or Problem."""
     parts: list[bytes] = []
     size = 0
     while data := await source.read():
         *whole, rest = data.split(b"\n")
-        for line in whole:
-            if line := b"".join([*parts, line]).strip():
-                yield line
+        for end in whole:
+            if line := b"".join([*parts, end]).strip():
+                yield line[:limit] if cut else line
             parts, size = [], 0
         size += len(rest)
-        if limit is None and size > _LOG_LINE:
-            rest, parts = b"".join([*parts, rest])[:_LOG_LINE], []
-            size = len(rest)
-        elif limit is not None and size > limit:
+        if size > limit and not cut:
             raise Problem("it sent a message that is too long")
-        parts.append(rest)
+        if size <= limit or not parts:
+            parts.append(rest)

@@ -25,7 +25,8 @@ from starlette.routing import Mount, Route
 
 #: a PNG of one pixel
 PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9"
+    "awAAAABJRU5ErkJggg=="
 )
 ECHO_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -33,11 +34,24 @@ ECHO_SCHEMA = {
     "properties": {"text": {"type": "string", "description": "What to say."}},
     "required": ["text"],
 }
-NAMES = ["echo", "picture", "documents", "fail", "refuse", "place", "headers", "wait", "grow", "die"]
+NAMES = [
+    "echo",
+    "picture",
+    "documents",
+    "fail",
+    "refuse",
+    "place",
+    "headers",
+    "wait",
+    "grow",
+    "die",
+]
 grown: list[str] = []
 
 
-async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+async def list_tools(
+    ctx: Any, params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
     """Two pages."""
     names, following = NAMES + grown, None
     if params is not None and params.cursor == "second":
@@ -131,18 +145,11 @@ async def serve_http() -> None:
 
     async def talk(request: Request) -> Response:
         async with sse.connect_sse(request.scope, request.receive, request._send) as streams:
-            await server.run(*streams, OPTIONS)
+            await server.run(streams[0], streams[1], OPTIONS)
         return Response()
 
-    async def closed(request: Request) -> Response:
-        return Response(status_code=401)
-
     app = server.streamable_http_app()
-    app.routes += [
-        Route("/sse", talk),
-        Mount("/messages/", sse.handle_post_message),
-        Route("/closed", closed, methods=["GET", "POST"]),
-    ]
+    app.routes.extend([Route("/sse", talk), Mount("/messages/", sse.handle_post_message)])
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)

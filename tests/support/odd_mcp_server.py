@@ -11,6 +11,8 @@ import time
 from typing import Any
 
 BEHAVIOURS = set(sys.argv[1:])
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+NEWEST = "2026-07-28"
 #: lists that were asked for
 lists = 0
 
@@ -38,14 +40,24 @@ def answer(request: Any, method: str, params: dict[str, Any]) -> None:
         outcome = {"result": result(method, params)}
     except LookupError as error:
         outcome = {"error": {"code": -32601, "message": f"no {error}"}}
+    except Refused:
+        outcome = {"error": {"code": -32022, "message": "newer", "data": {"supported": [NEWEST]}}}
     say({"jsonrpc": "2.0", "id": request, **outcome})
     if method == "tools/list" and "dies_idle" in BEHAVIOURS:
         os._exit(3)
 
 
+class Refused(Exception):
+    """The client speaks a version that this server does not know."""
+
+
 def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
     global lists
+    if method == "server/discover":
+        return {"supportedVersions": [NEWEST], "capabilities": {"tools": {}}, **COMPLETE}
     if method == "initialize":
+        if "modern" in BEHAVIOURS:
+            raise Refused
         if "nonsense" in BEHAVIOURS:
             return {"protocolVersion": 7}
         return {
@@ -56,7 +68,8 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/list" and "no_tools" not in BEHAVIOURS:
         lists += 1
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names()]
-        return {"tools": tools, **({"nextCursor": "more"} if "endless" in BEHAVIOURS else {})}
+        following = {"nextCursor": "more"} if "endless" in BEHAVIOURS else {}
+        return {"tools": tools, **following, **(COMPLETE if "modern" in BEHAVIOURS else {})}
     if method == "tools/call":
         return call(params["name"], params["arguments"])
     raise LookupError(method)
@@ -74,10 +87,11 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if "deaf" in BEHAVIOURS:
         time.sleep(600)
     if "too_long" in BEHAVIOURS:
-        print("x" * 1000, flush=True)
+        print("x" * 400_000, flush=True)
     if "changes" in BEHAVIOURS:
         say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    return {"content": [{"type": "text", "text": json.dumps([name, arguments])}]}
+    content = [{"type": "text", "text": json.dumps([name, arguments])}]
+    return {"content": content, **({"resultType": "complete"} if "modern" in BEHAVIOURS else {})}
 
 
 def say(message: dict[str, Any]) -> None:
