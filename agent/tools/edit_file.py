@@ -22,9 +22,7 @@ class EditFileArgs(BaseModel):
         "with as many lines around as make it unique.",
     )
     new: str = Field(description="What to put in its place.")
-    replace_all: bool = Field(
-        default=False, description="Replace it wherever it is, not just once."
-    )
+    replace_all: bool = Field(default=False, description="Replace it wherever it is.")
 
 
 class EditFile:

@@ -49,15 +49,16 @@ def unreadable(place: Place, error: OSError) -> ToolError:
     return ToolError(f"Could not read {place.given}: {error.strerror}.")
 
 
+def binary(place: Place) -> ToolError:
+    return ToolError(f"{place.given} is a binary file, not text.")
+
+
 async def read(place: Place, context: ToolContext) -> Text | None:
     """The whole file, as the client has it if it can read files; None: there is none.
 
     Raises ToolError, also if it is no text or longer than MAX_TEXT.
     """
-    data = await to_thread.run_sync(_read, place, abandon_on_cancel=True)
-    on_disk = decode(data) if data is not None else None
-    if data is not None and on_disk is None:
-        raise ToolError(f"{place.given} is a binary file.")
+    on_disk = await to_thread.run_sync(_read, place, abandon_on_cancel=True)
     if not context.client.reads_files:
         return on_disk
     try:
@@ -139,7 +140,7 @@ def _exists(place: Place) -> bool:
     return True
 
 
-def _read(place: Place) -> bytes | None:
+def _read(place: Place) -> Text | None:
     try:
         with open_regular(place) as file:
             data = file.read(MAX_TEXT + 1)
@@ -149,7 +150,9 @@ def _read(place: Place) -> bytes | None:
         raise unreadable(place, error) from error
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} is longer than {MAX_TEXT} bytes.")
-    return data
+    if (text := decode(data)) is None:
+        raise binary(place)
+    return text
 
 
 def _make_folder(place: Place) -> None:

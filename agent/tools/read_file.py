@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
-from agent.tools.files import MAX_TEXT, note_seen, open_regular, read, unreadable
+from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
 from agent.tools.paths import Place, absolute, locate, read_grant, still
 
 #: lines given to the model at once, if it doesn't ask for fewer, and what is kept of a line
@@ -174,7 +174,7 @@ def _read_image(place: Place) -> bytes:
 def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
     """Lines of a file too long to be held: it is not made known, so it can't be changed."""
     if b"\0" in start:
-        raise ToolError(f"{place.given} is a binary file.")
+        raise binary(place)
     try:
         with open_regular(place) as file:
             lines = _lines(file)

