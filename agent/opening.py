@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 
 from agent.client import SendNotification, SendRequest, SessionClient
 from agent.model import Models
-from agent.secrets import Secrets
+from agent.secrets import Secrets, emptied_keys
 from agent.settings import Settings
 from agent.tools import AnyTool
 
@@ -64,6 +65,7 @@ class Setup:
             reads_files=bool(fs and fs.read_text_file),
             writes_files=bool(fs and fs.write_text_file),
             has_terminals=bool(self.capabilities.terminal),
+            terminal_environment=emptied_keys(os.environ),
         )
 
 

@@ -68,6 +68,12 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not is_model_key(name)}
 
 
+def emptied_keys(env: Mapping[str, str]) -> dict[str, str]:
+    """The keys of models in `env` without their values: for a client's terminals, whose
+    environment is the client's own and can be added to, not taken from."""
+    return {name: "" for name in env if is_model_key(name)}
+
+
 class Secrets:
     """The values that nobody is to read. More may be added at any time."""
 

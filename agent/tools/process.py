@@ -23,6 +23,7 @@ from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import Show, ToolError
 from agent.tools.bounded import Bounded
+from agent.tools.cards import code
 
 #: seconds for output that is still in the pipe once the command has ended
 _DRAIN = 0.5
@@ -126,8 +127,7 @@ async def _show_as_it_comes(output: Bounded, show: Show) -> None:
         if output.size == shown:
             continue
         shown = output.size
-        text = {"type": "text", "text": output.end(_SHOWN)}
-        await show([{"type": "content", "content": text}])
+        await show(code(output.end(_SHOWN)))
         pause = min(pause * 1.5, _LONGEST_LOOK)
 
 

@@ -17,6 +17,7 @@ import anyio.lowlevel
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
+from agent.tools.cards import code
 from agent.tools.first_words import grant
 from agent.tools.process import Command, Ended, run_process
 from agent.tools.terminal import NoTerminal, run_in_terminal
@@ -70,9 +71,10 @@ def _result(ended: Ended, command: Command) -> ToolResult:
     raw |= {"output": ended.output, "truncated": ended.truncated}
     note = _note(ended, command.timeout)
     text = f"{ended.output.rstrip()}\n{note}" if ended.output and note else ended.output or note
+    if ended.terminal_id is None:
+        return ToolResult(text, raw, code(text) if text else ())
     # A client goes on showing a terminal that was released (ACP: docs/protocol/v1/terminals).
-    shown = {"type": "terminal", "terminalId": ended.terminal_id}
-    return ToolResult(text, raw, (shown,) if ended.terminal_id else None)
+    return ToolResult(text, raw, ({"type": "terminal", "terminalId": ended.terminal_id},))
 
 
 def _note(ended: Ended, timeout: float) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.secrets import MASK, Secrets, child_environment, is_model_key
+from agent.secrets import MASK, Secrets, child_environment, emptied_keys, is_model_key
 
 KEY = "sk-abcdefgh12345"
 
@@ -173,6 +173,7 @@ def test_tools_get_the_user_s_environment_without_the_keys_of_models() -> None:
     user = {"PATH": "/bin", "GITHUB_TOKEN": KEY, "STRIPE_API_KEY": KEY, "MY_OPENAI_API_KEY": KEY}
     assert child_environment({**keys, **user}) == user
     assert all(map(is_model_key, keys))
+    assert emptied_keys({**keys, **user}) == dict.fromkeys(keys, "")
 
 
 # logs

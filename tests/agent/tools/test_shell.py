@@ -58,7 +58,10 @@ async def test_output_of_both_kinds_and_the_exit_code_are_given(tmp_path: Path) 
     output = f"{tmp_path}\nproblem\n"
     assert result.text == f"{output}[exit code 3]"
     assert result.raw == {"exitCode": 3, "output": output, "truncated": False}
+    assert result.content is not None
+    assert result.content[0]["content"]["text"] == f"```\n{result.text}\n```"
     assert (await shell(tmp_path, "printf done")).text == "done"
+    assert (await shell(tmp_path, "true")).content == ()
     assert (await shell(tmp_path, "exit 1")).text == "[exit code 1]"
 
 

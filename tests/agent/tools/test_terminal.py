@@ -13,7 +13,9 @@ from agent.replay import card_end
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal
 from agent.tools.shell import LIMIT, Shell, ShellArgs
+from tests.agent.conftest import Talk
 from tests.agent.support import MemoryClient, MemoryTerminal
+from tests.agent.talking import of_kind, opened
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
 
@@ -273,3 +275,27 @@ async def test_the_end_of_its_card_names_no_released_terminal() -> None:
     end = card_end("c", outcome)
     assert "content" not in end  # the card keeps the terminal that it shows
     assert end["rawOutput"]["output"] == "built\n"
+
+
+async def test_on_the_wire_a_terminal_is_made_shown_read_and_released(
+    talk: Talk, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-12345678")
+    async with talk('turn\ncall: shell {"command": "make"}\n---\ntext: done') as client:
+        session_id = await opened(client, cwd)
+        client.side.permission = "allow"
+        await client.prompt("x")
+        asked = {
+            method: client.recording.requests(f"terminal/{method}")
+            for method in ("create", "wait_for_exit", "output", "release")
+        }
+        cards = of_kind(client, "tool_call_update")
+    assert all(len(requests) == 1 for requests in asked.values())
+    params = asked["create"][0]["params"]
+    assert params["sessionId"] == session_id
+    assert (params["command"], params["args"]) == ("/bin/sh", ["-c", "make"])
+    assert {"name": "OPENAI_API_KEY", "value": ""} in params["env"]
+    assert client.side.terminals == []
+    shown = [card["content"] for card in cards if "content" in card]
+    assert shown == [[{"type": "terminal", "terminalId": "term-1"}]]
+    assert cards[-1]["status"] == "completed"
