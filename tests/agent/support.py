@@ -330,6 +330,7 @@ async def cancelled(bench: Bench, when: anyio.Event, tool: Note | None = None) -
     opened = [card for card, status in bench.client.card_states() if status == "pending"]
     assert sorted(ends) == sorted(opened)
     assert bench.reloaded().history.messages() == bench.history.messages()
+    assert bench.reloaded().history.replay() == bench.history.replay()
     for _ in range(3):
         await anyio.lowlevel.checkpoint()
     assert len(bench.client.updates) == shown

@@ -1,80 +1,24 @@
 """A turn: tokens, ends, limits, what it costs, making room, cancellation; no process, no wire."""
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
+from agent.compaction import Compactor
 from agent.history import Record
 from agent.model import (
     Completion,
-    Message,
     ModelError,
-    ModelInfo,
-    OnToken,
     Part,
     Token,
     ToolCall,
-    ToolSpec,
     Usage,
 )
-from agent.tools import Toolbox
-from tests.agent.support import NOTES, Bench, MemoryClient, Note, Tokens, cancelled, run
-
-
-class Saying:
-    """A model that tells just these tokens, then does `ends`."""
-
-    id = "saying"
-
-    def __init__(self, *tokens: Token, completion: Completion | None = None) -> None:
-        self.tokens = tokens
-        self.completion = completion or Completion()
-        self.given: list[list[Message]] = []
-        self.takes_images = False
-        #: what the calls do instead, one after the other
-        self.instead: list[Exception] = []
-
-    async def info(self) -> ModelInfo:
-        return ModelInfo(window=1000, takes_images=self.takes_images)
-
-    async def complete(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
-    ) -> Completion:
-        self.given.append(list(messages))
-        if self.instead:
-            raise self.instead.pop(0)
-        for token in self.tokens:
-            await on_token(token)
-        return self.completion
-
-
-class Room:
-    """A compactor that does what the test says."""
-
-    def __init__(self, *room: bool) -> None:
-        #: what each `shrink` answers
-        self.room = list(room)
-        self.fitted = 0
-        self.work: Callable[[], Awaitable[None]] | None = None
-
-    async def fit(self, model: object, specs: Sequence[ToolSpec]) -> None:
-        self.fitted += 1
-        if self.work:
-            await self.work()
-
-    async def shrink(self, model: object, specs: Sequence[ToolSpec]) -> bool:
-        return self.room.pop(0)
-
-
-def with_room(bench: Bench, *room: bool) -> Room:
-    made = Room(*room)
-    bench.compactor = made  # type: ignore[assignment]
-    return made
-
+from agent.tools import Toolbox, ToolResult
+from tests.agent.support import NOTES, Bench, MemoryClient, Note, Tokens, run
+from tests.agent.turns import Saying, with_room
 
 # tokens
 
@@ -109,12 +53,13 @@ async def test_a_token_is_a_string_or_a_part_empty_ones_pass_and_none_is_dropped
 async def test_pieces_of_a_tool_call_are_told_and_neither_shown_nor_kept_as_text(
     tmp_path: Path,
 ) -> None:
-    piece = Part("tool_call", '{"text"', 0, "note")
+    piece = Part("tool_call", "{half", 0, "note")
     bench, tokens = Bench(tmp_path, Saying("a", piece)), Tokens()
     await run(bench, "x", tokens)
     assert tokens.told == [Part("text", "a"), piece]
     assert bench.client.texts() == ["a"]
     assert [m["content"] for m in bench.reloaded().history.messages()] == ["x", "a"]
+    assert piece.text not in (bench.folder / "s1.jsonl").read_text()
 
 
 @pytest.mark.hazard("T1")
@@ -329,86 +274,29 @@ async def test_other_errors_and_those_after_a_token_are_not_tried_again(
     assert room.room == [True]
 
 
-# cancellation
+async def test_tokens_of_an_earlier_answer_do_not_count(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, NOTES.replace("call", "text: first\ncall", 1))
+    after = Saying("fits")
+    after.instead = [ModelError("too long", "context")]
+
+    async def change(token: Token) -> None:
+        bench.model = after
+
+    with_room(bench, True)
+    assert await run(bench, "note", change, tool=Note("read")) == "end_turn"
+    assert bench.client.texts() == ["first", "fits"]
 
 
-@pytest.mark.hazard("C3")
-async def test_a_turn_that_is_cancelled_before_it_starts_calls_no_model(tmp_path: Path) -> None:
-    bench, tokens = Bench(tmp_path, "turn\ntext: never"), Tokens()
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await run(bench, "x", tokens)
-    assert tokens.told == []
-    assert [m["content"] for m in bench.history.messages()] == ["x"]
+async def nothing_said(text: str) -> None:
+    raise AssertionError(text)
 
 
-class Waiting:
-    """Says `words`, then waits for ever."""
-
-    id = "waiting"
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-        self.waits = anyio.Event()
-        self.ended = False
-
-    async def info(self) -> ModelInfo:
-        return ModelInfo()
-
-    async def complete(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
-    ) -> Completion:
-        try:
-            for word in self.words:
-                await on_token(word)
-            self.waits.set()
-            await anyio.sleep_forever()
-        finally:
-            self.ended = True
-        return Completion()
-
-
-@pytest.mark.hazard("C3", "C10", "C17")
-@pytest.mark.parametrize("words", [(), ("one", " two")])
-async def test_cancelled_before_or_after_the_first_token_the_model_stops_and_its_words_stay(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    model = Waiting(*words)
-    bench = Bench(tmp_path, model)
-    await cancelled(bench, model.waits)
-    assert model.ended
-    assert bench.client.texts() == list(words)
-    contents = [m["content"] for m in bench.history.messages()]
-    assert contents == ["note", *(["one two"] if words else [])]
-
-
-@pytest.mark.hazard("C3")
-async def test_cancelled_while_room_is_made_no_model_is_called(tmp_path: Path) -> None:
-    model = Saying("never")
-    bench, making = Bench(tmp_path, model), anyio.Event()
-
-    async def make() -> None:
-        making.set()
-        await anyio.sleep_forever()
-
-    with_room(bench).work = make
-    await cancelled(bench, making)
-    assert model.given == []
-
-
-@pytest.mark.hazard("C3")
-async def test_cancelled_in_the_last_tool_the_model_is_not_called_again(tmp_path: Path) -> None:
-    model = Saying(completion=Completion(tool_calls=(ToolCall("c", "note", '{"text": "a"}'),)))
-    bench, tool = Bench(tmp_path, model), Note("read")
-    tool.gate = anyio.Event()
-    await cancelled(bench, tool.started, tool)
-    assert len(model.given) == 1
-
-
-async def test_after_a_cancelled_turn_the_next_one_knows_what_was_said(tmp_path: Path) -> None:
-    model = Waiting("half")
-    bench = Bench(tmp_path, model)
-    await cancelled(bench, model.waits)
-    bench.model = after = Saying("whole")
-    assert await run(bench, "go on") == "end_turn"
-    assert [m["content"] for m in after.given[0]] == ["note", "half", "go on"]
+async def test_a_turn_goes_on_after_its_results_were_too_much(tmp_path: Path) -> None:
+    rounds = 'call: note {"text": "a"}\n---\n' * 4
+    bench = Bench(tmp_path, f"window: 1000\nwhen: note\n{rounds}text: Kept.")
+    tool = Note("read")
+    tool.result = ToolResult("word " * 300)
+    bench.compactor = Compactor(bench.transcript, None, nothing_said)
+    assert await run(bench, "note", tool=tool) == "end_turn"
+    assert bench.client.texts() == ["Kept."]
+    assert any("left out" in told for told in bench.told())

@@ -11,7 +11,8 @@ from agent.permissions import PromptCancelled
 from agent.secrets import Secrets
 from agent.tools import Toolbox, ToolError, ToolResult
 from agent.tools.plan import Plan
-from tests.agent.support import NOTES, Bench, MemoryClient, Note, cancelled, run, user
+from tests.agent.support import NOTES, Bench, MemoryClient, Note, run, user
+from tests.agent.turns import allowing, calls, states
 
 DIFF = {"type": "diff", "path": "/p/a", "oldText": "x", "newText": "y"}
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
@@ -19,21 +20,6 @@ TERMINAL = {"type": "terminal", "terminalId": "t1"}
 
 def text(said: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": said}}
-
-
-def states(*pairs: str) -> list[tuple[str, str]]:
-    """`states("1 pending", ...)`"""
-    return [(f"call-{p.split()[0]}", p.split()[1]) for p in pairs]
-
-
-def calls(*notes: str) -> str:
-    """A dialogue with these calls in one answer."""
-    lines = [f'call: note {{"text": "{note}"}}' for note in notes]
-    return "\n".join(["when: note", *lines, "---", "text: Kept."])
-
-
-def allowing(folder: Path, dialogue: str = NOTES) -> Bench:
-    return Bench(folder, dialogue, MemoryClient("allow_once"))
 
 
 # cards
@@ -83,6 +69,7 @@ async def test_a_diff_is_shown_before_it_is_asked_for_and_stays(tmp_path: Path) 
     assert bench.client.asked[0]["content"] == [DIFF]
     assert bench.client.updates[2]["content"] == [DIFF, text("The user did not allow it.")]
     replayed = bench.reloaded().history.replay()
+    assert replayed == bench.history.replay()
     assert [u["content"] for u in replayed if u.get("status") == "failed"] == [
         bench.client.updates[2]["content"]
     ]
@@ -374,135 +361,3 @@ async def test_a_cancelled_permission_ends_the_turn_and_its_cards(
     assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
     assert bench.told() == [INTERRUPTED] * 2
     assert bench.client.texts() == []
-
-
-# cancellation
-
-
-@pytest.mark.hazard("C15", "C16", "C17")
-@pytest.mark.parametrize("access", ["execute", "read"])
-async def test_cancelled_while_asking_nothing_runs(tmp_path: Path, access: Any) -> None:
-    bench, tool = Bench(tmp_path, NOTES), Note(access)
-    tool.outside = True
-    bench.client.answers_permission = False
-    await cancelled(bench, bench.client.was_asked, tool)
-    assert tool.notes == []
-    assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
-    assert bench.told() == [INTERRUPTED] * 2
-
-
-@pytest.mark.hazard("C3", "C10", "C16", "C17")
-async def test_cancelled_in_a_tool_the_next_one_does_not_begin(tmp_path: Path) -> None:
-    bench, tool = allowing(tmp_path), Note()
-    tool.gate = anyio.Event()
-    await cancelled(bench, tool.started, tool)
-    assert tool.prepared == ["a"]
-    assert bench.client.card_states() == states(
-        "1 pending", "2 pending", "1 in_progress", "1 failed", "2 failed"
-    )
-    assert bench.told() == [INTERRUPTED] * 2
-
-
-@pytest.mark.hazard("C3", "C10", "C16", "C17")
-async def test_cancelled_between_calls_that_run_at_once_those_that_ended_keep_their_result(
-    tmp_path: Path,
-) -> None:
-    class First(Note):
-        async def _run(self, text: str, show: Any) -> ToolResult:
-            if text == "a":
-                return ToolResult("kept a")
-            return await super()._run(text, show)
-
-    bench, tool = allowing(tmp_path, calls(*"abcdefghijkl")), First("read")
-    tool.gate = anyio.Event()
-    ended, update = anyio.Event(), bench.client.update
-
-    async def watch(shown: dict[str, Any]) -> None:
-        await update(shown)
-        if shown.get("status") == "completed":
-            ended.set()
-
-    bench.client.update = watch  # type: ignore[method-assign,assignment]
-    await cancelled(bench, ended, tool)
-    assert bench.told() == ["kept a"] + [INTERRUPTED] * 11
-    assert tool.notes == []
-    assert len(tool.prepared) <= 9  # what had no room yet never began
-
-
-@pytest.mark.hazard("C3")
-async def test_cancelled_while_a_call_is_looked_at_it_is_not_run(tmp_path: Path) -> None:
-    class Slow(Note):
-        async def prepare(self, args: Any, context: Any) -> Any:
-            self.started.set()
-            await anyio.sleep_forever()
-
-    bench, tool = allowing(tmp_path), Slow()
-    await cancelled(bench, tool.started, tool)
-    assert tool.notes == []
-    assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
-
-
-@pytest.mark.hazard("C3")
-async def test_cancelled_by_what_happens_right_before_a_tool_begins_it_does_not(
-    tmp_path: Path,
-) -> None:
-    bench, tool = allowing(tmp_path), Note()
-    update = bench.client.update
-    with anyio.CancelScope() as scope:
-
-        async def cancel(shown: dict[str, Any]) -> None:
-            await update(shown)
-            if shown.get("status") == "in_progress":
-                scope.cancel()
-
-        bench.client.update = cancel  # type: ignore[method-assign,assignment]
-        await run(bench, "note", tool=tool)
-    assert scope.cancelled_caught
-    assert not tool.started.is_set()
-
-
-class Stuck(MemoryClient):
-    """Takes an update of that status, and then nothing for ever."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__("allow_once")
-        self.status = status
-        self.stuck = anyio.Event()
-
-    async def update(self, update: dict[str, Any]) -> None:
-        await super().update(update)
-        if update.get("status") == self.status:
-            self.stuck.set()
-            await anyio.sleep_forever()
-
-
-@pytest.mark.hazard("C16")
-async def test_cancelled_while_a_card_is_being_opened_that_card_is_ended(tmp_path: Path) -> None:
-    client = Stuck("pending")
-    bench, tool = Bench(tmp_path, NOTES, client), Note()
-    await cancelled(bench, client.stuck, tool)
-    assert bench.client.card_states() == states("1 pending", "1 failed")
-
-
-@pytest.mark.hazard("C16")
-async def test_cancelled_while_a_result_is_being_shown_the_card_is_ended_once(
-    tmp_path: Path,
-) -> None:
-    client = Stuck("completed")
-    bench, tool = Bench(tmp_path, NOTES, client), Note()
-    await cancelled(bench, client.stuck, tool)
-    assert bench.client.card_states()[-2:] == states("1 completed", "2 failed")
-    assert bench.told() == ["kept a", INTERRUPTED]
-
-
-@pytest.mark.hazard("C16", "C17", "C21")
-async def test_a_client_that_takes_nothing_holds_up_no_cancelled_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.tool_calls._CARD_SECONDS", 0)
-    client = Stuck("failed")
-    bench, tool = Bench(tmp_path, NOTES, client), Note()
-    tool.gate = anyio.Event()
-    await cancelled(bench, tool.started, tool)
-    assert bench.client.card_states()[-2:] == states("1 failed", "2 failed")
-    assert bench.reloaded().history.messages() == bench.history.messages()
