@@ -1,0 +1,75 @@
+"""Keys and base URLs: the environment first, then the lines of a file.
+
+Invariants
+- Nothing is remembered: the file is read each time, so a key written into it is found at once.
+- An empty value counts as none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.providers.known import Provider
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a provider is got at, looked up at this moment."""
+
+    #: the provider's, for the user
+    name: str
+    #: the variable that holds its key, or would; empty if it needs none
+    key_variable: str
+    key: str | None
+    #: empty if none is set
+    base_url_variable: str
+    base_url: str | None
+
+    @property
+    def lacks_key(self) -> bool:
+        """With a base URL of the user's own none may be needed."""
+        return bool(self.key_variable) and self.key is None and self.base_url is None
+
+
+class Keys:
+    def __init__(self, file: Path, env: Mapping[str, str]) -> None:
+        self._file = file
+        self._env = env
+
+    def find(self, names: Iterable[str]) -> tuple[str, str] | None:
+        """The first of these variables that has a value, and the value."""
+        names = tuple(names)
+        for place in (self._env, self._lines()):
+            for name in names:
+                if value := (place.get(name) or "").strip():
+                    return name, value
+        return None
+
+    def access(self, provider: Provider) -> Access:
+        key = self.find(provider.keys)
+        base_url = self.find(provider.base_urls)
+        return Access(
+            name=provider.name,
+            key_variable=key[0] if key else next(iter(provider.keys), ""),
+            key=key[1] if key else None,
+            base_url_variable=base_url[0] if base_url else "",
+            base_url=base_url[1].rstrip("/") if base_url else None,
+        )
+
+    def _lines(self) -> Mapping[str, str | None]:
+        """`NAME=value` each, quotes and `export` as in a shell; nothing is put into a value."""
+        from dotenv import dotenv_values
+
+        try:
+            with self._file.open(encoding="utf-8") as lines:
+                return dotenv_values(stream=lines, interpolate=False)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            _log.warning("the file of keys can't be read: %s", error)
+            return {}

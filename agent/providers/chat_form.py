@@ -1,0 +1,108 @@
+"""Answers in the form of OpenAI's chat completions, which most providers speak.
+
+Invariants
+- Deviations that are met in the field are read as what they mean: reasoning under another name or
+  as content, calls that all count 0, usage in a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model import Part, Stop
+from agent.providers.answer import Answer, Tokens
+from agent.providers.failure import failure_in_stream
+
+_STOPS: dict[str, Stop] = {"length": "max_tokens", "content_filter": "refusal"}
+
+
+class ChatForm:
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self.whole = False
+        self.over = False  # told by `[DONE]`, which is no event
+        #: the provider's number of a call, or its id -> ours
+        self._numbers: dict[Any, int] = {}
+
+    def read(self, event: Any) -> list[Part]:
+        if error := event.get("error"):
+            raise failure_in_stream(error)
+        if usage := event.get("usage") or (event.get("x_groq") or {}).get("usage"):
+            self.answer.tokens = _tokens(usage)
+        parts: list[Part] = []
+        for choice in event.get("choices") or ():
+            if delta := choice.get("delta"):
+                parts += self._read_delta(delta)
+            if reason := choice.get("finish_reason"):
+                self.whole = True
+                self.answer.stop = _STOPS.get(reason, self.answer.stop)
+        return parts
+
+    def _read_delta(self, delta: Mapping[str, Any]) -> list[Part]:
+        parts = []
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            parts.append(self.answer.think(_text(reasoning)))
+        content = delta.get("content")
+        if isinstance(content, list):
+            parts += [self._read_piece(piece) for piece in content]
+        elif content:
+            parts.append(self.answer.say(_text(content)))
+        if refusal := delta.get("refusal"):
+            self.answer.stop = "refusal"
+            parts.append(self.answer.say(_text(refusal)))
+        for call in delta.get("tool_calls") or ():
+            parts.append(self._read_call(call))
+        for block in delta.get("thinking_blocks") or ():
+            self._read_thinking_block(block)
+        if content == "" and not parts:
+            parts.append(self.answer.say(""))
+        return parts
+
+    def _read_piece(self, piece: Mapping[str, Any]) -> Part:
+        """Mistral's content while it thinks: `{"type": "thinking", "thinking": [...]}`."""
+        if piece["type"] == "thinking":
+            return self.answer.think("".join(_text(part["text"]) for part in piece["thinking"]))
+        return self.answer.say(_text(piece["text"]))
+
+    def _read_call(self, call: Mapping[str, Any]) -> Part:
+        function = call.get("function") or {}
+        arguments = _text(function.get("arguments") or "")
+        id = call.get("id") or ""
+        # Without a number it is told by its id, and without either it goes on with the last one.
+        key = call.get("index", id or self.answer.calls - 1)
+        number = self._numbers.get(key)
+        if number is not None and id in ("", self.answer.id_of(number)):
+            return self.answer.argue(number, arguments)
+        self._numbers[key] = self.answer.calls
+        return self.answer.call(_text(id), _text(function.get("name") or ""), arguments)
+
+    def _read_thinking_block(self, block: Mapping[str, Any]) -> None:
+        """They come from LiteLLM in pieces, the signature in the last one."""
+        blocks = self.answer.thinking_blocks
+        if block.get("type") != "thinking":
+            blocks.append(dict(block))
+            return
+        if not blocks or blocks[-1]["type"] != "thinking" or blocks[-1].get("signature"):
+            blocks.append({"type": "thinking", "thinking": ""})
+        blocks[-1]["thinking"] += block.get("thinking") or ""
+        if signature := block.get("signature"):
+            blocks[-1]["signature"] = signature
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {type(value)}")
+    return value
+
+
+def _tokens(usage: Mapping[str, Any]) -> Tokens:
+    details = usage.get("prompt_tokens_details") or {}
+    cost = usage.get("cost")
+    return Tokens(
+        input=int(usage.get("prompt_tokens") or 0),
+        output=int(usage.get("completion_tokens") or 0),
+        cached=int(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0),
+        written=int(details.get("cache_creation_tokens") or 0),
+        cost=float(cost) if isinstance(cost, int | float) else None,  # Perplexity's is an object
+    )

@@ -1,0 +1,131 @@
+"""The HTTP connection to a provider: one request, and the events of its answer as they come.
+
+Invariants
+- Leaving `answering` closes the connection at once, also when it is left by cancellation.
+- Silence is bounded; so are a line of the answer and the text of an error.
+- What the HTTP library raises leaves as a Failure.
+
+The client is LiteLLM's: it knows the user's proxies and certificates, and parses HTTP in C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar, checkpoint
+
+from agent.providers.failure import Failure, Fault, seconds_to_wait
+from agent.providers.request import Request
+
+_CONNECT_SECONDS = 20.0
+#: for the text of an error, and for closing
+_ERROR_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
+_ERROR_BYTES, _LINE_BYTES = 64 * 1024, 4 * 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
+    """The response to the request, its body not yet read. `silence`: seconds. Raises Failure."""
+    http = await client()
+    with failures("unreachable", silence):
+        sent = http.build_request(
+            "POST",
+            request.url,
+            headers=request.headers,
+            content=request.body,
+            timeout=(_CONNECT_SECONDS, None, None, None),
+        )
+        response = await http.send(sent, stream=True, follow_redirects=False)
+    try:
+        if response.status_code != 200:
+            raise await _refusal(response)
+        yield response
+    finally:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await response.aclose()
+
+
+async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
+    """The data of the server-sent events, those together that came together. Raises Failure.
+
+    Each `data:` line is taken as an event of its own: no provider writes JSON over several.
+    """
+    rest = b""
+    async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+        while True:
+            with failures("broken", silence):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _LINE_BYTES:
+                raise Failure("garbage", "a line without an end")
+            yield _data(lines)
+            await checkpoint()  # what is buffered comes without one
+    yield _data([rest])
+
+
+def _data(lines: list[bytes]) -> list[bytes]:
+    return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+@contextlib.contextmanager
+def failures(fault: Fault, silence: float) -> Iterator[None]:
+    """What a library raises within leaves as a Failure; so does its silence."""
+    try:
+        with anyio.fail_after(silence):
+            yield
+    except Failure:
+        raise
+    except TimeoutError as error:
+        raise Failure("stall") from error
+    except Exception as error:
+        raise Failure(fault, f"{type(error).__name__}: {error}") from error
+
+
+async def _refusal(response: Any) -> Failure:
+    text = b""
+    with contextlib.suppress(Failure), failures("broken", _ERROR_SECONDS):
+        async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                text += chunk
+                if len(text) > _ERROR_BYTES:
+                    break
+    said = text.decode("utf-8", "replace")
+    return Failure("answer", said, response.status_code, seconds_to_wait(response.headers))
+
+
+_clients: RunVar[tuple[Any, AsyncGenerator[None]]] = RunVar("clients of model providers")
+
+
+async def client() -> Any:
+    """One for each event loop, kept open between requests: a TLS handshake takes longer than all
+    that we do. Nobody of ours lives as long; so an asynchronous generator holds it, which the loop
+    closes when it ends."""
+    if (held := _clients.get(None)) is not None:
+        return held[0]
+    http = await to_thread.run_sync(_new_client, abandon_on_cancel=True)
+    if (held := _clients.get(None)) is None:
+        held = (http, _holding(http))
+        _clients.set(held)
+        await anext(held[1])
+    return held[0]
+
+
+async def _holding(http: Any) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await http.aclose()
+
+
+def _new_client() -> Any:
+    """Blocks: it reads certificates."""
+    return (
+        importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler().client
+    )

@@ -1,0 +1,74 @@
+"""The providers that are offered when their key is there: data, and how a model names its own.
+
+Invariants
+- Every model listed is in LiteLLM's own map (a test looks), but for OpenRouter's, which has none
+  there. The best for coding at a middling price comes first: it becomes the default.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    #: as LiteLLM prefixes its models
+    id: str
+    name: str
+    #: any of these variables holds its key; the first is named when none does. Empty: needs none
+    keys: tuple[str, ...]
+    #: any of these holds another base URL
+    base_urls: tuple[str, ...]
+    #: what is offered when the key is there
+    models: tuple[str, ...] = ()
+
+
+def _provider(id: str, name: str, models: str = "", keys: str | None = None) -> Provider:
+    stem = id.upper()
+    found = f"{stem}_API_KEY" if keys is None else keys
+    base_urls = (f"{stem}_BASE_URL", f"{stem}_API_BASE")
+    return Provider(id, name, tuple(found.split()), base_urls, tuple(models.split()))
+
+
+_ALL = (
+    _provider("anthropic", "Anthropic", "claude-sonnet-5-5 claude-opus-5-5 claude-haiku-5-5"),
+    _provider("openai", "OpenAI", "gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-5.2 gpt-5-mini"),
+    _provider(
+        "gemini",
+        "Google Gemini",
+        "gemini-4-argon gemini-3.8-flash gemini-2.5-pro",
+        keys="GEMINI_API_KEY GOOGLE_API_KEY",
+    ),
+    _provider("mistral", "Mistral", "devstral-latest mistral-medium-latest mistral-large-latest"),
+    _provider("deepseek", "DeepSeek", "deepseek-v4-pro deepseek-v4-flash"),
+    _provider("xai", "xAI", "grok-4.7 grok-build-latest"),
+    _provider("moonshot", "Moonshot", "kimi-k2.7-code kimi-k3"),
+    _provider("zai", "Z.AI", "glm-5.3 glm-5-code"),
+    _provider("groq", "Groq", "openai/gpt-oss-120b qwen/qwen3.8-27b"),
+    _provider("cerebras", "Cerebras", "gpt-oss-120b qwen-3.8-27b"),
+    _provider("openrouter", "OpenRouter", "openrouter/auto"),
+    _provider("ollama_chat", "Ollama", keys=""),
+    _provider("ollama", "Ollama", keys=""),
+    _provider("lm_studio", "LM Studio", keys=""),
+    _provider("hosted_vllm", "vLLM", keys=""),
+    _provider("llamafile", "llamafile", keys=""),
+)
+PROVIDERS = {provider.id: provider for provider in _ALL}
+
+#: whose models LiteLLM knows without a prefix
+_BARE = (("anthropic", re.compile(r"claude-")), ("openai", re.compile(r"gpt-|chatgpt-|o\d")))
+
+
+def provider_of(model_id: str) -> Provider | None:
+    """The provider that a model's name begins with, or tells by itself; None if that isn't known
+    before LiteLLM has been asked."""
+    prefix, slash, _ = model_id.partition("/")
+    if not slash:
+        prefix = next((id for id, name in _BARE if name.match(model_id)), "")
+    return PROVIDERS.get(prefix)
+
+
+def variables(prefix: str) -> Provider:
+    """A provider that isn't in the table, with the variables that LiteLLM would look for."""
+    return _provider(prefix, prefix)

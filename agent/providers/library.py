@@ -1,0 +1,119 @@
+"""LiteLLM: the one module that imports it, and what is asked of it besides requests.
+
+Invariants
+- It is loaded in a worker thread: its import takes 3 s and what it does first another.
+- It fetches nothing, prints nothing and reads no `.env` of the folder that we happen to run in,
+  which would let a cloned project send the user's key to a base URL of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from agent.model import ModelInfo
+from agent.providers.answer import Tokens
+
+#: read by LiteLLM when it is imported; the second keeps it from raising at repeated chunks
+_SWITCHES = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "REPEATED_STREAMING_CHUNK_LIMIT": str(10**9),
+}
+#: weakest first
+_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+@cache
+def load() -> Any:
+    """The module. Blocks; twice at once is harmless."""
+    with _environment(_SWITCHES):
+        litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True
+    litellm.drop_params = True  # of two providers with one model only one may know a parameter
+    litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = False
+        logger.setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+@contextlib.contextmanager
+def _environment(switches: Mapping[str, str]) -> Iterator[None]:
+    """For the import alone: our environment is what the user's commands get."""
+    before = {name: os.environ.get(name) for name in switches}
+    os.environ.update(switches)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def split(model_id: str) -> tuple[str, str, str | None]:
+    """The model's name at its provider, LiteLLM's name of the provider, and its base URL if that
+    is known. Raises what LiteLLM raises if it doesn't know the provider."""
+    model, provider, _, base_url = load().get_llm_provider(model_id, api_key="none")
+    return model, provider, base_url
+
+
+def model_info(model: str, provider: str) -> ModelInfo | None:
+    """From LiteLLM's own map of models; None if it isn't in there."""
+    litellm = load()
+    try:
+        entry = litellm.get_model_info(model, provider)
+        parameters = litellm.get_supported_openai_params(model, provider) or ()
+    except Exception:  # it raises a bare one for a model that it doesn't know
+        return None
+    entry = {**(litellm.model_cost.get(entry.get("key")) or {}), **_said(entry)}
+    return ModelInfo(
+        window=entry.get("max_input_tokens") or entry.get("max_tokens"),
+        takes_images=bool(entry.get("supports_vision")),
+        thought_levels=_levels(entry) if "reasoning_effort" in parameters else (),
+    )
+
+
+def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """`reasoning_effort_levels` if the map has them; else low to high, and the others if it says
+    that the model takes them."""
+    if not entry.get("supports_reasoning"):
+        return ()
+    declared = entry.get("reasoning_effort_levels")
+    if isinstance(declared, list | tuple):
+        return tuple(level for level in _LEVELS if level in declared)
+    usual = {"low": True, "medium": True, "high": True}
+    return tuple(
+        level
+        for level in _LEVELS
+        if entry.get(f"supports_{level}_reasoning_effort", usual.get(level, False))
+    )
+
+
+def cost(model: str, provider: str, tokens: Tokens) -> float | None:
+    """USD, by LiteLLM's map of prices; None if the model isn't in there."""
+    try:
+        spent = load().cost_per_token(
+            model=model,
+            custom_llm_provider=provider,
+            prompt_tokens=tokens.input,
+            completion_tokens=tokens.output,
+            cache_read_input_tokens=tokens.cached,
+            cache_creation_input_tokens=tokens.written,
+        )
+    except Exception:  # a bare one for a model that it doesn't know
+        return None
+    return float(sum(spent))
