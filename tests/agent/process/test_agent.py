@@ -48,7 +48,8 @@ text: done
 
 
 async def opened(client: RecordingClient, cwd: Path) -> str:
-    await client.initialize(within=20)
+    # no terminals: the agent runs commands itself
+    await client.initialize({"fs": {"readTextFile": True}}, within=20)
     return await client.new_session(cwd)
 
 
