@@ -45,7 +45,7 @@ class Options:
         self._models = models
         self._permissions = permissions
         self._model_id = models.default
-        self._level: str | None = None
+        self._level = DEFAULT_LEVEL
         self._infos: dict[str, ModelInfo] = {}
 
     # for the turn
@@ -105,7 +105,7 @@ class Options:
         known = next((e for e in (DEFAULT_LEVEL, *_LEVELS, *self._levels) if e == level), None)
         if known is None:
             raise RequestError(-32602, "Invalid params: no such thought level")
-        self._level = None if known == DEFAULT_LEVEL else known
+        self._level = known
 
     @property
     def mode(self) -> Mode:

@@ -79,8 +79,7 @@ class Server:
         client_info: Implementation | None = None,
         **_: Any,
     ) -> InitializeResponse:
-        if not self.initialized:
-            self._later(self._setup.models.warm)
+        self._later(self._setup.models.warm)
         self.initialized = True
         self._setup.capabilities = client_capabilities or ClientCapabilities()
         return InitializeResponse(

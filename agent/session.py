@@ -62,8 +62,7 @@ class Session:
         self._compactor = Compactor(transcript, self._summariser(), self.say)
         self._waiting: deque[_Waiting] = deque()
         self._titled = transcript.history.title is not None
-        #: what `begin` has started
-        self._begun: list[anyio.CancelScope] = []
+        self._open = True
         #: the one that the system prompt was made for
         self._introduced: ToolContext | None = None
         #: the names of tools that the user was told of
@@ -82,24 +81,21 @@ class Session:
             {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
         )
         async with anyio.create_task_group() as tasks:
-            self._begun.append(tasks.cancel_scope)
             tasks.start_soon(self.servers.serve)
             tasks.start_soon(self.tell_options)
             tasks.start_soon(self._name_gone_tools)
-        self._begun.remove(tasks.cancel_scope)
 
     async def tell_options(self) -> None:
         """Look the model up, and tell the client if there is more to choose from now."""
-        if await self.options.learn():
+        if await self.options.learn() and self._open:
             await self.client.update(self.options.update())
 
     async def close(self) -> None:
         """Cancel every prompt, wait until they are answered, and leave nothing running."""
+        self._open = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
-        for begun in self._begun:
-            begun.cancel()
         self.transcript.close()
 
     # prompts
@@ -146,6 +142,8 @@ class Session:
 
     async def say(self, text: str) -> None:
         """Something that the model did not say. It is not kept."""
+        if not self._open:
+            return
         content = {"type": "text", "text": f"\n[{text}]\n"}
         await self.client.update({"sessionUpdate": "agent_message_chunk", "content": content})
 

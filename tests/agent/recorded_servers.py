@@ -55,7 +55,8 @@ class RecordedServers:
         self.tools = [Greet(name) for name in self.names]
         self.served = 0
         self.waited: list[float] = []
-        self.waits = anyio.Event()
+        #: that so many more wait for them to start
+        self.waits = [anyio.Event() for _ in range(9)]
         self.started = anyio.Event()
         self.closed = anyio.Event()
         if "slow" not in self.names:
@@ -68,7 +69,7 @@ class RecordedServers:
 
     async def ready(self, seconds: float) -> None:
         self.waited.append(seconds)
-        self.waits.set()
+        self.waits[len(self.waited) - 1].set()
         await self.started.wait()
 
     async def close(self) -> None:

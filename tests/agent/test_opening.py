@@ -139,7 +139,7 @@ async def test_without_a_key_no_session_is_opened_until_it_is_there(talk: Talk, 
         error = await error_of(client, "session/new", new)
         assert (error.code, error.message) == (-32000, "a needs a key: set SOME_API_KEY.")
         method = {"methodId": "api-key"}
-        assert (await error_of(client, "authenticate", method)).code == -32000
+        assert (await error_of(client, "authenticate", method)).message == error.message
         assert (await client.request("session/list", {}))["sessions"] == []
         models.keys.add("a")
         assert await client.request("authenticate", method) == {}
@@ -192,6 +192,8 @@ async def test_what_else_is_wrong_with_a_model_is_told_by_the_prompt(
         await opened(client, cwd)
         with pytest.raises(RpcError, match=r"-32603 There is no model a\."):
             await client.prompt("x")
+        error = await error_of(client, "authenticate", {"methodId": "api-key"})
+        assert (error.code, error.message) == (-32000, "There is no model a.")
 
 
 async def test_the_model_is_warmed_once_initialize_is_answered(talk: Talk, cwd: Path) -> None:
@@ -240,6 +242,26 @@ async def test_the_folders_given_last_are_the_session_s(
         await client.load_session(session_id, extra)
         await client.prompt("x")
         assert len(client.recording.requests("session/request_permission")) == 1
+
+
+# what the client can do
+
+
+async def test_files_and_terminals_are_the_client_s_where_it_has_them(
+    talk: Talk, cwd: Path
+) -> None:
+    write = f'call: write_file {{"path": "{cwd}/a.txt", "content": "new"}}'
+    dialogue = f'turn\n{write}\ncall: shell {{"command": "echo hi"}}\n---\ntext: ok'
+    for capabilities, there in ((None, True), ({}, False)):
+        async with talk(dialogue) as client:
+            await client.initialize(capabilities)
+            await client.new_session(cwd)
+            client.side.permission = "allow"
+            await client.prompt("x")
+            asked = client.recording.requests
+            assert bool(asked("fs/write_text_file")) is there
+            assert bool(asked("terminal/create")) is there
+            assert (cwd / "a.txt").exists() is not there
 
 
 # MCP servers
@@ -313,10 +335,28 @@ async def test_the_first_prompt_waits_for_servers_and_can_be_cancelled_meanwhile
         await client.new_session(cwd, mcpServers=[{**ONE, "name": "slow"}])
         first, second = client.send_prompt("a"), client.send_prompt("b")
         with anyio.fail_after(5):
-            await mcp_servers[0].waits.wait()
+            await mcp_servers[0].waits[1].wait()
         client.cancel()
         assert (await client.answer_to(first))["result"]["stopReason"] == "cancelled"
         assert client.text() == ""
         mcp_servers[0].started.set()
         assert (await client.answer_to(second))["result"]["stopReason"] == "end_turn"
         assert client.text() == "one two"
+
+
+@pytest.mark.hazard("P8")
+async def test_of_a_session_that_was_closed_nothing_more_is_said(
+    talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
+) -> None:
+    async with talk(GREET) as client:
+        await client.initialize()
+        session_id = await client.new_session(cwd, mcpServers=[ONE])
+        await client.prompt("x")
+        await client.request("session/close", {"sessionId": session_id})
+        await client.load_session(session_id, cwd, mcpServers=[{**ONE, "name": "slow"}])
+        with anyio.fail_after(5):
+            await mcp_servers[1].waits[0].wait()
+        since = client.mark()
+        await client.request("session/close", {"sessionId": session_id})
+        await client.new_session(cwd)
+        assert "not there any more" not in str(client.recording.incoming(since))

@@ -185,6 +185,34 @@ async def test_a_new_session_does_not_wait_for_the_library_and_levels_are_told_l
         assert chosen["thought_level"]["currentValue"] == "low"
 
 
+async def test_the_levels_of_another_model_are_told_when_it_is_chosen(
+    talk: Talk, cwd: Path
+) -> None:
+    model = Known(SAYS, "deep", ModelInfo(thought_levels=("low", "high")))
+    async with talk(SeveralModels(thinker("plain"), model)) as client:
+        await opened(client, cwd)
+        assert "thought_level" not in await choose(client, "model", "deep")
+        model.library.set()
+        await client.until_recorded(has_update(client, "config_option_update"))
+        (told,) = updates(client, "config_option_update")
+        assert "thought_level" in by_id(told["configOptions"])
+
+
+@pytest.mark.hazard("R9")
+async def test_a_level_set_before_it_is_known_holds_for_the_first_call(
+    talk: Talk, cwd: Path
+) -> None:
+    model = Known(SAYS, "deep", ModelInfo(thought_levels=("low", "high")))
+    models = SeveralModels(model)
+    async with talk(models) as client:
+        await opened(client, cwd)
+        await choose(client, "thought_level", "high")
+        running = client.send_prompt("x")
+        model.library.set()
+        await client.answer_to(running)
+    assert models.opened[-1] == ("deep", "high")
+
+
 async def test_mode_and_option_are_two_views_of_one_setting(talk: Talk, cwd: Path) -> None:
     async with talk(SAYS) as client:
         modes = (await opened(client, cwd))["modes"]

@@ -200,3 +200,11 @@ async def test_the_calls_of_one_prompt_are_limited_by_the_setting(talk: Talk, cw
         await opened(client, cwd)
         assert (await client.prompt("x"))["stopReason"] == "max_turn_requests"
         assert len(of_kind(client, "tool_call")) == 2
+
+
+async def test_room_is_made_when_the_conversation_no_longer_fits(talk: Talk, cwd: Path) -> None:
+    async with talk(f"window: 10000\n{SAYS}") as client:
+        await opened(client, cwd)
+        for _ in range(4):
+            await client.prompt("word " * 4_000)
+        assert "summarised" in client.text()
