@@ -139,8 +139,10 @@ class ModelChoice:
 class Models(Protocol):
     """The models that there are."""
 
-    #: the id of the model that a new session begins with
-    default: str
+    @property
+    def default(self) -> str:
+        """The id of the model that a new session begins with."""
+        ...
 
     def offered(self) -> Sequence[ModelChoice]:
         """`default` among them. Looked up anew each time: a key may have been added."""
