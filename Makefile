@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash mutants hazards test-clients test-agents lock clean
+.PHONY: help demo test check format bench crash mutants hazards test-clients test-agents test-mcp lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
@@ -47,6 +47,9 @@ test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
 
 test-agents: $(VENV)/.ready ## agents that are not ours, behind the bridge (needs npm)
 	$(PY) -m tests.agents_not_ours $(ARGS)
+
+test-mcp: $(VENV)/.ready ## MCP servers that are not ours (needs npm and the package index)
+	$(PY) -m tests.mcp_not_ours
 
 # Seven days is the cool-down: what is younger is not taken. uv reads the upload times from the index.
 lock: ## resolve the lock files anew (needs uv)

@@ -1,0 +1,1 @@
+"""MCP servers that are not ours, from the registries: `make test-mcp`."""
