@@ -9,11 +9,11 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio.lowlevel
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
@@ -21,6 +21,8 @@ from agent.tools.cards import code
 from agent.tools.first_words import grant
 from agent.tools.process import Command, Ended, run_process
 from agent.tools.terminal import NoTerminal, run_in_terminal
+
+logger = logging.getLogger(__name__)
 
 #: bytes of output: half of it for the beginning, half for the end
 LIMIT = 32 * 1024
@@ -60,7 +62,7 @@ async def _run(command: Command, context: ToolContext, show: Show) -> ToolResult
         try:
             return _result(await run_in_terminal(command, context.client, show), command)
         except NoTerminal:
-            await anyio.lowlevel.checkpoint()  # it may have been refused because of a cancellation
+            logger.info("the client made no terminal; the command is run without one")
     return _result(await run_process(command, show), command)
 
 

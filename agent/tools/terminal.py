@@ -70,6 +70,7 @@ async def _create(command: Command, client: Client) -> str:
                 except ClientError as error:
                     refusal = error
             tasks.cancel_scope.cancel()
+        # it may have been refused because of a cancellation: no reason to run it otherwise (C3)
         await anyio.lowlevel.checkpoint_if_cancelled()
     except anyio.get_cancelled_exc_class():
         if terminal_id:

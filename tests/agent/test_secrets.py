@@ -188,6 +188,8 @@ def log() -> Iterator[tuple[logging.Logger, list[str]]]:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(self.format(record))
+            if record.exc_info:  # some handlers make their own text of it
+                lines.append(repr(record.exc_info[1]))
 
     logger = logging.getLogger("a_library")
     handler = Handler()
