@@ -73,8 +73,7 @@ class Compactor:
         gauge = await self._gauge(model, specs)
         before = self._refused[model.id] = gauge.tokens()
         for recent in range(_RECENT, -1, -1):
-            if gauge.tokens() > before // 2:
-                await self._make_room(model, gauge, before // 2, recent)
+            await self._make_room(model, gauge, before // 2, recent)
         return gauge.tokens() < before
 
     async def compact(self, model: Model) -> str:

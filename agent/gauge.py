@@ -46,7 +46,7 @@ class Gauge:
         rate: float = USUAL_RATE,
     ) -> None:
         self._history = history
-        self._specs = 0 if specs is None else len(json.dumps(specs))
+        self._specs = len(json.dumps(specs)) if specs else 0
         self._images = images
         self.rate = (None if specs is None else self._counted()) or rate
 

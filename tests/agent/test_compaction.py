@@ -24,7 +24,7 @@ class Summariser:
     """A model that gives `answers` one after the other, the last one for ever."""
 
     def __init__(
-        self, *answers: str | ModelError, window: int | None = None, id: str = "m"
+        self, *answers: str | ModelError | Completion, window: int | None = None, id: str = "m"
     ) -> None:
         self.id = id
         self.window = window
@@ -46,6 +46,8 @@ class Summariser:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, ModelError):
             raise answer
+        if isinstance(answer, Completion):
+            return answer
         await on_token(answer)
         return Completion(answer, usage=Usage(100, 10, cost=0.5))
 
@@ -182,10 +184,12 @@ async def test_an_earlier_summary_is_summed_up_again(tmp_path: Path) -> None:
     model = Summariser("the first", "the second", window=2_000)
     bench = Bench(tmp_path, talking(5), model)
     await bench.fit()
-    for record in talking(5):
+    for record in talking(9)[-10:]:
         bench.transcript.append(record)
     await bench.fit()
     assert "the first" in model.asked[1]
+    assert "<q5>" in model.asked[1]
+    assert "<q1>" not in model.asked[1]
     assert "the second" in bench.contents[1]
     assert "the first" not in str(bench.contents)
 
@@ -226,9 +230,12 @@ async def test_a_summariser_that_still_refuses_gets_less(tmp_path: Path) -> None
     assert "the summary" in bench.contents[1]
 
 
-@pytest.mark.parametrize("answer", [ModelError("Too many requests."), " "])
+NO_SUMMARY = [ModelError("Too many requests."), " ", Completion("I can't.", stop="refusal")]
+
+
+@pytest.mark.parametrize("answer", NO_SUMMARY)
 async def test_without_a_summary_the_oldest_goes_and_the_user_is_told(
-    tmp_path: Path, answer: str | ModelError
+    tmp_path: Path, answer: str | ModelError | Completion
 ) -> None:
     bench = Bench(tmp_path, talking(5), Summariser("the first", answer, window=2_000))
     await bench.fit()
@@ -278,6 +285,9 @@ async def test_a_provider_that_counted_is_believed(tmp_path: Path) -> None:
     assert bench.contents.count(TRIMMED) == 3
     await bench.fit()
     assert bench.contents.count(TRIMMED) == 3
+    bench.transcript.append(user("x" * 3_000))  # not counted yet: what is known still holds
+    await bench.fit()
+    assert bench.contents.count(TRIMMED) > 3
 
 
 async def test_after_a_refusal_half_of_it_goes(tmp_path: Path) -> None:
@@ -310,6 +320,15 @@ async def test_nothing_more_can_go_of_a_prompt_alone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [SYSTEM, user("x" * 100_000)], model)
     before = bench.file
     assert not await bench.shrink()
+    assert bench.file == before
+    assert model.asked == []
+
+
+async def test_a_long_prompt_that_stays_is_not_worth_a_summary(tmp_path: Path) -> None:
+    model = Summariser(window=5_000)
+    bench = Bench(tmp_path, working(8, 50, prompt="x" * 20_000), model)
+    before = bench.file
+    await bench.fit()
     assert bench.file == before
     assert model.asked == []
 

@@ -62,6 +62,10 @@ def test_a_kind_that_providers_refuse_is_never_given_as_an_image(kind: str) -> N
     assert content_of([block]) == "(an image, not shown)"
 
 
+def test_an_empty_image_is_not_given() -> None:
+    assert content_of([{**PNG, "data": ""}]) == "(an image, not shown)"
+
+
 def test_images_are_found_in_both_forms() -> None:
     assert has_images([text("a"), PNG])
     assert has_images([BLOB])

@@ -87,6 +87,17 @@ async def test_an_odd_tree_neither_fails_nor_blocks(
     assert "Git branch" not in await told(tmp_path, inner)
 
 
+async def test_what_waits_in_a_pipe_is_left_there(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "AGENTS.md")
+    pipe = os.open(tmp_path / "AGENTS.md", os.O_RDWR)
+    try:
+        os.write(pipe, b"waiting")
+        assert "waiting" not in await told(tmp_path)
+        assert os.read(pipe, 10) == b"waiting"
+    finally:
+        os.close(pipe)
+
+
 async def test_every_root_has_its_instructions(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

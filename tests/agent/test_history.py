@@ -69,6 +69,19 @@ def test_a_running_turn_ends_its_own_cards() -> None:
     assert [u["toolCallId"] for u in ends] == ["call-2"]
 
 
+def test_a_card_that_an_earlier_turn_left_open_is_ended_even_then() -> None:
+    history = folded([user("hi"), call(1), user("again"), call(2)])
+    ends = [u for u in history.replay(running=True) if u["sessionUpdate"] == "tool_call_update"]
+    assert [u["toolCallId"] for u in ends] == ["call-1"]
+
+
+def test_a_plan_belongs_to_the_answer_whose_calls_are_running() -> None:
+    history = folded([user("hi"), call(1), call(2), result(1, "x")])
+    before = history.message_id
+    history.fold({"t": "plan", "entries": [{"content": "look"}]})
+    assert history.message_id == before
+
+
 @pytest.mark.hazard("C17")
 def test_a_call_without_a_result_is_shown_as_interrupted() -> None:
     update = folded([call(1)]).replay()[-1]
