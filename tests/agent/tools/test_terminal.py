@@ -16,6 +16,7 @@ from agent.tools.shell import LIMIT, Shell, ShellArgs
 from tests.agent.conftest import Talk
 from tests.agent.support import MemoryClient, MemoryTerminal
 from tests.agent.talking import of_kind, opened
+from tests.support.client_side import never_answers
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
 
@@ -299,3 +300,23 @@ async def test_on_the_wire_a_terminal_is_made_shown_read_and_released(
     shown = [card["content"] for card in cards if "content" in card]
     assert shown == [[{"type": "terminal", "terminalId": "term-1"}]]
     assert cards[-1]["status"] == "completed"
+
+
+@pytest.mark.hazard("C3", "C10", "C19")
+async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answered(
+    talk: Talk, cwd: Path
+) -> None:
+    async with talk('turn\ncall: shell {"command": "make"}\n---\ntext: done') as client:
+        session_id = await opened(client, cwd)
+        client.side.permission = "allow"
+        client.side.handlers["terminal/wait_for_exit"] = never_answers
+        running = client.send_prompt("x")
+        await client.until_request("terminal/wait_for_exit")
+        client.cancel(session_id)
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
+        assert len(client.recording.requests("terminal/kill")) == 1
+        assert client.side.terminals == []
+        client.side.handlers.clear()
+        await client.prompt("again")
+        assert client.text() == "done"
+        assert client.side.terminals == []
