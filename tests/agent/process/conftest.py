@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -14,8 +15,15 @@ from tests.support.processes import MARK
 
 ROOT = Path(__file__).parents[3]
 
-#: `async with start(DIALOGUE) as client`
-Start = Callable[[str], AbstractAsyncContextManager[RecordingClient]]
+
+class Start(Protocol):
+    """`async with start(DIALOGUE) as client`"""
+
+    def __call__(
+        self, dialogue: str, *, model: str = "", env: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[RecordingClient]:
+        """`model`: instead of a dialogue. `env`: added."""
+        ...
 
 
 @pytest.fixture
@@ -36,10 +44,25 @@ def process_env(tmp_path: Path, gates: Gates, mark: str, model_log: Path) -> dic
 
 @pytest.fixture
 def start(tmp_path: Path, process_env: dict[str, str]) -> Start:
-    def start(dialogue: str) -> AbstractAsyncContextManager[RecordingClient]:
-        file = tmp_path / "dialogue.txt"
+    """The agent alone."""
+    return _starter("agent", tmp_path, process_env)
+
+
+@pytest.fixture(params=["agent", "acp_bridge"])
+def start_either(
+    request: pytest.FixtureRequest, tmp_path: Path, process_env: dict[str, str]
+) -> Start:
+    """The agent alone, and behind the bridge."""
+    return _starter(request.param, tmp_path, process_env)
+
+
+def _starter(module: str, folder: Path, process_env: Mapping[str, str]) -> Start:
+    def start(
+        dialogue: str, *, model: str = "", env: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[RecordingClient]:
+        file = folder / "dialogue.txt"
         file.write_text(dialogue)
-        command = [sys.executable, "-m", "agent", "--model", f"scripted:{file}"]
-        return RecordingClient.start(command, env=process_env, exit_within=5)
+        command = [sys.executable, "-m", module, "--model", model or f"scripted:{file}"]
+        return RecordingClient.start(command, env={**process_env, **(env or {})}, exit_within=5)
 
     return start

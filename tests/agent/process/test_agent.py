@@ -54,9 +54,10 @@ async def opened(client: RecordingClient, cwd: Path) -> str:
 
 
 def given(model_log: Path) -> list[dict[str, Any]]:
-    """The messages of the model's last call."""
+    """The messages of the model's last call, without the system prompt."""
     messages: list[dict[str, Any]] = json.loads(model_log.read_text().splitlines()[-1])["messages"]
-    return messages
+    assert messages[0]["role"] == "system"
+    return messages[1:]
 
 
 def shown_again(client: RecordingClient, since: int) -> list[tuple[str, str]]:
@@ -203,9 +204,16 @@ async def test_a_model_that_ignores_cancellation_does_not_keep_the_process(
 
 
 STUBBORN = """
-import agent.__main__, agent.model, asyncio
+import agent.__main__, agent.models, asyncio
+from agent.model import ModelInfo
+from tests.agent.support import OneModel
 
 class Stubborn:
+    id = "stubborn"
+
+    async def info(self):
+        return ModelInfo()
+
     async def complete(self, messages, tools, on_token):
         await on_token("listening")
         while True:
@@ -214,7 +222,7 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-agent.model.open_model = lambda spec: Stubborn()
+agent.models.AllModels = lambda *_: OneModel(Stubborn())
 agent.__main__.main()
 """
 
@@ -268,12 +276,18 @@ async def test_what_a_command_prints_by_itself_never_reaches_stdout(
 # started
 
 
-@pytest.mark.parametrize("argument", ["nonsense", "scripted:/nowhere", "scripted:"])
-def test_a_model_that_is_none_is_told_in_one_line(argument: str) -> None:
+@pytest.mark.parametrize("argument", ["scripted:/nowhere", "scripted:"])
+def test_a_dialogue_that_is_none_is_told_in_one_line(argument: str) -> None:
     done = run_agent("--model", argument)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_setting_that_is_none_is_told_in_one_line() -> None:
+    done = run_agent(ACP_BRIDGE_MAX_CALLS="many")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "agent: ACP_BRIDGE_MAX_CALLS: a whole number from 1\n"
 
 
 def test_help_is_shown_without_waiting_for_the_sdk() -> None:
@@ -287,10 +301,11 @@ def test_help_is_shown_without_waiting_for_the_sdk() -> None:
     assert done.stderr == "set()"
 
 
-def run_agent(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_agent(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "agent", *arguments],
         cwd=ROOT,
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,146 @@
+"""The agent as a process and what it is started with: keys, secrets, MCP servers, libraries."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.mcp_support import odd, stdio
+from tests.agent.process.conftest import ROOT, Start
+from tests.agent.talking import error_of
+from tests.support.client import RecordingClient
+from tests.support.processes import all_gone, marked
+from tests.support.recording import RpcError
+
+pytestmark = pytest.mark.process
+
+HELLO = "turn\ntext: fine"
+MODEL = "openai/gpt-4o"
+#: no key of the machine's is used by a test
+NO_KEYS = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "OPENAI_API_BASE": ""}
+KEY = "sk-made-up-0123456789"
+
+
+async def opened(client: RecordingClient, cwd: Path, *servers: object) -> str:
+    """Without files and terminals of the client's."""
+    await client.initialize({}, within=20)
+    return await client.new_session(cwd, mcpServers=list(servers))
+
+
+# libraries
+
+
+def test_no_model_library_is_needed_to_answer_initialize() -> None:
+    code = "import sys, agent.connection, agent.models, agent.tools as t; t.standard_tools()"
+    check = "print({'litellm', 'openai', 'mcp', 'httpx', 'dotenv'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {check}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.hazard("P2", "P4")
+@pytest.mark.parametrize("way", ["eof", signal.SIGTERM])
+async def test_the_import_of_the_model_library_holds_up_neither_answers_nor_the_end(
+    start: Start, cwd: Path, way: str | signal.Signals
+) -> None:
+    async with start("", model=MODEL, env={**NO_KEYS, "OPENAI_API_KEY": KEY}) as client:
+        await opened(client, cwd)
+        if isinstance(way, signal.Signals):
+            client.terminate(way)
+        else:
+            client.close_stdin()
+        assert await client.wait(within=3) == 0
+        assert all(record.message is not None for record in client.recording)
+
+
+async def test_a_model_of_an_unknown_form_is_told_by_the_prompt(start: Start, cwd: Path) -> None:
+    async with start("", model="nonsense/nothing") as client:
+        await opened(client, cwd)
+        with pytest.raises(RpcError, match=r"-32603 .*nonsense") as caught:
+            await client.prompt("x", within=30)
+        assert set(caught.value.data) == {"id"}
+        assert all(record.message is not None for record in client.recording)
+
+
+# keys
+
+
+async def test_a_key_written_into_the_file_of_keys_is_found_without_a_restart(
+    start: Start, cwd: Path, tmp_path: Path
+) -> None:
+    async with start("", model=MODEL, env=NO_KEYS) as client:
+        await client.initialize(within=20)
+        error = await error_of(client, "session/new", {"cwd": str(cwd), "mcpServers": []})
+        assert (error.code, "OPENAI_API_KEY" in error.message) == (-32000, True)
+        (tmp_path / "home").mkdir(exist_ok=True)
+        (tmp_path / "home" / "keys.env").write_text(f"OPENAI_API_KEY={KEY}\n")
+        assert await client.request("authenticate", {"methodId": "api-key"}) == {}
+        await client.new_session(cwd)
+        assert KEY not in str(client.recording)
+
+
+# secrets
+
+
+@pytest.mark.hazard("K5")
+async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_key(
+    start: Start, cwd: Path, tmp_path: Path, model_log: Path
+) -> None:
+    (cwd / "note.txt").write_text(f"the key is {KEY}, keep it")
+    shell = """call: shell {"command": "echo $DEPLOY_TOKEN, [$OPENAI_API_KEY]"}"""
+    dialogue = f'turn\ncall: read_file {{"path": "note.txt"}}\n{shell}\n---\ntext: {{result}}'
+    env = {"OPENAI_API_KEY": KEY, "DEPLOY_TOKEN": "deploy-0123456789"}
+    async with start(dialogue, env=env) as client:
+        await opened(client, cwd)
+        client.side.permission = "allow"
+        await client.prompt("go")
+        assert client.text() == "***, []\n"
+        kept = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+        assert kept
+        written = "".join(path.read_text() for path in [*kept, model_log])
+        for secret in env.values():
+            assert secret not in written + str(client.recording) + client.stderr.decode()
+
+
+# MCP servers
+
+
+@pytest.mark.hazard("P1", "P2", "P7")
+@pytest.mark.parametrize("way", ["eof", signal.SIGTERM, "close"])
+async def test_no_mcp_server_outlives_its_session_however_stubborn(
+    start: Start, cwd: Path, mark: str, way: str | signal.Signals
+) -> None:
+    servers = odd("polite", mark=mark), odd("stubborn", "stubborn", "child", mark=mark)
+    async with start(HELLO) as client:
+        session_id = await opened(client, cwd, *servers)
+        await client.prompt("x", within=20)
+        if way == "close":
+            await client.request("session/close", {"sessionId": session_id}, within=10)
+            assert client.process is not None
+            assert marked(mark) == [client.process.pid]
+            return
+        if isinstance(way, signal.Signals):
+            client.terminate(way)
+        else:
+            client.close_stdin()
+        assert await client.wait(within=4) == 0
+        await all_gone(mark)
+
+
+async def test_a_dead_server_is_told_and_the_tools_of_others_work(
+    start: Start, cwd: Path, mark: str
+) -> None:
+    dead = stdio("dead", "/no/such/server", mark=mark)
+    dialogue = 'turn\ncall: mcp__polite__echo {"text": "hello"}\n---\ntext: {result}'
+    async with start(dialogue) as client:
+        await opened(client, cwd, dead, odd("polite", mark=mark))
+        client.side.permission = "allow"
+        assert (await client.prompt("x", within=20))["stopReason"] == "end_turn"
+        assert ("dead" in client.text(), "hello" in client.text()) == (True, True)
