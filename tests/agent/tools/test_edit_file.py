@@ -150,8 +150,8 @@ async def test_what_the_encoding_lacks_is_refused(cwd: Path) -> None:
     (cwd / "a").write_bytes(b"caf\xe9")
     context = session(cwd)
     await call(ReadFile(), context, path="a")
-    said = await problem(EditFile(), context, path="a", old="caf", new="€")
-    assert said == "The file's encoding, latin-1, has no '\\u20ac'."
+    with pytest.raises(ToolError, match=r"^The file's encoding, latin-1, has no '\\u20ac'\.$"):
+        await prepare(EditFile(), context, path="a", old="caf", new="€")
 
 
 async def test_what_is_not_saved_is_edited_where_it_is(cwd: Path) -> None:

@@ -62,7 +62,8 @@ async def test_a_pattern_goes_by_the_name_or_by_the_path_and_names_nothing_ignor
         "nm/*": ["[no files]"],
         "*.rs": ["[no files]"],
         "--files": ["[no files]"],
-        "a:b\nc": ["[no files]"],
+        "a:b": ["[no files]"],
+        "src/x\n!src/y.py": ["[no files]"],
     }.items():
         assert await files(project, pattern=pattern) == expected, pattern
 

@@ -210,6 +210,25 @@ async def test_what_is_no_file_is_an_error_and_blocks_nothing(cwd: Path) -> None
     assert (await problem(ReadFile(), context, path="loop")).startswith("Could not read loop: ")
 
 
+async def test_what_becomes_a_pipe_as_it_is_opened_blocks_nothing(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cwd / "a").touch()
+    os.mkfifo(cwd / "pipe")
+    action = await prepare(ReadFile(), session(cwd), path="a")
+    stat = os.stat
+
+    def stat_and_replace(path: Path, **options: Any) -> os.stat_result:
+        result = stat(path, **options)
+        if path == cwd / "a" and (cwd / "pipe").exists():
+            (cwd / "pipe").rename(cwd / "a")
+        return result
+
+    monkeypatch.setattr("agent.tools.files.os.stat", stat_and_replace)
+    with pytest.raises(ToolError, match="a is not a regular file"):
+        await run(action)
+
+
 async def test_a_file_that_may_not_be_read_is_an_error_without_detail(
     cwd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,11 +123,11 @@ async def test_a_new_file_has_the_line_ends_it_was_given(cwd: Path) -> None:
 
 async def test_what_the_encoding_lacks_is_refused(cwd: Path) -> None:
     (cwd / "a").write_bytes(b"\xe9")
-    said = await problem(WriteFile(), await seen(cwd), path="a", content="€")
-    assert said == "The file's encoding, latin-1, has no '\\u20ac'."
-    said = await problem(WriteFile(), session(cwd), path="new", content="\ud800")
-    assert said == "The file's encoding, utf-8, has no '\\ud800'."
-    assert ((cwd / "a").read_bytes(), (cwd / "new").exists()) == (b"\xe9", False)
+    context = await seen(cwd)
+    with pytest.raises(ToolError, match=r"^The file's encoding, latin-1, has no '\\u20ac'\.$"):
+        await prepare(WriteFile(), context, path="a", content="€")
+    with pytest.raises(ToolError, match=r"^The file's encoding, utf-8, has no '\\ud800'\.$"):
+        await prepare(WriteFile(), context, path="new", content="\ud800")
 
 
 async def test_the_mode_is_kept_and_a_new_file_has_the_usual_one(cwd: Path) -> None:
@@ -258,6 +258,23 @@ async def test_a_file_in_an_encoding_the_client_does_not_know_is_written_on_the_
     await call(WriteFile(), await seen(cwd, "a", client), path="a", content="th\u00e9")
     assert (cwd / "a").read_bytes() == b"th\xe9"
     assert client.written == []
+
+
+async def test_a_client_that_only_writes_is_given_no_other_encoding(cwd: Path) -> None:
+    (cwd / "a").write_bytes(b"caf\xe9")
+    (cwd / "b").write_bytes(b"caf\xc3\xa9\r\n")
+    client = FilesClient(writes=True)
+    for path in ("a", "b"):
+        await call(WriteFile(), await seen(cwd, path, client), path=path, content="th\u00e9\n")
+    assert client.buffers == {str(cwd / "b"): "th\u00e9\r\n"}
+    assert (cwd / "a").read_bytes() == b"th\xe9\n"
+
+
+async def test_a_file_that_the_client_refused_to_read_is_written_on_the_disk(cwd: Path) -> None:
+    (cwd / "a").write_text("x")
+    client = FilesClient(reads=True, writes=True)
+    await call(WriteFile(), await seen(cwd, "a", client), path="a", content="y")
+    assert ((cwd / "a").read_text(), client.written) == ("y", [])
 
 
 class Refusing(FilesClient):
