@@ -95,8 +95,7 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
     await still(place, context)
-    now = await read_to_change(place, context)
-    if (now.digest if now else None) != (before.digest if before else None):
+    if await read_to_change(place, context) != before:
         raise ToolError(f"{place.given} has changed since the edit was made. Read it again.")
     await to_thread.run_sync(_make_folder, place)
     if not await _write_through_client(place, before, after, context):

@@ -112,6 +112,20 @@ async def test_a_file_that_changed_while_the_user_was_asked_is_not_edited(cwd: P
     assert (cwd / "a").read_text() == "x!"
 
 
+async def test_line_ends_that_changed_while_the_user_was_asked_are_not_changed_back(
+    cwd: Path,
+) -> None:
+    (cwd / "a").write_bytes(b"x\r\ny\r\n")
+    context = session(cwd)
+    await call(ReadFile(), context, path="a")
+    action = await prepare(EditFile(), context, path="a", old="x", new="z")
+    (cwd / "a").write_bytes(b"x\ny\n")
+    with pytest.raises(ToolError, match="changed since"):
+        await run(action)
+    await call(EditFile(), context, path="a", old="x", new="z")
+    assert (cwd / "a").read_bytes() == b"z\ny\n"
+
+
 async def test_edits_follow_one_another(cwd: Path) -> None:
     (cwd / "a").write_text("1")
     context = session(cwd)
