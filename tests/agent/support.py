@@ -238,7 +238,8 @@ class Fifo:
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        # For writing too: it would be at its end, and readable, between one writer and the next.
+        self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     async def lines(self, count: int = 1) -> None:
         """Wait until so many were written."""
