@@ -69,7 +69,7 @@ def main() -> int:
         settings = read_settings(model, os.environ)
         secrets = Secrets.from_environment(os.environ)
         secrets.guard_logs()
-        models = _models(settings)
+        models = _models(settings, secrets)
         stdin, stdout = claim_stdio()  # before the SDK: whatever prints, prints to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
@@ -95,13 +95,13 @@ def _model_argument(argv: list[str]) -> str | None:
     return model
 
 
-def _models(settings: Settings) -> Models:
+def _models(settings: Settings, secrets: Secrets) -> Models:
     """Raises ValueError if the model is a dialogue that can't be read; a real model's problem is
     told in the session."""
     from agent.model import ModelError
     from agent.models import AllModels
 
-    models = AllModels(settings, os.environ)
+    models = AllModels(settings, os.environ, on_key=secrets.add)
     if settings.model.startswith("scripted:"):
         try:
             models.open(settings.model)

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +37,14 @@ class Access:
 
 
 class Keys:
-    def __init__(self, file: Path, env: Mapping[str, str]) -> None:
+    """`on_key` is told every key that is found."""
+
+    def __init__(
+        self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None = None
+    ) -> None:
         self._file = file
         self._env = env
+        self._on_key = on_key
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
         """The first of these variables that has a value, and the value."""
@@ -50,8 +55,14 @@ class Keys:
                     return name, value
         return None
 
+    def key(self, provider: Provider) -> tuple[str, str] | None:
+        found = self.find(provider.keys)
+        if found and self._on_key:
+            self._on_key(found[1])
+        return found
+
     def access(self, provider: Provider) -> Access:
-        key = self.find(provider.keys)
+        key = self.key(provider)
         base_url = self.find(provider.base_urls)
         return Access(
             name=provider.name,

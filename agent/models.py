@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.dialogue import DialogueError, demo_dialogue, read_dialogue
 from agent.keys import Access, Keys
@@ -26,11 +26,17 @@ _SILENCE_VARIABLE, _SILENCE = "ACP_BRIDGE_MODEL_SILENCE", 120.0
 
 class AllModels:
     """`env`: where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None: the
-    process's environment. What it doesn't have is looked for in the settings' file of keys."""
+    process's environment. What it doesn't have is looked for in the settings' file of keys.
+    `on_key` is told every key that is found."""
 
-    def __init__(self, settings: Settings, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        env: Mapping[str, str] | None = None,
+        on_key: Callable[[str], None] | None = None,
+    ) -> None:
         self._settings = settings
-        self._keys = Keys(settings.keys_file, os.environ if env is None else env)
+        self._keys = Keys(settings.keys_file, os.environ if env is None else env, on_key)
 
     @property
     def default(self) -> str:
@@ -77,7 +83,7 @@ class AllModels:
                 yield from (f"{provider.id}/{model}" for model in provider.models)
 
     def _has_key(self, provider: Provider) -> bool:
-        return not provider.keys or self._keys.find(provider.keys) is not None
+        return not provider.keys or self._keys.key(provider) is not None
 
     def _silence(self) -> float:
         found = self._keys.find([_SILENCE_VARIABLE])

@@ -10,14 +10,14 @@ from agent.scripted_model import ScriptedModel
 
 
 class Known(ScriptedModel):
-    """What is known of it is found out once the test opens `library`."""
+    """What is known of it is found out once the test sets `imported`."""
 
     def __init__(self, dialogue: str, id: str, info: ModelInfo) -> None:
         super().__init__(parse_dialogue(dialogue), id, info)
-        self.library = anyio.Event()
+        self.imported = anyio.Event()
 
     async def info(self) -> ModelInfo:
-        await self.library.wait()
+        await self.imported.wait()
         return await super().info()
 
 

@@ -177,7 +177,7 @@ async def test_a_new_session_does_not_wait_for_the_library_and_levels_are_told_l
     model = Known(SAYS, "deep", ModelInfo(thought_levels=("low", "high")))
     async with talk(SeveralModels(model)) as client:
         assert list(by_id((await opened(client, cwd))["configOptions"])) == ["model", "mode"]
-        model.library.set()
+        model.imported.set()
         await client.until_recorded(has_update(client, "config_option_update"))
         (told,) = updates(client, "config_option_update")
         assert values(by_id(told["configOptions"])["thought_level"]) == ["default", "low", "high"]
@@ -192,7 +192,7 @@ async def test_the_levels_of_another_model_are_told_when_it_is_chosen(
     async with talk(SeveralModels(thinker("plain"), model)) as client:
         await opened(client, cwd)
         assert "thought_level" not in await choose(client, "model", "deep")
-        model.library.set()
+        model.imported.set()
         await client.until_recorded(has_update(client, "config_option_update"))
         (told,) = updates(client, "config_option_update")
         assert "thought_level" in by_id(told["configOptions"])
@@ -208,7 +208,7 @@ async def test_a_level_set_before_it_is_known_holds_for_the_first_call(
         await opened(client, cwd)
         await choose(client, "thought_level", "high")
         running = client.send_prompt("x")
-        model.library.set()
+        model.imported.set()
         await client.answer_to(running)
     assert models.opened[-1] == ("deep", "high")
 

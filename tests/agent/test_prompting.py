@@ -115,9 +115,9 @@ async def test_the_model_that_counts_is_the_one_chosen_when_the_image_comes(
     talk: Talk, cwd: Path
 ) -> None:
     seeing = Known(SAYS, "seeing", ModelInfo(takes_images=True))
-    seeing.library.set()
+    seeing.imported.set()
     blind = Known(SAYS, "blind", ModelInfo())
-    blind.library.set()
+    blind.imported.set()
     async with talk(SeveralModels(blind, seeing)) as client:
         await opened(client, cwd)
         choice = {"sessionId": client.session_id, "configId": "model", "value": "seeing"}

@@ -9,7 +9,7 @@ import pytest
 from agent.servers import READY_SECONDS, Servers
 from tests.agent.recorded_servers import RecordedServers
 
-CWD = Path("/work")
+CWD = Path("/project")
 ONE: list[dict[str, Any]] = [{"name": "one", "command": "/bin/one", "args": [], "env": []}]
 TWO: list[dict[str, Any]] = [{"name": "two", "command": "/bin/two", "args": [], "env": []}]
 

@@ -222,7 +222,7 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-agent.models.AllModels = lambda *_: OneModel(Stubborn())
+agent.models.AllModels = lambda *_, **__: OneModel(Stubborn())
 agent.__main__.main()
 """
 

@@ -86,6 +86,22 @@ async def test_a_key_written_into_the_file_of_keys_is_found_without_a_restart(
         assert KEY not in str(client.recording)
 
 
+@pytest.mark.hazard("K5")
+async def test_a_key_from_the_file_of_keys_is_masked_too(
+    start: Start, cwd: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    keys = tmp_path / "home" / "keys.env"
+    keys.write_text(f"OPENAI_API_KEY={KEY}\n")
+    dialogue = f'turn\ncall: read_file {{"path": "{keys}"}}\n---\ntext: {{result}}'
+    async with start(dialogue, env=NO_KEYS) as client:
+        await opened(client, cwd)
+        client.side.permission = "allow"
+        await client.prompt("x")
+        assert "OPENAI_API_KEY=***" in client.text()
+        assert KEY not in str(client.recording)
+
+
 # secrets
 
 
