@@ -89,7 +89,7 @@ class LiteLLMModel:
         self.id = id
         self._access = access
         self._thought_level = thought_level
-        self._silence = silence
+        self.silence = silence
         self._retry = retry or Retry()
         self._direct = direct
 
@@ -115,7 +115,7 @@ class LiteLLMModel:
                 wait = None if form.answer.begun else self._retry.wait(failure, attempts)
                 _log.info("attempt %d at %s failed: %s", attempts, self.id, failure)
                 if wait is None:
-                    raise model_error(failure, asked.place, self._silence) from failure
+                    raise model_error(failure, asked.place, self.silence) from failure
             else:
                 return _completion(form.answer, asked.target)
             await self._retry.sleep(wait)
@@ -124,8 +124,8 @@ class LiteLLMModel:
         self, asked: _Asked, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[list[Any]]:
         if asked.request is not None:
-            return _direct_events(asked.request, self._silence)
-        return plain.events(self.id, asked.target, messages, tools, self._silence)
+            return _direct_events(asked.request, self.silence)
+        return plain.events(self.id, asked.target, messages, tools, self.silence)
 
     def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Asked:
         """Blocks. Raises ModelError."""
@@ -133,6 +133,8 @@ class LiteLLMModel:
         if access.lacks_key:
             raise missing_key(access)
         request = self._request(target, messages, tools)
+        if request is None:
+            library.load_stream(target.provider)
         place = Place(
             model=self.id,
             name=access.name,

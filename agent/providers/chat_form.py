@@ -69,9 +69,10 @@ class ChatForm:
         function = call.get("function") or {}
         arguments = _text(function.get("arguments") or "")
         id = call.get("id") or ""
-        # Without a number it is told by its id, and without either it goes on with the last one.
-        key = call.get("index", id or self.answer.calls - 1)
+        key = call.get("index", id)
         number = self._numbers.get(key)
+        if key == "" and self.answer.calls:  # neither number nor id: the last one goes on
+            number = self.answer.calls - 1
         if number is not None and id in ("", self.answer.id_of(number)):
             return self.answer.argue(number, arguments)
         self._numbers[key] = self.answer.calls

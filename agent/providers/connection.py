@@ -55,19 +55,25 @@ async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
 
     Each `data:` line is taken as an event of its own: no provider writes JSON over several.
     """
-    rest = b""
+    #: the beginning of a line, in pieces
+    rest: list[bytes] = []
+    size = 0
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
         while True:
             with failures("broken", silence):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _LINE_BYTES:
+            rest.append(chunk)
+            size += len(chunk)
+            if b"\n" in chunk:
+                *lines, last = b"".join(rest).split(b"\n")
+                rest, size = [last], len(last)
+                yield _data(lines)
+            elif size > _LINE_BYTES:
                 raise Failure("garbage", "a line without an end")
-            yield _data(lines)
             await checkpoint()  # what is buffered comes without one
-    yield _data([rest])
+    yield _data([b"".join(rest)])
 
 
 def _data(lines: list[bytes]) -> list[bytes]:

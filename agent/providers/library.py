@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -43,6 +44,20 @@ def load() -> Any:
         logger.propagate = False
         logger.setLevel(logging.CRITICAL + 1)
     return litellm
+
+
+@cache
+def load_stream(provider: str) -> None:
+    """What its own stream would load on the event loop when it is first used, in seconds and with
+    warnings: the schemas of its answers, a tokenizer, OpenAI's client. Blocks."""
+    litellm = load()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        litellm.ModelResponse()
+        litellm.ModelResponseStream()
+        litellm.encoding.encode("")
+        if provider in ("openai", "azure"):
+            importlib.import_module("openai.resources")
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ async def events(
             messages=outgoing(messages, target),
             api_key=target.key,
             api_base=target.base_url,
-            timeout=silence,
+            timeout=2 * silence,  # ours comes first
             num_retries=0,
             max_retries=0,
             **options(target, tools),

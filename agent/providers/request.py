@@ -26,7 +26,7 @@ DIRECT = {
     "anthropic": "https://api.anthropic.com",
     **dict.fromkeys(
         """cerebras deepseek fireworks_ai groq hosted_vllm lm_studio mistral moonshot nvidia_nim
-        perplexity together_ai xai zai""".split()  # noqa: SIM905
+        together_ai xai zai""".split()  # noqa: SIM905
     ),
 }
 #: they want their earlier thoughts back while they use tools, and some refuse to go on without

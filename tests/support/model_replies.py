@@ -72,6 +72,11 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Short:
+    """The body ends here as it should, and the answer doesn't."""
+
+
+@dataclass(frozen=True)
 class Status:
     """Instead of an answer: an HTTP status. `body`: an object, or what Anthropic and OpenAI call
     the error's type."""
@@ -102,7 +107,7 @@ class Count:
     written: int = 0
 
 
-Step = Text | Think | Call | More | Event | Raw | Gate | Cut | Status | End | Count
+Step = Text | Think | Call | More | Event | Raw | Gate | Cut | Short | Status | End | Count
 
 
 class Writer(Protocol):
@@ -156,8 +161,8 @@ class ChatWriter:
                 call = {"id": id or f"call_{index}", "type": "function", "function": function}
                 return self._chunk({"tool_calls": [{"index": index, **call}]})
             case More(index, arguments):
-                call = {"index": index, "function": {"arguments": arguments}}
-                return self._chunk({"tool_calls": [call]})
+                more: Json = {"index": index, "function": {"arguments": arguments}}
+                return self._chunk({"tool_calls": [more]})
 
     def end(self) -> bytes:
         reason = self.reason or ("tool_calls" if self._called else "stop")
@@ -193,7 +198,7 @@ class MessagesWriter:
             "cache_creation_input_tokens": self.count.written,
             "output_tokens": 1,
         }
-        message = {
+        message: Json = {
             "id": "msg_1",
             "type": "message",
             "role": "assistant",

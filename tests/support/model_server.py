@@ -37,6 +37,7 @@ from tests.support.model_replies import (
     Json,
     MessagesWriter,
     Raw,
+    Short,
     Status,
     Step,
     Text,
@@ -176,6 +177,9 @@ class ModelServer:
                 self._reached[step.name] += 1
                 self._tell()
                 await self._gate(step.name).wait()
+            elif isinstance(step, Short):
+                await connection.send(b"0\r\n\r\n")
+                return
             else:
                 await connection.send_chunk(_written(step, writer))
         if bench := not reply and _BENCH.search(request.prompt):
@@ -207,7 +211,8 @@ class _Connection:
     async def read(self) -> None:
         while not self.is_gone:
             try:
-                self._buffer += await self._stream.receive()
+                data = await self._stream.receive()
+                self._buffer += data
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 self.is_gone = True
                 self.replying.cancel()
@@ -263,7 +268,7 @@ def _written(step: Step, writer: Writer) -> bytes:
             return data
         case Cut():
             raise _Gone
-        case Gate() | Status():
+        case Gate() | Short() | Status():
             raise AssertionError(f"{step} has no place here")
     return writer.write(step)
 
