@@ -5,7 +5,7 @@ itself ends, takes 6 s to end one that does not want to, and reads a line of any
 
 Invariants
 - When the context is left, the server's process group is dead and its leader reaped, after
-  2.2 s at the most (HAZARDS P1). What left the group is for the bridge's guard.
+  2 s at the most (HAZARDS P1). What left the group is for the bridge's guard.
 - The server's stdin and stdout are the protocol's, its stderr goes to our log (P4); its
   environment is the SDK's small default and what the client sent, nothing else of ours.
 - A line that is not JSON-RPC is dropped; one over `LINE_LIMIT` ends the connection.
@@ -40,9 +40,8 @@ LINE_LIMIT = 32 * 1024 * 1024
 _HIGH_WATER = 1 << 20
 #: bytes of a line of stderr, for the log
 _LOG_LINE = 500
-#: seconds: for what was said last to be taken; after the end of its stdin; after SIGTERM; for a
-#: killed group to let go of its streams
-_FLUSH, _AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 0.2, 1.0, 0.5, 0.5
+#: seconds: after the end of its stdin; after SIGTERM; for a killed group to let go of its streams
+_AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 1.0, 0.5, 0.5
 
 
 @contextlib.asynccontextmanager
@@ -111,8 +110,6 @@ class _Server:
 
     async def end(self) -> None:
         """Ask it, tell it, kill it, and all that it started."""
-        self.received.close()  # what it still says is read and dropped, so that it can end
-        await self._stdin.flush(_FLUSH)
         self._stdin.close()
         with anyio.move_on_after(_AFTER_EOF):
             await self._process.wait()

@@ -116,7 +116,8 @@ async def starting(
 class HttpServer:
     """Streamable HTTP as no SDK serves it, on a loopback port, in this process.
 
-    What it does is in the address: `status` for every answer, `dies` or is `deaf` in a call.
+    What it does is in the address: `status` for every answer; it `dies` in a call, or is `deaf` to
+    it and to what follows.
     """
 
     async def __aenter__(self) -> HttpServer:
@@ -153,16 +154,21 @@ class HttpServer:
                     body = await buffered.receive_exactly(int(size)) if int(size) else b"{}"
                     status, answer = await self._answer(head, json.loads(body))
                     data = json.dumps(answer).encode() if answer else b""
-                    fields = f"content-type: application/json\r\ncontent-length: {len(data)}"
+                    fields = (
+                        "mcp-session-id: 1\r\ncontent-type: application/json\r\n"
+                        f"content-length: {len(data)}"
+                    )
                     await stream.send(f"HTTP/1.1 {status} x\r\n{fields}\r\n\r\n".encode() + data)
 
     async def _answer(self, head: str, message: dict[str, Any]) -> tuple[int, Any]:
         if status := re.findall(r"status=(\d+)", head):
             return int(status[0]), None
-        method = message.get("method", "")
+        if head.startswith("get"):
+            return 405, None
+        method = message.get("method", "farewell")
         if method == "tools/call" and "dies=" in head:
             raise anyio.IncompleteRead
-        if method in ("tools/call", "notifications/cancelled") and "deaf=" in head:
+        if method in ("tools/call", "notifications/cancelled", "farewell") and "deaf=" in head:
             await anyio.sleep_forever()
         if method == "initialize":
             version = message["params"]["protocolVersion"]

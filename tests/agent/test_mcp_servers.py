@@ -1,5 +1,6 @@
 """MCP servers that behave as they like: the session hears of it, the others go on, none is left."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from agent import mcp_servers
 from agent.mcp_client import connection, server, stdio
 from agent.mcp_servers import McpServers
 from agent.tools import ToolError
@@ -42,28 +44,32 @@ async def test_a_server_that_can_not_be_used_is_named_and_the_others_go_on(tmp_p
 async def test_a_slow_server_is_named_when_the_turn_waits_no_longer_and_when_it_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    monkeypatch.setattr(server, "START_SECONDS", 0.5)
-    async with starting(tmp_path, odd("slow", "silent", mark=mark)) as stand:
+    monkeypatch.setattr(server, "START_SECONDS", 1)
+    specs = odd("slow", "silent", mark=mark), odd("good")
+    async with starting(tmp_path, *specs) as stand:
         await stand.servers.ready(0)
         await stand.servers.ready(0)
-        assert stand.said == ["The MCP server slow is still starting; its tools come later."]
+        late = "The MCP server {} is still starting; its tools come later."
+        assert stand.said == [late.format("slow"), late.format("good")]
         with anyio.fail_after(5):
             await stand.servers.ready(5)
-            await stand.until_said(2)
-        assert stand.said[1:] == [
-            "The MCP server slow can't be used: it was not ready within 0.5 s."
-        ]
-        assert not stand.names
+            await stand.until_said(3)
+        assert stand.said[2:] == ["The MCP server slow can't be used: it was not ready within 1 s."]
         await all_gone(mark)
+        # The limit is one for the start, not for the server's life.
+        assert (await stand.call("echo")).text == '["echo", {}]'
 
 
-async def test_noise_on_its_streams_harms_nobody(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+async def test_noise_on_its_streams_goes_to_the_log_and_harms_nobody(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "agent.mcp_client")
     async with serving(tmp_path, odd("loud", "noisy")) as stand:
         assert (await stand.call("echo")).text == '["echo", {}]'
     assert not stand.said
     assert capfd.readouterr() == ("", "")
+    [line] = {r.getMessage() for r in caplog.records if "a warning" in r.getMessage()}
+    assert line == "the MCP server loud: " + ("a warning" * 1000)[:500]
 
 
 async def test_a_server_that_dies_later_takes_its_tools_along_and_is_named_once(
@@ -99,13 +105,15 @@ async def test_closed_none_of_their_processes_is_left(
     monkeypatch.setattr(stdio, "_AFTER_TERM", 0.1)
     specs = [
         odd("stubborn", "stubborn", "child", mark=mark),
+        odd("tidy", "tidy", mark=mark),
         odd("leaves_a_child", "child", mark=mark),
         odd("good", mark=mark),
     ]
     async with serving(tmp_path, *specs) as stand:
-        assert len(marked(mark)) == 5
+        assert len(marked(mark)) == 6
         await stand.servers.close()
         await all_gone(mark)
+        assert (tmp_path / "tidied").exists()
         assert not stand.names
         await stand.servers.close()
     assert not stand.said
@@ -129,8 +137,9 @@ async def test_cancelled_none_of_their_processes_is_left(
 
 
 async def test_a_server_that_is_still_starting_is_closed_at_once_and_without_a_word(
-    tmp_path: Path, mark: str
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mcp_servers, "_CLOSE_SECONDS", 60)
     async with starting(tmp_path, odd("slow", "silent", mark=mark)) as stand:
         with anyio.fail_after(5):
             while not marked(mark):
@@ -294,8 +303,9 @@ async def test_an_http_server_that_dies_in_a_call_is_named_once(tmp_path: Path) 
 
 
 async def test_cancelled_an_http_call_returns_at_once_even_if_the_server_takes_nothing(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mcp_servers, "_CLOSE_SECONDS", 0.1)  # it takes no farewell either
     async with (
         HttpServer() as web,
         serving(tmp_path, web.spec("http", "deaf", deaf=True)) as stand,

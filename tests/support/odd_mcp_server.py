@@ -20,6 +20,8 @@ lists = 0
 def main() -> None:
     if "stubborn" in BEHAVIOURS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "tidy" in BEHAVIOURS:
+        signal.signal(signal.SIGTERM, tidy)
     if "child" in BEHAVIOURS:
         subprocess.Popen(["sleep", "600"], stdin=-3, stdout=-3, stderr=-3)
     if "dies" in BEHAVIOURS:
@@ -28,8 +30,13 @@ def main() -> None:
         message = json.loads(line)
         if "id" in message and "silent" not in BEHAVIOURS:
             answer(message["id"], message["method"], message.get("params", {}))
-    while "stubborn" in BEHAVIOURS:
+    while BEHAVIOURS & {"stubborn", "tidy"}:
         time.sleep(600)
+
+
+def tidy(*_: Any) -> None:
+    open("tidied", "w").close()
+    sys.exit()
 
 
 def answer(request: Any, method: str, params: dict[str, Any]) -> None:
