@@ -15,8 +15,12 @@ class Known(ScriptedModel):
     def __init__(self, dialogue: str, id: str, info: ModelInfo) -> None:
         super().__init__(parse_dialogue(dialogue), id, info)
         self.imported = anyio.Event()
+        #: that it was asked so many times more what it can do
+        self.asked = [anyio.Event() for _ in range(9)]
+        self._count = iter(self.asked)
 
     async def info(self) -> ModelInfo:
+        next(self._count).set()
         await self.imported.wait()
         return await super().info()
 

@@ -208,6 +208,8 @@ async def test_a_level_set_before_it_is_known_holds_for_the_first_call(
         await opened(client, cwd)
         await choose(client, "thought_level", "high")
         running = client.send_prompt("x")
+        with anyio.fail_after(5):  # asked at the opening, for the choice, and by the turn
+            await model.asked[2].wait()
         model.imported.set()
         await client.answer_to(running)
     assert models.opened[-1] == ("deep", "high")
