@@ -22,7 +22,7 @@ from acp.schema import (
     SessionModeState,
 )
 
-from agent.model import Model, ModelChoice, ModelError, ModelInfo, Models
+from agent.model import Model, ModelChoice, ModelInfo, Models
 from agent.permissions import MODES, Mode, Permissions
 
 logger = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ class Options:
         levels = self._levels
         try:
             await self.info()
-        except ModelError as error:  # its key may be missing; a prompt says so
-            logger.info("nothing is known of the model yet: %s", error)
+        except Exception as error:  # its key may be missing: a prompt will say what it is
+            logger.info("nothing is known of the model yet", exc_info=error)
         return self._levels != levels
 
     # for the client

@@ -94,16 +94,6 @@ class Transcript:
             self._fd = -1
 
 
-def default_folder() -> Path:
-    """`ACP_BRIDGE_HOME`, or the user's data folder, and in it the agent's own."""
-    home = os.environ.get("ACP_BRIDGE_HOME")
-    if not home:
-        from platformdirs import user_data_dir
-
-        home = user_data_dir("acp-bridge")
-    return Path(home) / "agent"
-
-
 def list_sessions(folder: Path) -> list[SessionInfo]:
     """Every session in which something was said, the newest first."""
     found: list[tuple[float, SessionInfo]] = []

@@ -138,6 +138,15 @@ def test_a_chosen_model_whose_key_was_taken_away_is_still_shown_as_chosen() -> N
     assert values(option) == ["b", "a"]
 
 
+async def test_a_library_that_fails_teaches_nothing_and_ends_nothing() -> None:
+    async def fail() -> ModelInfo:
+        raise RuntimeError("no library")
+
+    model = thinker("deep", "low")
+    model.info = fail  # type: ignore[method-assign]
+    assert not await options_of(SeveralModels(model)).learn()
+
+
 async def test_of_a_model_without_its_key_nothing_is_learned_and_nothing_fails() -> None:
     models = SeveralModels(thinker("deep", "low"))
     options = options_of(models)

@@ -10,6 +10,7 @@ from tests.agent.conftest import Talk
 from tests.agent.several_models import Known, SeveralModels, thinker
 from tests.agent.talking import error_of, kinds, of_kind, opened
 from tests.support.client import RecordingClient
+from tests.support.gates import Gates
 from tests.support.recording import Message
 
 SAYS = "turn\ntext: fine"
@@ -165,6 +166,23 @@ async def test_compact_summarises_at_once_and_is_no_prompt_itself(
     assert shown == ["hello there", "go on"]
     last = str(given(model_log)[-1])
     assert ("They greeted." in last, "hello there" in last) == (True, False)
+
+
+@pytest.mark.hazard("C3", "C9")
+async def test_compact_can_be_cancelled_and_then_has_changed_nothing(
+    talk: Talk, cwd: Path, gates: Gates, model_log: Path
+) -> None:
+    dialogue = "when: summarise it\ngate: g\ntext: They greeted.\nturn\ntext: fine"
+    async with talk(dialogue) as client:
+        await opened(client, cwd)
+        await client.prompt("hello there")
+        running = client.send_prompt("/compact")
+        await gates.reached("g")
+        client.cancel()
+        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.prompt("go on"))["stopReason"] == "end_turn"
+    users = [m["content"] for m in given(model_log)[-1] if m["role"] == "user"]
+    assert users == ["hello there", "go on"]
 
 
 async def test_a_word_that_only_begins_like_a_command_is_a_prompt(talk: Talk, cwd: Path) -> None:

@@ -13,7 +13,6 @@ from agent.history import Record
 from agent.transcript import (
     Transcript,
     UnknownSession,
-    default_folder,
     delete_session,
     list_sessions,
 )
@@ -173,13 +172,6 @@ def test_deleting_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     delete_session(tmp_path, "s1")
     delete_session(tmp_path, "../s1")
     assert list_sessions(tmp_path) == []
-
-
-def test_the_folder_is_under_acp_bridge_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACP_BRIDGE_HOME", "/home/of/it")
-    assert default_folder() == Path("/home/of/it/agent")
-    monkeypatch.delenv("ACP_BRIDGE_HOME")
-    assert default_folder().parts[-2:] == ("acp-bridge", "agent")
 
 
 @pytest.mark.hazard("K4")
