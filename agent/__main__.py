@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent.settings import Settings
 
 _HELP = """\
-usage: python -m agent [--model MODEL]
+usage: python -m agent [--model MODEL] [--home FOLDER]
 
 The built-in coding agent of acp-bridge. It speaks ACP (Agent Client Protocol)
 on stdin and stdout: an editor starts it, or acp-bridge does, and keeps the
@@ -32,6 +32,7 @@ conversation going when it dies.
                     demo            a few prepared answers
                     scripted:FILE   says what the dialogue in FILE says
                   Without it: the first model whose key is there, else demo.
+  --home FOLDER   the data folder: conversations and keys.env
   -h, --help      show this
 
 A key is looked for in the environment, under the name that the provider gives
@@ -47,7 +48,9 @@ environment:
                              grown too long (default: the session's own)
   ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
                              (default 100)
-  ACP_BRIDGE_HOME            the data folder: conversations and keys.env
+  ACP_BRIDGE_MODEL_SILENCE   after how many seconds without a word from it a
+                             provider is given up (default 120)
+  ACP_BRIDGE_HOME            the data folder, if --home is not given
                              (default: acp-bridge in the user's data folder)
 """
 
@@ -59,14 +62,14 @@ def main() -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is there and we serve
-    model = _model_argument(sys.argv[1:])
+    model, home = _arguments(sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio
         from agent.secrets import Secrets
         from agent.settings import read_settings
 
-        settings = read_settings(model, os.environ)
+        settings = read_settings(model, os.environ, home)
         secrets = Secrets.from_environment(os.environ)
         secrets.guard_logs()
         models = _models(settings, secrets)
@@ -80,19 +83,21 @@ def main() -> int:
     return 0
 
 
-def _model_argument(argv: list[str]) -> str | None:
+def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
+    """Model and home folder, where they are given."""
     if not argv:
-        return None
+        return None, None
     import argparse
 
     class Parser(argparse.ArgumentParser):
         def format_help(self) -> str:
             return _HELP
 
-    parser = Parser(prog="python -m agent", usage="python -m agent [--model MODEL]")
+    parser = Parser(prog="python -m agent", usage=_HELP.partition("\n")[0].removeprefix("usage: "))
     parser.add_argument("--model")
-    model: str | None = parser.parse_args(argv).model
-    return model
+    parser.add_argument("--home")
+    given = parser.parse_args(argv)
+    return given.model, given.home
 
 
 def _models(settings: Settings, secrets: Secrets) -> Models:

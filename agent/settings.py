@@ -26,9 +26,11 @@ class Settings:
     max_calls: int = _MAX_CALLS
 
 
-def read_settings(model: str | None, env: Mapping[str, str]) -> Settings:
-    """`model`: the argument, which wins over the environment. Raises ValueError."""
-    home = _home(env)
+def read_settings(
+    model: str | None, env: Mapping[str, str], home_folder: str | None = None
+) -> Settings:
+    """`model`, `home_folder`: arguments, which win over the environment. Raises ValueError."""
+    home = _home(home_folder or env.get("ACP_BRIDGE_HOME"))
     return Settings(
         folder=home / "agent",
         keys_file=home / "keys.env",
@@ -39,9 +41,9 @@ def read_settings(model: str | None, env: Mapping[str, str]) -> Settings:
     )
 
 
-def _home(env: Mapping[str, str]) -> Path:
-    if home := env.get("ACP_BRIDGE_HOME"):
-        return Path(home).expanduser().absolute()
+def _home(folder: str | None) -> Path:
+    if folder:
+        return Path(folder).expanduser().absolute()
     from platformdirs import user_data_path
 
     return user_data_path("acp-bridge", appauthor=False)

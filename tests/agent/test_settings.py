@@ -18,6 +18,7 @@ def test_sessions_and_keys_are_in_the_home_folder() -> None:
     settings = read_settings(None, {"ACP_BRIDGE_HOME": "/h"})
     assert settings.folder == Path("/h/agent")
     assert settings.keys_file == Path("/h/keys.env")
+    assert read_settings(None, {"ACP_BRIDGE_HOME": "/h"}, "/other").folder == Path("/other/agent")
 
 
 def test_without_a_home_they_are_in_the_user_s_data_folder(
