@@ -104,13 +104,20 @@ async def starting(
         await (report or stand.report)(sentence)
 
     stand = Stand(McpServers(specs, cwd, say), cwd)
+    ended = anyio.Event()
+
+    async def serve() -> None:
+        await stand.servers.serve()
+        ended.set()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(stand.servers.serve)
+        tasks.start_soon(serve)
         try:
             yield stand
         finally:
             with anyio.fail_after(6, shield=True):
                 await stand.servers.close()
+                await ended.wait()
 
 
 class HttpServer:
