@@ -37,7 +37,7 @@ options (and the environment variables that set them):
                                     restart the agent only after a cancel that went wrong, or
                                     after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
-                                    anthropic/claude-sonnet-4-5; or demo, or scripted:FILE
+                                    anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,
                                     else demo)
   --home FOLDER                     where sessions are kept (ACP_BRIDGE_HOME)

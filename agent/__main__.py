@@ -25,8 +25,8 @@ on stdin and stdout: an editor starts it, or acp-bridge does, and keeps the
 conversation going when it dies.
 
   --model MODEL   a model as LiteLLM names it, such as
-                    anthropic/claude-sonnet-4-5
-                    openai/gpt-5
+                    anthropic/claude-sonnet-5-5
+                    openai/gpt-5.2
                     ollama_chat/qwen3
                   or one that needs no network:
                     demo            a few prepared answers
