@@ -12,6 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.to_thread
+
 from agent.mcp_client.problems import Problem, http_status
 from agent.mcp_client.stdio import LINE_LIMIT, stdio_transport
 
@@ -35,10 +38,7 @@ def open_transport(
         case "http":
             return _http(spec["url"], _pairs(spec.get("headers")))
         case "sse":
-            from mcp.client.sse import sse_client
-
-            headers = _pairs(spec.get("headers"))
-            return sse_client(spec["url"], headers, _HTTP_SECONDS, sse_read_timeout=_NO_LIMIT)
+            return _sse(spec["url"], _pairs(spec.get("headers")))
     raise Problem("this agent has no such transport")
 
 
@@ -48,6 +48,7 @@ async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transport
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)  # a tenth of a second
     status = 0
 
     async def note(response: httpx2.Response) -> None:
@@ -58,6 +59,7 @@ async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transport
     async with httpx2.AsyncClient(
         headers=headers,
         timeout=httpx2.Timeout(_HTTP_SECONDS, read=_NO_LIMIT),
+        verify=tls,
         event_hooks={"response": [note]},
     ) as client:
         try:
@@ -69,6 +71,26 @@ async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transport
             if status >= 400:
                 raise Problem(http_status(status)) from error
             raise
+
+
+@contextlib.asynccontextmanager
+async def _sse(url: str, headers: dict[str, str]) -> AsyncIterator[TransportStreams]:
+    import httpx2
+    from mcp.client.sse import sse_client
+
+    tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)
+
+    def client(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, verify=tls)
+
+    async with sse_client(
+        url, headers, _HTTP_SECONDS, sse_read_timeout=_NO_LIMIT, httpx_client_factory=client
+    ) as streams:
+        yield streams
 
 
 def _pairs(given: Any) -> dict[str, str]:
