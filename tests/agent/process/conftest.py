@@ -45,7 +45,7 @@ def process_env(tmp_path: Path, gates: Gates, mark: str, model_log: Path) -> dic
 @pytest.fixture
 def start(tmp_path: Path, process_env: dict[str, str]) -> Start:
     """The agent alone."""
-    return _starter("agent", tmp_path, process_env)
+    return starter("agent", tmp_path, process_env)
 
 
 @pytest.fixture(params=["agent", "acp_bridge"])
@@ -53,10 +53,12 @@ def start_either(
     request: pytest.FixtureRequest, tmp_path: Path, process_env: dict[str, str]
 ) -> Start:
     """The agent alone, and behind the bridge."""
-    return _starter(request.param, tmp_path, process_env)
+    return starter(request.param, tmp_path, process_env)
 
 
-def _starter(module: str, folder: Path, process_env: Mapping[str, str]) -> Start:
+def starter(module: str, folder: Path, process_env: Mapping[str, str]) -> Start:
+    """`module`: `agent` or `acp_bridge`."""
+
     def start(
         dialogue: str, *, model: str = "", env: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[RecordingClient]:
