@@ -36,8 +36,10 @@ class Tokens:
 class Answer:
     stop: Stop = "end_turn"
     tokens: Tokens | None = None
-    #: signed thoughts, in the form that LiteLLM takes them back in
+    #: signed thoughts, in the form that Claude gets them back in through LiteLLM
     thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
+    #: the same of others, in the form of OpenRouter
+    reasoning_details: list[dict[str, Any]] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
@@ -72,16 +74,20 @@ class Answer:
     def id_of(self, index: int) -> str:
         return self._calls[index].id
 
-    def completion(self, usage: Usage | None, provider: str) -> Completion:
-        """`provider`: who alone can read what it signed."""
-        signed = {"by": provider, "thinking_blocks": self.thinking_blocks}
+    def completion(self, usage: Usage | None, by: str) -> Completion:
+        """`by`: who alone can read what it signed."""
+        signed: dict[str, Any] = {"by": by}
+        if self.thinking_blocks:
+            signed["thinking_blocks"] = self.thinking_blocks
+        if self.reasoning_details:
+            signed["reasoning_details"] = self.reasoning_details
         return Completion(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
             tool_calls=self._tool_calls(),
             stop=self.stop,
             usage=usage,
-            provider=signed if self.thinking_blocks else None,
+            provider=signed if len(signed) > 1 else None,
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:

@@ -55,6 +55,8 @@ class ChatForm:
             parts.append(self._read_call(call))
         for block in delta.get("thinking_blocks") or ():
             self._read_thinking_block(block)
+        for detail in delta.get("reasoning_details") or ():
+            self._read_detail(detail)
         if content == "" and not parts:
             parts.append(self.answer.say(""))
         return parts
@@ -89,6 +91,20 @@ class ChatForm:
         blocks[-1]["thinking"] += block.get("thinking") or ""
         if signature := block.get("signature"):
             blocks[-1]["signature"] = signature
+
+    def _read_detail(self, piece: Mapping[str, Any]) -> None:
+        """OpenRouter's, in pieces too (openrouter.ai/docs, "Preserving reasoning")."""
+        details = self.answer.reasoning_details
+        place = (piece["type"], piece.get("index"))
+        if not details or place != (details[-1]["type"], details[-1].get("index")):
+            details.append(dict(piece))
+            return
+        whole = details[-1]
+        for name, value in piece.items():
+            if name in ("text", "summary", "data"):
+                whole[name] = (whole.get(name) or "") + (value or "")
+            elif value is not None:
+                whole[name] = value
 
 
 def _text(value: Any) -> str:

@@ -39,10 +39,7 @@ def load() -> Any:
     litellm.drop_params = True  # of two providers with one model only one may know a parameter
     litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = False
-        logger.setLevel(logging.CRITICAL + 1)
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return litellm
 
 

@@ -15,7 +15,8 @@ from agent.model import Message, ToolSpec
 from agent.providers import library
 from agent.providers.connection import failures
 from agent.providers.failure import Failure, seconds_to_wait
-from agent.providers.request import Target, options, outgoing
+from agent.providers.outgoing import Target, outgoing
+from agent.providers.request import options
 
 
 async def events(

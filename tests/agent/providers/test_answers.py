@@ -1,5 +1,6 @@
 """What a model answers, over real HTTP: OpenAI's chat completions and Anthropic's messages."""
 
+import re
 from typing import Any
 
 import anyio
@@ -8,7 +9,7 @@ import pytest
 from agent.model import Message, Part, Stop, ToolCall
 from tests.agent.providers.support import ANTHROPIC, ASK, BOTH, OPENAI, Open, answer, counted
 from tests.agent.support import Tokens
-from tests.support.model_replies import Call, Count, End, Gate, More, Text, Think
+from tests.support.model_replies import Call, Count, End, Event, Gate, More, Raw, Text, Think
 from tests.support.model_server import ModelServer
 
 
@@ -156,10 +157,57 @@ async def test_reasoning_comes_back_to_a_provider_that_wants_it(
     assert server.requests[0].body["messages"][2]["reasoning_content"] == "Hm"
 
 
-def _history(reasoning: str, provider: Any) -> list[Message]:
+async def test_details_of_reasoning_come_back_to_the_models_of_their_vendor_alone(
+    server: ModelServer, open_model: Open
+) -> None:
+    details = [{"type": "reasoning.encrypted", "data": "c2ln", "index": 0}]
+    server.say(Event({"choices": [{"delta": {"reasoning_details": details}}]}), Call("read_file"))
+    said = await answer(open_model("openrouter/google/gemini-3.5-flash"))
+    for name in ("google/gemini-2.5-pro", "openai/gpt-5.2"):
+        server.say(Text("Done"))
+        await answer(open_model(f"openrouter/{name}"), [*ASK, *_history("Hm", said.provider)])
+    _, same, other = [request.body["messages"][-2] for request in server.requests]
+    assert same["reasoning_details"] == details
+    assert "reasoning_details" not in other
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "sent"),
+    [
+        ("openai/gpt-4o", "call_1", "call_1"),
+        ("openai/gpt-4o", "call_1__thought__" + "s" * 99, r"[0-9a-f]{9}"),
+        ("mistral/mistral-large-latest", "call_1", r"[0-9a-f]{9}"),
+        ("mistral/mistral-large-latest", "aB3456789", "aB3456789"),
+    ],
+)
+async def test_the_ids_of_calls_are_such_as_the_provider_takes(
+    server: ModelServer, open_model: Open, name: str, id: str, sent: str
+) -> None:
+    server.say(Text("Done"))
+    await answer(open_model(name), [*ASK, *_history("", None, id)])
+    said, result = server.requests[0].body["messages"][-2:]
+    assert re.fullmatch(sent, said["tool_calls"][0]["id"])
+    assert result["tool_call_id"] == said["tool_calls"][0]["id"]
+
+
+@BOTH
+async def test_an_answer_that_is_over_is_not_waited_for(
+    server: ModelServer, open_model: Open, name: str
+) -> None:
+    over = [
+        Event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        Event({"type": "message_stop"}),
+    ]
+    server.say(
+        Text("Hello"), *(over if name == ANTHROPIC else [Raw(b"data: [DONE]\n\n")]), Gate("x")
+    )
+    assert (await answer(open_model(name))).text == "Hello"
+
+
+def _history(reasoning: str, provider: Any, id: str = "toolu_0") -> list[Message]:
     """The answer that called `read_file`, and its result."""
     call = {
-        "id": "toolu_0",
+        "id": id,
         "type": "function",
         "function": {"name": "read_file", "arguments": "{}"},
     }
@@ -167,4 +215,4 @@ def _history(reasoning: str, provider: Any) -> list[Message]:
     said["reasoning_content"] = reasoning
     if provider:
         said["provider"] = dict(provider)
-    return [said, {"role": "tool", "tool_call_id": "toolu_0", "content": "text"}]
+    return [said, {"role": "tool", "tool_call_id": id, "content": "text"}]

@@ -100,3 +100,22 @@ async def test_a_cancel_from_within_a_token_tells_no_other(
 
         await open_model(OPENAI).complete(ASK, TOOLS, stop)
     assert tokens.texts == ["0 "]
+
+
+async def test_a_flood_that_is_buffered_can_be_cancelled(
+    server: ModelServer, open_model: Open
+) -> None:
+    """However little `on_token` waits for."""
+    server.say(*(Text(f"{i} ") for i in range(200)), Gate("all"))
+    told = 0
+    with anyio.fail_after(5), anyio.CancelScope() as scope:
+
+        async def count(token: Token) -> None:
+            nonlocal told
+            told += 1
+            if told == 1:
+                await server.reached("all")
+            scope.cancel()
+
+        await open_model(OPENAI).complete(ASK, TOOLS, count)
+    assert told < 200

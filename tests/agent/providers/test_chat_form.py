@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model import Part, ToolCall
+from agent.model import Part
 from agent.providers.answer import Tokens
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure
@@ -130,12 +130,30 @@ def test_signed_thoughts_that_come_in_pieces_are_put_together() -> None:
     ]
     _, form = read(*(delta(thinking_blocks=[piece]) for piece in pieces))
     said = form.answer.completion(None, "bedrock")
-    assert said.tool_calls == tuple[ToolCall, ...]()
     assert said.provider == {
         "by": "bedrock",
         "thinking_blocks": [
             {"type": "thinking", "thinking": "Hm", "signature": "s1"},
             {"type": "redacted_thinking", "data": "d"},
             {"type": "thinking", "thinking": "x", "signature": "s2"},
+        ],
+    }
+
+
+def test_details_of_reasoning_that_come_in_pieces_are_put_together() -> None:
+    pieces = [
+        {"type": "reasoning.text", "text": "H", "index": 0, "format": "f", "signature": None},
+        {"type": "reasoning.text", "text": "m", "index": 0, "signature": "s"},
+        {"type": "reasoning.encrypted", "data": "d", "index": 1},
+        {"type": "reasoning.text", "text": "x", "index": 2},
+    ]
+    _, form = read(*(delta(reasoning_details=[piece]) for piece in pieces))
+    said = form.answer.completion(None, "openrouter/google")
+    assert said.provider == {
+        "by": "openrouter/google",
+        "reasoning_details": [
+            {"type": "reasoning.text", "text": "Hm", "index": 0, "format": "f", "signature": "s"},
+            {"type": "reasoning.encrypted", "data": "d", "index": 1},
+            {"type": "reasoning.text", "text": "x", "index": 2},
         ],
     }

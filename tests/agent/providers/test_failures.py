@@ -260,3 +260,21 @@ async def test_what_on_token_raises_is_not_taken_for_the_provider_s(
         await open_model(OPENAI).complete(ASK, [], fail)
     with anyio.fail_after(5):
         await server.requests[0].gone.wait()
+
+
+@BOTH
+async def test_a_redirection_is_not_followed_with_the_key(
+    server: ModelServer, open_model: Open, name: str
+) -> None:
+    server.say(Status(307, headers=(("Location", f"{server.url}/elsewhere"),)))
+    assert (await fails(open_model(name))).kind == "other"
+    assert len(server.requests) == 1
+
+
+async def test_an_error_without_an_end_is_not_read_to_it(
+    server: ModelServer, open_model: Open
+) -> None:
+    server.say(Status(400, {"error": "x" * 20_000_000}))
+    await fails(open_model(OPENAI))
+    with anyio.fail_after(5):
+        await server.requests[0].gone.wait()

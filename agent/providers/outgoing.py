@@ -1,0 +1,75 @@
+"""The conversation as one provider may see it.
+
+Invariants
+- What one provider signed, and what only some understand, goes to no other: the user may change
+  the model in the middle.
+- The given messages stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.model import Message
+
+#: they want their earlier thoughts back while they use tools, and some refuse to go on without
+_WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
+#: where a Claude reads the marks of what is to be cached
+_TAKE_CACHE_MARKS = frozenset(["anthropic", "bedrock", "openrouter", "vertex_ai"])
+#: an id of a tool call that they take, whoever gave it; Gemini's are long, for they are signed
+_IDS = {"mistral": re.compile(r"[A-Za-z0-9]{9}"), "gemini": re.compile(r".*", re.DOTALL)}
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model as LiteLLM splits its name, and how it is got at."""
+
+    #: its name at the provider
+    model: str
+    provider: str
+    base_url: str | None
+    key: str | None
+    thought_level: str | None
+
+    @property
+    def signs_as(self) -> str:
+        """Whose signatures it can read."""
+        vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
+        return self.provider + vendor
+
+
+def outgoing(messages: Sequence[Message], target: Target) -> list[dict[str, Any]]:
+    sent = [_outgoing(message, target) for message in messages]
+    if target.provider in _TAKE_CACHE_MARKS and "claude" in target.model:
+        for message in (*sent[:1], *sent[-1:]):
+            message["cache_control"] = {"type": "ephemeral"}
+    return sent
+
+
+def _outgoing(message: Message, target: Target) -> dict[str, Any]:
+    sent: dict[str, Any] = {**message}
+    signed = sent.pop("provider", None) or {}
+    if signed.get("by") == target.signs_as:
+        sent |= {name: value for name, value in signed.items() if name != "by"}
+    if target.provider not in _WANT_REASONING:
+        sent.pop("reasoning_content", None)
+    if "tool_call_id" in sent:
+        sent["tool_call_id"] = _id(sent["tool_call_id"], target.provider)
+    if "tool_calls" in sent:
+        sent["tool_calls"] = [_call(call, target.provider) for call in sent["tool_calls"]]
+    return sent
+
+
+def _call(call: Mapping[str, Any], provider: str) -> dict[str, Any]:
+    return {**call, "id": _id(call["id"], provider)}
+
+
+def _id(id: str, provider: str) -> str:
+    if _IDS.get(provider, _ID).fullmatch(id):
+        return id
+    return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:9]
