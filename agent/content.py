@@ -27,10 +27,12 @@ def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Bl
         url = _image(block) if images else None
         if url is not None:
             parts.append(image_part(url))
+        elif not (text := _text(block)).strip():  # providers refuse a blank one
+            continue
         elif parts and parts[-1]["type"] == "text":
-            parts[-1]["text"] += "\n" + _text(block)
+            parts[-1]["text"] += "\n" + text
         else:
-            parts.append({"type": "text", "text": _text(block)})
+            parts.append({"type": "text", "text": text})
     if any(part["type"] != "text" for part in parts):
         return parts
     return parts[0]["text"] if parts else ""
@@ -38,7 +40,7 @@ def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Bl
 
 def text_of(blocks: Iterable[Block]) -> str:
     """The same in words alone."""
-    return "\n".join(_text(block) for block in blocks)
+    return "\n".join(text for block in blocks if (text := _text(block)).strip())
 
 
 def has_images(blocks: Iterable[Block]) -> bool:

@@ -22,6 +22,8 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from agent.content import text_of
 from agent.entries import (
@@ -37,7 +39,7 @@ from agent.entries import (
     Summary,
     Update,
 )
-from agent.messages import messages_of
+from agent.messages import messages_of, sendable
 from agent.model import Message, SpokenKind, ToolCall
 from agent.replay import card_end, card_start, chunk, message_id, replay_of, text_chunk
 
@@ -63,7 +65,9 @@ class History:
     def __init__(self) -> None:
         self._system: str | None = None
         self._entries: list[Entry] = []
+        #: by the ids of their cards
         self._calls: dict[str, Call] = {}
+        self._call_ids: set[str] = set()
         self._summary: Summary | None = None
         self._spent = Spent()
         #: the one that the last record was a token of
@@ -148,8 +152,7 @@ class History:
                 "arguments": str(arguments),
                 "card": {"toolCallId": str(card_id), "title": str()} as card,
             }:
-                self._calls[card_id] = entry = Call(ToolCall(call_id, name, arguments), card)
-                self._answer(open_to_calls=True).calls.append(entry)
+                self._call(ToolCall(call_id, name, arguments), card_id, card)
             case {"t": "result", "card": str(card_id), "status": str(status), "text": str(text)}:
                 if card_id in self._calls:
                     self._calls[card_id].outcome = _outcome(status, text, record)
@@ -188,6 +191,14 @@ class History:
             answering = isinstance(last, Answer) and not last.has_results
             self.measured = (given, len(self._entries) - answering)
         self._spent = Spent(cost, context)
+
+    def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
+        call = sendable(call)
+        if not call.id or call.id in self._call_ids:  # some servers count from 0 in each answer
+            call = replace(call, id=f"{card_id}-{len(self._call_ids)}")
+        self._call_ids.add(call.id)
+        self._calls[card_id] = entry = Call(call, card)
+        self._answer(open_to_calls=True).calls.append(entry)
 
     def _say(self, kind: SpokenKind, token: str) -> None:
         if self._run is None or self._run.kind != kind:

@@ -2,14 +2,19 @@
 
 Invariants
 - Well formed for any history: every tool call is followed by its result, in order, a dangling one
-  being "interrupted by the user" (HAZARDS C17, K2); no message is empty.
+  being "interrupted by the user" (HAZARDS C17, K2); no text is blank.
+- Nothing that one odd answer of a model left behind makes a provider refuse all later requests.
 - The same entries give the same messages: a reload gives the model what it had.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from pydantic_core import from_json
 
 from agent.content import content_of, image_part
 from agent.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
@@ -18,12 +23,30 @@ from agent.model import Message, ToolCall
 TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
 _UNSEEN = "(An image came with this, which this model can't see.)"
 _SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
+
+
+def sendable(call: ToolCall) -> ToolCall:
+    """As every provider takes it back: with a name of the letters that they allow, and arguments
+    that are an object."""
+    name = _NOT_IN_NAMES.sub("_", call.name)[:_LONGEST_NAME] or "unnamed"
+    return ToolCall(call.id, name, _object(call.arguments))
+
+
+def _object(arguments: str) -> str:
+    try:
+        if isinstance(from_json(arguments or "{}", allow_inf_nan=False), dict):
+            return arguments or "{}"
+    except ValueError:
+        pass
+    return json.dumps({"invalid": arguments})
 
 
 def messages_of(
     system: str | None, entries: Sequence[Entry], summary: Summary | None, *, images: bool
 ) -> Iterator[Message]:
-    if system:
+    if system and system.strip():
         yield {"role": "system", "content": system}
     if summary is not None:
         yield {"role": "user", "content": _SUMMARY + summary.text}
@@ -60,7 +83,7 @@ def result_text(call: Call, images: bool) -> str:
     text = call.outcome.text
     if call.outcome.images and not images:
         text = f"{text}\n{_UNSEEN}"
-    return text or "(no output)"
+    return text if text.strip() else "(no output)"
 
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
@@ -68,7 +91,7 @@ def _prompt(prompt: Prompt, images: bool) -> Message:
 
 
 def _said(answer: Answer, text: str) -> Message:
-    message: Message = {"role": "assistant", "content": text}
+    message: Message = {"role": "assistant", "content": text if text.strip() else ""}
     if reasoning := answer.said("reasoning"):
         message["reasoning_content"] = reasoning
     if answer.calls:

@@ -1,5 +1,7 @@
 """Records of transcripts: made by hand, and any sequence of them for properties."""
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,19 +49,35 @@ def folded(records: Sequence[Record]) -> History:
 def assert_well_formed(messages: Sequence[Message]) -> None:
     """What every provider wants of its messages."""
     waiting: list[str] = []
+    ids: list[str] = []
     for number, message in enumerate(messages):
         assert message["role"] != "system" or number == 0
-        assert message["content"] or message.get("tool_calls")
+        assert _says_something(message)
         if message["role"] == "tool":
             assert message["tool_call_id"] == waiting.pop(0)
         else:
             assert not waiting
             waiting = [call["id"] for call in message.get("tool_calls", [])]
+            ids += waiting
+        for call in message.get("tool_calls", []):
+            assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["function"]["name"])
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
     assert not waiting
+    assert all(ids)
+    assert len(ids) == len(set(ids))
+
+
+def _says_something(message: Message) -> bool:
+    """No text of it is blank; only an answer with calls may have none."""
+    content = message["content"]
+    if content == "":
+        return bool(message.get("tool_calls"))
+    texts = [content] if isinstance(content, str) else [p["text"] for p in content if "text" in p]
+    return bool(content) and all(text.strip() for text in texts)
 
 
 numbers = st.integers(0, 4)
-words = st.text(max_size=5)
+words = st.text(max_size=5) | st.sampled_from([" ", "\n"])
 images = st.lists(st.just(IMAGE), max_size=2)
 block = st.one_of(
     st.builds(lambda t: {"type": "text", "text": t}, words),
@@ -78,6 +96,8 @@ records = st.one_of(
     st.builds(text, words),
     st.builds(reasoning, words),
     st.builds(call, numbers),
+    st.builds(call, numbers, words, st.sampled_from(['{"a": "cut', "[1]", "", "{}", "NaN"])),
+    st.builds(lambda n, i: {**call(n), "id": i}, numbers, st.sampled_from(["", "c1"])),
     st.builds(lambda n, c: call(n, content=c), numbers, content),
     st.builds(result, numbers, words),
     st.builds(lambda n, c, i: result(n, "r", content=c, images=i), numbers, content, images),

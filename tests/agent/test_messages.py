@@ -1,5 +1,6 @@
 """What the model is given: well formed after any records, and the same after a reload."""
 
+import json
 from typing import Any
 
 import pytest
@@ -88,6 +89,38 @@ def test_all_of_a_turn_is_given_in_order() -> None:
 def test_answers_that_are_calls_alone_are_not_run_together() -> None:
     messages = folded([user("go"), call(1), result(1, "a"), call(2), result(2, "b")]).messages()
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("written", ['{"path": "a', "[1]", "", "nonsense", '{"n": NaN}', "[" * 9999])
+def test_arguments_that_are_no_object_are_given_back_in_one(written: str) -> None:
+    """Providers parse them, and one that can't would refuse every later request."""
+    answer = folded([user("go"), call(1, "note", written)]).messages()[1]
+    given = json.loads(answer["tool_calls"][0]["function"]["arguments"])
+    assert given == ({"invalid": written} if written else {})
+
+
+def test_a_name_or_an_id_that_no_provider_takes_is_mended() -> None:
+    odd = [{**call(n, name), "id": id} for n, name, id in [(1, "a b.c", "x"), (2, "", "")]]
+    again = {**call(3), "id": "x"}
+    turn = [user("go"), *odd, result(1, "1"), result(2, "2"), again, result(3, "3")]
+    messages = folded(turn).messages()
+    calls = [c for m in messages for c in m.get("tool_calls", [])]
+    assert [c["function"]["name"] for c in calls] == ["a_b_c", "unnamed", "shell"]
+    assert [c["id"] for c in calls] == ["x", "call-2-1", "call-3-2"]
+    assert_well_formed(messages)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_no_text_is_blank(blank: str) -> None:
+    """Anthropic refuses such a request, and it would be repeated with each later prompt."""
+    history = folded([user(blank), text("a"), user(blank, PICTURE), text(blank), call(1), result(1, blank)])
+    assert said(history.messages()) == [
+        ("user", "(nothing)"),
+        ("assistant", "a"),
+        ("user", [SEEN]),
+        ("assistant", ""),
+        ("tool", "(no output)"),
+    ]
 
 
 @pytest.mark.hazard("C17")
