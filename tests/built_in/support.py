@@ -42,6 +42,11 @@ class Provider(ModelServer):
         """Until so many connections were closed by the client."""
         await self._until(lambda: self.hung_up >= count)
 
+    async def until_gone(self, request: ModelRequest) -> None:
+        """Until its connection was closed before it was answered."""
+        with anyio.fail_after(5):
+            await request.gone.wait()
+
     async def _serve_connection(self, stream: SocketStream) -> None:
         await super()._serve_connection(stream)
         self.hung_up += 1
