@@ -34,12 +34,17 @@ def sendable(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, name, _object(call.arguments))
 
 
-def _object(arguments: str) -> str:
+def parsed(arguments: str) -> Any:
+    """What a call's arguments say; themselves if they are no JSON that anyone else could read."""
     try:
-        if isinstance(from_json(arguments or "{}", allow_inf_nan=False), dict):
-            return arguments or "{}"
-    except ValueError:
-        pass
+        return from_json(arguments.encode() or b"{}", allow_inf_nan=False)
+    except ValueError:  # half a surrogate pair too
+        return arguments.encode(errors="replace").decode()
+
+
+def _object(arguments: str) -> str:
+    if isinstance(parsed(arguments), dict):
+        return arguments or "{}"
     return json.dumps({"invalid": arguments})
 
 

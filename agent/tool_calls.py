@@ -13,7 +13,6 @@ Invariants
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
 from agent.history import INTERRUPTED, Outcome, card_end, card_start
+from agent.messages import parsed
 from agent.model import ToolCall
 from agent.permissions import Permissions, PromptCancelled, Rejected
 from agent.scribe import Scribe
@@ -186,7 +186,7 @@ class ToolCalls:
     def _card(self, call: ToolCall) -> Card:
         number = self._scribe.history.calls + 1
         shown = {"toolCallId": f"call-{number}", "title": call.name, "kind": "other"}
-        card = Card(call, {**shown, "rawInput": _raw(call.arguments)})
+        card = Card(call, {**shown, "rawInput": parsed(call.arguments)})
         tool = self._tools.get(call.name)
         if tool is None:
             card.problem = f"There is no tool named {call.name}."
@@ -255,13 +255,6 @@ async def _guarded(name: str, work: Awaitable[T]) -> T:
     except Exception as error:
         logger.exception("the tool %s failed", name)
         raise ToolError(_FAILED) from error
-
-
-def _raw(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments
 
 
 def _problems(error: ValidationError) -> str:

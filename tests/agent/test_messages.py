@@ -91,7 +91,9 @@ def test_answers_that_are_calls_alone_are_not_run_together() -> None:
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
-@pytest.mark.parametrize("written", ['{"path": "a', "[1]", "", "nonsense", '{"n": NaN}', "[" * 9999])
+@pytest.mark.parametrize(
+    "written", ['{"path": "a', "[1]", "", "nonsense", '{"n": NaN}', "[" * 9999]
+)
 def test_arguments_that_are_no_object_are_given_back_in_one(written: str) -> None:
     """Providers parse them, and one that can't would refuse every later request."""
     answer = folded([user("go"), call(1, "note", written)]).messages()[1]
@@ -113,7 +115,9 @@ def test_a_name_or_an_id_that_no_provider_takes_is_mended() -> None:
 @pytest.mark.parametrize("blank", ["", " ", "\n\t"])
 def test_no_text_is_blank(blank: str) -> None:
     """Anthropic refuses such a request, and it would be repeated with each later prompt."""
-    history = folded([user(blank), text("a"), user(blank, PICTURE), text(blank), call(1), result(1, blank)])
+    history = folded(
+        [user(blank), text("a"), user(blank, PICTURE), text(blank), call(1), result(1, blank)]
+    )
     assert said(history.messages()) == [
         ("user", "(nothing)"),
         ("assistant", "a"),

@@ -6,13 +6,16 @@ from typing import Any
 import anyio
 import pytest
 
+from pydantic_core import to_json
+
 from agent.history import INTERRUPTED
+from agent.model import Completion, ToolCall
 from agent.permissions import PromptCancelled
 from agent.secrets import Secrets
 from agent.tools import Toolbox, ToolError, ToolResult
 from agent.tools.plan import Plan
 from tests.agent.support import NOTES, Bench, MemoryClient, Note, run, user
-from tests.agent.turns import allowing, calls, states
+from tests.agent.turns import Saying, allowing, calls, states
 
 DIFF = {"type": "diff", "path": "/p/a", "oldText": "x", "newText": "y"}
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
@@ -156,6 +159,23 @@ async def test_a_call_that_can_t_be_run_is_told_to_the_model(
     assert said in bench.told()[0]
     assert bench.client.card_states() == states("1 pending", "1 failed")
     assert (bench.client.asked, tool.prepared) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['{"text": "cu', "[1]", '{"text": NaN}', "[" * 100_000, '{"text": "\\ud800"}', "\ud800"],
+)
+async def test_arguments_that_make_no_sense_are_shown_as_they_were_written(
+    tmp_path: Path, written: str
+) -> None:
+    call = ToolCall("c1", "note", written)
+    bench, tool = Bench(tmp_path, Saying(completion=Completion(tool_calls=(call,)))), Note()
+    bench.max_calls = 1
+    assert await run(bench, "x", tool=tool) == "max_turn_requests"
+    shown = bench.client.updates[0]["rawInput"]
+    assert shown == {"[1]": [1], "\ud800": "?"}.get(written, written)
+    to_json(bench.client.updates)  # whatever it is, it can be sent
+    assert bench.client.card_states() == states("1 pending", "1 failed")
 
 
 @pytest.mark.parametrize("where", ["refusal", "problem"])
