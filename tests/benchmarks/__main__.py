@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.rows import ROWS, Figures
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rows import ROWS
 from tests.benchmarks.table import write_table
 
 RESULTS = Path(__file__).with_name("results.json")

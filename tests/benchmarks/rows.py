@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -16,19 +15,12 @@ import anyio
 from acp_bridge.cli import agent_name
 from acp_bridge.journal import Journal
 from acp_bridge.wire.jsonrpc import encode
+from tests.benchmarks import agent_rows
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
+from tests.benchmarks.figures import Figures, ms, p99
 from tests.support.fixture_agents import fixture_command
 
-Figures: TypeAlias = dict[str, float]
 FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
-
-
-def p99(values: list[float]) -> float:
-    return sorted(values)[min(len(values) - 1, round(len(values) * 0.99) - 1)]
-
-
-def ms(seconds: float) -> float:
-    return round(seconds * 1000, 2)
 
 
 def _accepts(client: Client, count: int) -> list[float]:
@@ -277,4 +269,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "start": start,
     "memory": memory,
     "load": load,
+    "first-words": agent_rows.first_words,
+    "words": agent_rows.words,
+    "stop": agent_rows.stop,
 }

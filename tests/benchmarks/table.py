@@ -47,6 +47,22 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         _row("load of 10,000 messages", "1000 ms", (f["load_10000_ms"], 1000, "ms")),
         _row("... more memory than a load of 100", "flat (3 MB)",
              (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
+        _row("built-in agent, LiteLLM over HTTP: prompt to first update, median", "5 ms",
+             (f["first_update_median_ms"], 5, "ms")),
+        (
+            "words a second, an update each (LiteLLM's own stream alone:"
+            f" {f['words_per_s_litellm_alone']:,.0f})",
+            "2,900",
+            f"{f['words_per_s']:,.0f}",
+            f["words_per_s"] >= 2900,
+        ),
+        _row("cancel while the model streams, median, max", "20 ms",
+             (f["cancel_streaming_median_ms"], 20, "ms"),
+             (f["cancel_streaming_max_ms"], 20, "ms")),
+        _row("cancel while a command runs, its children dead: median, max", "100 ms",
+             (f["cancel_shell_median_ms"], 100, "ms"), (f["cancel_shell_max_ms"], 100, "ms")),
+        _row("memory of the built-in agent with LiteLLM loaded (peak)", "as it is",
+             (f["agent_peak_mb"], float("inf"), "MB")),
     ]  # fmt: skip
 
 
