@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -16,6 +17,8 @@ Block: TypeAlias = dict[str, Any]
 
 #: what providers take; another kind would be refused, and with it every later prompt
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+#: characters of base64 of one image: 5 MB, which every provider takes
+IMAGE_LIMIT = 5_000_000
 _FENCE = re.compile(r"`{3,}")
 _DRIVE = re.compile(r"/[A-Za-z]:")
 
@@ -43,8 +46,36 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "\n".join(text for block in blocks if (text := _text(block)).strip())
 
 
-def has_images(blocks: Iterable[Block]) -> bool:
-    return any(_image(block) is not None for block in blocks)
+def image_url(kind: str, data: str) -> str | None:
+    """The `data:` URL of an image; None if providers would refuse it. `kind`: the MIME type that
+    it is said to have; `data`: base64."""
+    if not data or len(data) > IMAGE_LIMIT:
+        return None
+    try:
+        start = binascii.a2b_base64(data, strict_mode=True)[:12]
+    except ValueError:
+        return None
+    kind = image_type(start) or kind
+    return f"data:{kind};base64,{data}" if kind in _IMAGES else None
+
+
+def is_image(url: str) -> bool:
+    """Whether providers take it. `url`: a `data:` URL."""
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    return image_url(kind, data) == url
+
+
+def image_type(start: bytes) -> str | None:
+    """The MIME type of an image that models take, by its first 12 bytes."""
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if start.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if start.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        return "image/webp"
+    return None
 
 
 def image_part(url: str) -> Block:
@@ -74,7 +105,7 @@ def _image(block: Block) -> str | None:
             pass
         case _:
             return None
-    return f"data:{kind};base64,{data}" if kind in _IMAGES and data else None
+    return image_url(kind, data)
 
 
 def _text(block: Block) -> str:
@@ -90,6 +121,8 @@ def _text(block: Block) -> str:
             return f"({place(uri)}: {what}, not shown)"
         case {"type": "image", "uri": str(uri)}:
             return f"({place(uri)}: an image, not shown)"
+        case {"type": "image", "data": str(data)} if len(data) > IMAGE_LIMIT:
+            return "(an image that is too large, not shown)"
         case {"type": "image"}:
             return "(an image, not shown)"
     return "(content that this agent does not read)"

@@ -43,6 +43,8 @@ class Call:
 @dataclass(slots=True)
 class Prompt:
     blocks: list[dict[str, Any]]
+    #: what a model is given of them, with images or without; made when it is needed first
+    contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from pydantic_core import from_json
@@ -92,7 +93,9 @@ def result_text(call: Call, images: bool) -> str:
 
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
-    return {"role": "user", "content": content_of(prompt.blocks, images=images) or "(nothing)"}
+    if images not in prompt.contents:  # to look at an image takes milliseconds
+        prompt.contents[images] = content_of(prompt.blocks, images=images) or "(nothing)"
+    return {"role": "user", "content": deepcopy(prompt.contents[images])}
 
 
 def _said(answer: Answer, text: str) -> Message:

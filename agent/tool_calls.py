@@ -23,6 +23,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
+from agent.content import is_image
 from agent.history import INTERRUPTED, Outcome, card_end, card_start
 from agent.messages import parsed
 from agent.model import ToolCall
@@ -235,7 +236,7 @@ class ToolCalls:
         elif before := card.shown.get("content"):
             content = [*before, {"type": "content", "content": {"type": "text", "text": text}}]
         raw = self._secrets.mask_json(result.raw)
-        return Outcome(status, text, raw, content, list(result.images))
+        return Outcome(status, text, raw, content, [i for i in result.images if is_image(i)])
 
     def _masked(self, content: Sequence[dict[str, Any]]) -> Content:
         return [

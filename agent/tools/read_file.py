@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
+from agent.content import image_type
 from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
@@ -78,7 +79,7 @@ class ReadFile:
 
 async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolResult:
     start, size = await to_thread.run_sync(_start, place, abandon_on_cancel=True)
-    if mime_type := _image_type(start):
+    if mime_type := image_type(start):
         if size > MAX_IMAGE:
             raise ToolError(f"{args.path} is an image of {size} bytes; {MAX_IMAGE} is the most.")
         data = await to_thread.run_sync(_read_image, place, abandon_on_cancel=True)
@@ -135,18 +136,6 @@ def _image(place: Place, data: bytes, mime_type: str) -> ToolResult:
         image(encoded, mime_type),
         (f"data:{mime_type};base64,{encoded}",),
     )
-
-
-def _image_type(start: bytes) -> str | None:
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if start.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        return "image/webp"
-    return None
 
 
 # in a thread

@@ -1,12 +1,13 @@
 """Content blocks as a model reads them."""
 
+import base64
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.content import content_of, has_images, place, text_of
+from agent.content import IMAGE_LIMIT, content_of, place, text_of
 
 Block = dict[str, Any]
 
@@ -58,18 +59,38 @@ def test_an_image_that_the_model_does_not_take_is_a_note() -> None:
 @pytest.mark.parametrize("kind", ["image/svg+xml", "image/tiff", "text/plain", ""])
 def test_a_kind_that_providers_refuse_is_never_given_as_an_image(kind: str) -> None:
     block = {**PNG, "mimeType": kind}
-    assert not has_images([block])
     assert content_of([block]) == "(an image, not shown)"
+
+
+@pytest.mark.parametrize("data", ["not base64!", "AAA", "AA==AA", "AAAA\n", "ÄÄÄÄ"])
+def test_what_is_no_base64_is_not_given(data: str) -> None:
+    """A provider refuses it, and with it every later prompt of the session."""
+    assert content_of([{**PNG, "data": data}]) == "(an image, not shown)"
+
+
+def test_an_image_is_given_as_what_it_is_not_as_what_it_is_called() -> None:
+    """Anthropic refuses one under the name of another kind."""
+    for start, kind in [
+        (b"\x89PNG\r\n\x1a\n", "png"),
+        (b"\xff\xd8\xff\xe0", "jpeg"),
+        (b"GIF89a", "gif"),
+        (b"RIFF....WEBP", "webp"),
+    ]:
+        data = base64.b64encode(start + bytes(99)).decode()
+        (part,) = content_of([{**PNG, "mimeType": "image/tiff", "data": data}])
+        assert part == {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/{kind};base64,{data}"},
+        }
+
+
+def test_an_image_that_is_too_large_for_providers_is_named() -> None:
+    data = "A" * (IMAGE_LIMIT + 4)
+    assert content_of([{**PNG, "data": data}]) == "(an image that is too large, not shown)"
 
 
 def test_an_empty_image_is_not_given() -> None:
     assert content_of([{**PNG, "data": ""}]) == "(an image, not shown)"
-
-
-def test_images_are_found_in_both_forms() -> None:
-    assert has_images([text("a"), PNG])
-    assert has_images([BLOB])
-    assert not has_images([text("a"), resource(uri="file:///z.zip", blob="AAAA")])
 
 
 def test_a_binary_resource_is_named() -> None:

@@ -161,6 +161,15 @@ def test_images_of_prompts_and_tools_are_given_or_noted() -> None:
     assert len(blind) == 4
 
 
+def test_who_is_given_messages_can_t_change_what_the_next_is_given() -> None:
+    history = folded([user("see", PICTURE)])
+    (prompt,) = history.messages()
+    assert isinstance(prompt["content"], list)
+    prompt["content"].pop()
+    prompt["content"][0]["text"] = "else"
+    assert history.messages()[0]["content"] == [{"type": "text", "text": "see"}, SEEN]
+
+
 def test_a_trimmed_result_is_a_note_and_its_images_are_gone() -> None:
     history = folded([user("go"), call(1), call(2), result(1, "long", images=[IMAGE])])
     history.fold({"t": "trim", "cards": ["call-1", "call-2", "call-9", 7]})

@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import pytest
-
 from pydantic_core import to_json
 
 from agent.history import INTERRUPTED
@@ -119,6 +118,17 @@ async def test_images_of_a_result_are_kept_for_the_model(tmp_path: Path) -> None
         assert "data:image/png;base64,aGk=" in str(history.messages())
 
 
+async def test_an_image_that_providers_would_refuse_is_not_given_to_the_model(
+    tmp_path: Path,
+) -> None:
+    bench, tool = allowing(tmp_path, calls("a")), Note("read")
+    odd = ("data:image/png;base64,no!", "data:image/tiff;base64,aGk=", "https://x/a.png")
+    tool.result = ToolResult("pictures", images=odd)
+    await run(bench, "note", tool=tool)
+    assert bench.told() == ["pictures"]
+    assert not any(url in str(bench.history.messages()) for url in odd)
+
+
 async def test_a_plan_is_recorded_before_it_is_shown_and_replayed(tmp_path: Path) -> None:
     entries = [{"content": "look", "priority": "high", "status": "pending"}]
     call = 'call: plan {"entries": [{"content": "look", "priority": "high"}]}'
@@ -227,7 +237,9 @@ async def test_secrets_are_masked_in_all_that_a_tool_gives_but_not_in_images(
     }
     tool.content = ({**DIFF, "newText": secret},)
     tool.shows = (text(secret),)
-    tool.result = ToolResult(secret, {"output": secret}, (text(secret), image), (f"data:{secret}",))
+    tool.result = ToolResult(
+        secret, {"output": secret}, (text(secret), image), (f"data:image/png;base64,{secret}",)
+    )
     await run(bench, "note", tool=tool)
     assert str(bench.client.updates).count(secret) == 1  # the image
     assert secret not in str(bench.client.asked)
