@@ -78,7 +78,7 @@ class Compactor:
 
     async def compact(self, model: Model) -> str:
         """Summarise all of it now. Returns a sentence for the user."""
-        if len(self._history.entries) == self._summarised:
+        if all(entry.refused for entry in self._history.entries[self._summarised :]):
             return "There is nothing to summarise yet."
         gauge = await self._gauge(model, None)
         before = gauge.tokens()
@@ -114,7 +114,8 @@ class Compactor:
 
     def _trimmable(self, recent: int) -> Iterator[Call]:
         """Calls whose results the model is given, oldest first, but for the last answers'."""
-        answers = [e for e in self._history.entries[self._summarised :] if isinstance(e, Answer)]
+        entries = self._history.entries[self._summarised :]
+        answers = [e for e in entries if isinstance(e, Answer) and not e.refused]
         for answer in answers[: max(0, len(answers) - recent)]:
             yield from answer.calls
 

@@ -45,6 +45,8 @@ class Prompt:
     blocks: list[dict[str, Any]]
     #: what a model is given of them, with images or without; made when it is needed first
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
+    #: its turn was: no model is given it any more
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class Answer:
     provider: Mapping[str, Any] | None = None
     #: the plan as it was last told (ACP plan entries)
     plan: list[dict[str, Any]] | None = None
+    #: its turn was: no model is given it any more
+    refused: bool = False
 
     def run(self, kind: SpokenKind) -> Run:
         """The one that a token of that kind belongs to."""

@@ -10,6 +10,7 @@ Records, one JSON object each; `t` says which:
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
 - `plan` entries: ACP plan entries
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
+- `refused`: the model refused the last prompt; no model is given its turn any more
 - `trim` cards: the model is no longer given the results of these
 - `summary` text, entries: the model is given this text in place of the first n entries
 
@@ -176,6 +177,9 @@ class History:
                     call = self._calls.get(card_id) if isinstance(card_id, str) else None
                     if call is not None and call.outcome is not None:
                         call.trimmed = True
+            case {"t": "refused"}:
+                self.measured = None
+                self._refuse()
             case {"t": "summary", "text": str(text), "entries": int(count)}:
                 self.measured = None
                 count = max(0, min(count, len(self._entries)))
@@ -191,6 +195,12 @@ class History:
             answering = isinstance(last, Answer) and not last.has_results
             self.measured = (given, len(self._entries) - answering)
         self._spent = Spent(cost, context)
+
+    def _refuse(self) -> None:
+        for entry in reversed(self._entries):
+            entry.refused = True
+            if isinstance(entry, Prompt):
+                return
 
     def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
         call = sendable(call)

@@ -91,14 +91,19 @@ class Turn:
                 if error.kind != "refused":
                     raise
                 await self._scribe.notice(str(error))
-                return "refusal"
+                return await self._refused()
             if completion.stop != "end_turn":
                 await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
-                return completion.stop
+                return await self._refused() if completion.stop == "refusal" else completion.stop
             if not completion.tool_calls:
                 return "end_turn"
             await self._calls.run(completion.tool_calls)
         return "max_turn_requests"
+
+    async def _refused(self) -> StopReason:
+        """ACP: the prompt and all after it are not part of the next request."""
+        await self._scribe.record({"t": "refused"})
+        return "refusal"
 
     async def _complete(self) -> Completion:
         """One answer of the model, with room made for it if need be."""

@@ -57,13 +57,15 @@ def messages_of(
     if summary is not None:
         yield {"role": "user", "content": _SUMMARY + summary.text}
         if summary.prompt is not None:
-            yield _prompt(summary.prompt, images)
+            yield from messages_of_entry(summary.prompt, images=images)
         entries = entries[summary.entries :]
     for entry in entries:
         yield from messages_of_entry(entry, images=images)
 
 
 def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
+    if entry.refused:
+        return
     if isinstance(entry, Prompt):
         yield _prompt(entry, images)
         return

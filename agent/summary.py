@@ -85,9 +85,11 @@ async def _unheard(token: Token) -> None:
 def _told(entries: Sequence[Entry], earlier: Summary | None) -> Iterator[str]:
     if earlier is not None:
         yield f"## Summary of what came before\n{earlier.text}"
-        if earlier.prompt is not None:
+        if earlier.prompt is not None and not earlier.prompt.refused:
             yield _prompt(earlier.prompt)
     for entry in entries:
+        if entry.refused:
+            continue
         if isinstance(entry, Prompt):
             yield _prompt(entry)
         else:

@@ -107,5 +107,6 @@ records = st.one_of(
     st.builds(usage, numbers, numbers),
     st.builds(lambda n: {"t": "trim", "cards": [f"call-{n}"]}, numbers),
     st.builds(lambda n: {"t": "summary", "text": "s", "entries": n}, st.integers(-1, 9)),
+    st.just({"t": "refused"}),
     junk,
 )

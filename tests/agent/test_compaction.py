@@ -297,6 +297,18 @@ async def test_after_a_refusal_half_of_it_goes(tmp_path: Path) -> None:
     assert before / 3 < bench.chars < before * 0.52
 
 
+async def test_a_turn_that_was_refused_is_not_summarised(tmp_path: Path) -> None:
+    refused = [user("<bad>"), text("<no>"), {"t": "refused"}]
+    bench = Bench(tmp_path, [*talking(1), *refused], model := Summariser())
+    assert "summarised" in await bench.compact()
+    assert "<q1>" in model.asked[0]
+    assert "<bad>" not in model.asked[0]
+    assert "<no>" not in model.asked[0]
+    for record in refused:
+        bench.transcript.append(record)
+    assert await bench.compact() == "There is nothing to summarise yet."
+
+
 async def test_a_window_that_proved_smaller_is_remembered(tmp_path: Path) -> None:
     bench = Bench(tmp_path, working(20), Summariser(window=1_000_000))
     await bench.shrink()

@@ -77,11 +77,9 @@ def test_an_image_is_given_as_what_it_is_not_as_what_it_is_called() -> None:
         (b"RIFF....WEBP", "webp"),
     ]:
         data = base64.b64encode(start + bytes(99)).decode()
-        (part,) = content_of([{**PNG, "mimeType": "image/tiff", "data": data}])
-        assert part == {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/{kind};base64,{data}"},
-        }
+        url = f"data:image/{kind};base64,{data}"
+        given = content_of([{**PNG, "mimeType": "image/tiff", "data": data}])
+        assert given == [{"type": "image_url", "image_url": {"url": url}}]
 
 
 def test_an_image_that_is_too_large_for_providers_is_named() -> None:

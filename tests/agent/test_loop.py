@@ -122,9 +122,10 @@ async def test_a_full_disk_ends_no_turn_and_the_user_is_told_once(
 
 
 async def test_the_model_s_stop_reason_is_the_turn_s(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "turn\nstop: max_tokens\nturn\nstop: refusal\nturn\ntext: so")
-    assert await run(bench, "x") == "max_tokens"
-    assert await run(bench, "x") == "refusal"
+    scenes = ["when: long\nstop: max_tokens", "when: bad\nstop: refusal", "turn\ntext: so"]
+    bench = Bench(tmp_path, "\n".join(scenes))
+    assert await run(bench, "long") == "max_tokens"
+    assert await run(bench, "bad") == "refusal"
     assert await run(bench, "x") == "end_turn"
 
 
@@ -135,8 +136,10 @@ async def test_the_calls_of_an_answer_that_was_cut_off_are_not_run(
     bench, tool = Bench(tmp_path, NOTES.replace("---", f"stop: {stop}\n---")), Note("read")
     assert await run(bench, "note", tool=tool) == stop
     assert (tool.prepared, bench.client.texts()) == ([], [])
-    assert all("ot run" in told for told in bench.told())
-    assert len(bench.told()) == 2
+    shown = [u["content"][0]["content"]["text"] for u in bench.client.updates if "content" in u]
+    assert len(shown) == 2
+    assert all("Not run" in text for text in shown)
+    assert bench.told() == (shown if stop == "max_tokens" else [])
     assert [status for _, status in bench.client.card_states()] == ["pending"] * 2 + ["failed"] * 2
 
 
@@ -155,7 +158,17 @@ async def test_a_provider_that_refuses_ends_the_turn_with_its_sentence(tmp_path:
     bench = Bench(tmp_path, "turn\nerror: refused The provider will not answer this.")
     assert await run(bench, "x") == "refusal"
     assert "The provider will not answer this." in "".join(bench.client.texts())
-    assert [m["content"] for m in bench.reloaded().history.messages()] == ["x"]
+    assert bench.reloaded().history.messages() == []
+
+
+async def test_a_turn_that_the_model_refused_is_not_part_of_the_next_request(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, "turn\ntext: hello\nturn\ntext: No.\nstop: refusal\nturn\nremember")
+    for prompt in ("first", "second"):
+        await run(bench, prompt)
+    assert [m["content"] for m in bench.reloaded().history.messages()] == ["first", "hello"]
+    assert "No." in str(bench.reloaded().history.replay())
 
 
 async def test_a_model_that_calls_tools_for_ever_is_stopped(tmp_path: Path) -> None:

@@ -203,6 +203,20 @@ def test_the_prompt_that_is_being_answered_outlives_a_summary_of_it() -> None:
     assert history.messages()[:-1] == before
 
 
+def test_a_turn_that_was_refused_is_no_longer_given() -> None:
+    """ACP: the prompt and everything after it are not part of the next one."""
+    before = [user("one"), text("1")]
+    refused = [user("two"), call(1), result(1, "a"), text("I can't"), {"t": "refused"}]
+    history = folded([*before, *refused])
+    assert history.messages() == folded(before).messages()
+    assert "I can't" in str(history.replay())
+    history.fold(user("three"))
+    assert said(history.messages())[2:] == [("user", "three")]
+    history.fold(summary(4))
+    assert said(history.messages())[1:] == [("user", "three")]
+    assert folded([{"t": "refused"}]).messages() == []
+
+
 def test_what_follows_a_summary_of_everything_is_a_new_message() -> None:
     history = folded([user("one"), text("1"), summary(2), text("2")])
     assert said(history.messages())[1:] == [("assistant", "2")]
