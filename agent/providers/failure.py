@@ -80,11 +80,8 @@ class Failure(Exception):
     @property
     def may_pass(self) -> bool:
         """Whether the same request may well succeed a little later."""
-        if self.fault in ("unreachable", "broken"):
-            return True
-        return self.kind in ("rate_limit", "unreachable") and not (
-            self.no_credit or self.fault == "stall"
-        )
+        passing = self.kind in ("rate_limit", "unreachable")
+        return passing and self.fault != "stall" and not self.no_credit
 
 
 def _said(pattern: re.Pattern[str], failure: Failure) -> bool:

@@ -38,6 +38,8 @@ def load() -> Any:
     litellm.suppress_debug_info = True
     litellm.drop_params = True  # of two providers with one model only one may know a parameter
     litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts
+    # Its own objects don't fit its own types.
+    warnings.filterwarnings("ignore", category=UserWarning, module="pydantic")
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return litellm
