@@ -25,8 +25,9 @@ from tests.support.recording import Message
 ROOT = Path(__file__).parents[2]
 OPENAI, ANTHROPIC = "openai/gpt-4o", "anthropic/claude-sonnet-4-5"
 KEY = "sk-made-up-0123456789"
-#: seconds until the first answer of a process that has LiteLLM to import
-FIRST = 40
+#: seconds for a process to start on a busy machine, and to its first answer if it has LiteLLM to
+#: import
+START, FIRST = 20, 40
 
 
 class Provider(ModelServer):
@@ -109,7 +110,7 @@ class Stack:
         command = [sys.executable, "-m", module, "--model", model]
         given = {**self.keys, **own, **(env or {})}
         async with RecordingClient.start(command, env=given, exit_within=5) as client:
-            await client.initialize(capabilities or {}, within=20)
+            await client.initialize(capabilities or {}, within=START)
             yield client
 
 
@@ -212,6 +213,19 @@ def _answered(message: Json) -> list[str]:
 
 
 # what a client asks for
+
+
+async def open_session(client: RecordingClient, cwd: Path, **extra: Any) -> str:
+    """A new one; behind a bridge that is a new process. Returns its id."""
+    params = {"cwd": str(cwd), "mcpServers": [], **extra}
+    client.session_id = (await client.request("session/new", params, START))["sessionId"]
+    return client.session_id
+
+
+async def load_session(client: RecordingClient, session_id: str, cwd: Path) -> None:
+    params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
+    await client.request("session/load", params, START)
+    client.session_id = session_id
 
 
 async def choose(client: RecordingClient, option: str, value: str) -> None:

@@ -14,7 +14,15 @@ import pytest
 from agent.entries import INTERRUPTED
 from tests.agent.mcp_support import odd
 from tests.agent.support import Fifo
-from tests.built_in.support import FIRST, Provider, Stack, conversation, results, stack_in
+from tests.built_in.support import (
+    FIRST,
+    Provider,
+    Stack,
+    conversation,
+    open_session,
+    results,
+    stack_in,
+)
 from tests.support.client import RecordingClient
 from tests.support.client_side import NoAnswer
 from tests.support.model_replies import Call, Gate, Json, Status, Text
@@ -58,7 +66,7 @@ class Desk:
     async def card_is(self, status: str, count: int = 1, since: int = 0) -> None:
         def seen() -> bool:
             updates = self.client.updates(since=since)
-            return sum(update.get("status") == status for update in updates) >= count
+            return [update.get("status") for update in updates].count(status) >= count
 
         await self.client.until_recorded(seen)
 
@@ -89,7 +97,7 @@ async def opened(stack: Stack, module: str) -> AsyncIterator[Desk]:
             desk = Desk(stack, client, running)
             client.side.permission = "allow"
             servers = [odd("deaf", "deaf", mark=stack.mark)]
-            await client.new_session(stack.cwd, mcpServers=servers)
+            await open_session(client, stack.cwd, mcpServers=servers)
             stack.provider.say(Text("Hello."))
             await client.prompt(LONG, within=FIRST)
             desk.processes = marked(stack.mark)

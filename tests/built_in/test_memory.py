@@ -14,6 +14,8 @@ from tests.built_in.support import (
     agent_pid,
     choose,
     conversation,
+    load_session,
+    open_session,
 )
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Gate, More, Step, Text, Think
@@ -69,7 +71,7 @@ async def test_after_kill_9_of_the_agent_and_of_the_bridge_the_model_is_given_al
     (stack.cwd / "b.txt").write_text("eight\n")
     provider = stack.provider
     async with stack.start() as client:
-        session_id = await client.new_session(stack.cwd)
+        session_id = await open_session(client, stack.cwd)
         provider.say(Text("I look."), *reading("a.txt"))
         provider.say(Text("It says seven."))
         await client.prompt("What is in a.txt?", within=FIRST)
@@ -89,7 +91,7 @@ async def test_after_kill_9_of_the_agent_and_of_the_bridge_the_model_is_given_al
         await client.wait()
     await all_gone(stack.mark)
     async with stack.start(model=ANTHROPIC) as client:
-        await client.load_session(session_id, stack.cwd)
+        await load_session(client, session_id, stack.cwd)
         assert "It says seven." in client.text()
         assert client.text().count("Twice upon") == 1
         told = await sent(stack, client, "And now?", "Still Ann.")
