@@ -7,6 +7,7 @@ Records, one JSON object each; `t` says which:
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
   `title`, ...); all calls of an answer come before the first result of any
+- `shown` card (its id), content (ACP tool call content): what its card shows before it has run
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
 - `plan` entries: ACP plan entries
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
@@ -69,6 +70,8 @@ class History:
         #: by the ids of their cards
         self._calls: dict[str, Call] = {}
         self._call_ids: set[str] = set()
+        #: the highest number of a card
+        self._cards = 0
         self._summary: Summary | None = None
         self._spent = Spent()
         #: the one that the last record was a token of
@@ -89,9 +92,9 @@ class History:
         return message_id(len(self._entries) - 1)
 
     @property
-    def calls(self) -> int:
-        """How many tool calls there were so far."""
-        return len(self._calls)
+    def next_card(self) -> str:
+        """An id that no card has had yet."""
+        return f"call-{self._cards + 1}"
 
     @property
     def tool_names(self) -> frozenset[str]:
@@ -154,7 +157,11 @@ class History:
                 "card": {"toolCallId": str(card_id), "title": str()} as card,
             }:
                 self._call(ToolCall(call_id, name, arguments), card_id, card)
+            case {"t": "shown", "card": str(card_id), "content": [*content]}:
+                if card_id in self._calls:
+                    self._calls[card_id].card["content"] = content
             case {"t": "result", "card": str(card_id), "status": str(status), "text": str(text)}:
+                self._count(card_id)
                 if card_id in self._calls:
                     self._calls[card_id].outcome = _outcome(status, text, record)
             case {"t": "provider", "d": dict(provider)}:
@@ -207,8 +214,14 @@ class History:
         if not call.id or call.id in self._call_ids:  # some servers count from 0 in each answer
             call = replace(call, id=f"{card_id}-{len(self._call_ids)}")
         self._call_ids.add(call.id)
-        self._calls[card_id] = entry = Call(call, card)
+        self._count(card_id)
+        self._calls[card_id] = entry = Call(call, dict(card))
         self._answer(open_to_calls=True).calls.append(entry)
+
+    def _count(self, card_id: str) -> None:
+        number = card_id.removeprefix("call-")
+        if number.isdecimal() and len(number) < 10:
+            self._cards = max(self._cards, int(number))
 
     def _say(self, kind: SpokenKind, token: str) -> None:
         if self._run is None or self._run.kind != kind:

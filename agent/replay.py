@@ -93,7 +93,8 @@ def _card(call: Call, goes_on: bool) -> Iterator[Update]:
     if outcome is None:
         if goes_on:
             return
-        outcome = Outcome("failed", INTERRUPTED)
+        before = card.get("content") or []
+        outcome = Outcome("failed", INTERRUPTED, content=[*before, _text(INTERRUPTED)])
     update = card_end(card["toolCallId"], outcome)
     if "content" not in update:
         kept = [item for item in _content(outcome) if not _is_terminal(item)]

@@ -112,6 +112,13 @@ class Secrets:
                 return {key: self.mask_json(item) for key, item in value.items()}
         return value
 
+    def lost(self, old: str, new: str) -> bool:
+        """Whether `new` has the mask where `old` has a secret: who wrote it saw the mask alone."""
+        return new.count(MASK) > old.count(MASK) and self._count(new) < self._count(old)
+
+    def _count(self, text: str) -> int:
+        return 0 if self._pattern is None else sum(1 for _ in self._pattern.finditer(text))
+
     def stream(self) -> Masker:
         return Masker(self)
 

@@ -41,6 +41,10 @@ _AT_ONCE = 8
 #: seconds to end the cards of a cancelled turn, should the client take nothing
 _CARD_SECONDS = 1
 _FAILED = "The tool failed; see the agent's log."
+_SECRET_LOST = (
+    "A secret of the user's stands there, which you see as ***. It would be lost: leave its line "
+    "alone, and change those around it with edit_file."
+)
 _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
 #: content that is no text: it is long, and masking could only break it
 _BINARY = ("image", "audio")
@@ -147,8 +151,7 @@ class ToolCalls:
         tool, client = card.tool, self._context.client
         action = await _guarded(tool.name, tool.prepare(card.args, self._context))
         if action.content:
-            card.shown["content"] = self._masked(action.content)
-            await self._update(card, content=card.shown["content"])
+            await self._show_before(card, action.content)
         await self._permissions.check(tool, action, card.shown, client)
         await self._update(card, status="in_progress")
         await anyio.lowlevel.checkpoint()
@@ -160,6 +163,15 @@ class ToolCalls:
                 await self._update(card, content=self._masked(content))
 
         return await _guarded(tool.name, action.run(show))
+
+    async def _show_before(self, card: Card, content: Sequence[dict[str, Any]]) -> None:
+        """What it is going to do: a diff. Raises ToolError."""
+        diffs = [item for item in content if item["type"] == "diff"]
+        if any(self._secrets.lost(diff["oldText"] or "", diff["newText"]) for diff in diffs):
+            raise ToolError(_SECRET_LOST)
+        card.shown["content"] = shown = self._masked(content)
+        await self._scribe.record({"t": "shown", "card": card.id, "content": shown})
+        await self._update(card, content=shown)
 
     async def _keep_plan(self, args: BaseModel) -> None:
         """The tool shows it when it runs; what is shown was recorded first."""
@@ -185,8 +197,7 @@ class ToolCalls:
                     await self._end(card, self._outcome(card, "failed", interrupted))
 
     def _card(self, call: ToolCall) -> Card:
-        number = self._scribe.history.calls + 1
-        shown = {"toolCallId": f"call-{number}", "title": call.name, "kind": "other"}
+        shown = {"toolCallId": self._scribe.history.next_card, "title": call.name, "kind": "other"}
         card = Card(call, {**shown, "rawInput": parsed(call.arguments)})
         tool = self._tools.get(call.name)
         if tool is None:

@@ -108,5 +108,6 @@ records = st.one_of(
     st.builds(lambda n: {"t": "trim", "cards": [f"call-{n}"]}, numbers),
     st.builds(lambda n: {"t": "summary", "text": "s", "entries": n}, st.integers(-1, 9)),
     st.just({"t": "refused"}),
+    st.builds(lambda n, c: {"t": "shown", "card": f"call-{n}", "content": c}, numbers, content),
     junk,
 )

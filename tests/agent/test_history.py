@@ -144,7 +144,7 @@ def test_a_count_belongs_to_what_the_model_was_given() -> None:
 def test_the_tools_that_were_used_are_known() -> None:
     history = folded([call(1, "shell"), call(2, "mcp__a__b"), call(3, "shell")])
     assert history.tool_names == {"shell", "mcp__a__b"}
-    assert history.calls == 3
+    assert history.next_card == "call-4"
 
 
 def test_a_title_is_the_first_line_shortened() -> None:

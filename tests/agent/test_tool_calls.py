@@ -77,6 +77,58 @@ async def test_a_diff_is_shown_before_it_is_asked_for_and_stays(tmp_path: Path) 
     ]
 
 
+@pytest.mark.hazard("K1", "T2")
+async def test_a_diff_that_was_shown_is_still_there_after_a_kill(tmp_path: Path) -> None:
+    bench, tool = Bench(tmp_path, calls("a")), Note("edit")
+    tool.content = (DIFF,)
+    bench.client.answers_permission = False
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.turn(tools=Toolbox([tool])).run, user("note"))
+            await bench.client.was_asked.wait()
+            killed = bench.reloaded().history.replay()
+            tasks.cancel_scope.cancel()
+    card, end = killed[-2:]
+    assert card["content"] == [DIFF]
+    assert end["content"] == [DIFF, text(INTERRUPTED)]
+    assert bench.client.updates[-1]["content"] == end["content"]
+
+
+async def test_a_card_s_id_is_new_even_if_some_of_the_transcript_is_lost(tmp_path: Path) -> None:
+    bench = allowing(tmp_path)
+    await run(bench, "note", tool=Note())
+    file = bench.folder / "s1.jsonl"
+    kept = [
+        line
+        for line in file.read_text().splitlines(True)
+        if '"card":{"toolCallId":"call-1"' not in line
+    ]
+    file.write_text("".join(kept))
+    bench.transcript = bench.reloaded()
+    await run(bench, "note", tool=Note())
+    opened = [card for card, status in bench.client.card_states() if status == "pending"]
+    assert opened == ["call-1", "call-2", "call-3", "call-4"]
+
+
+async def test_a_secret_that_the_model_saw_masked_is_not_overwritten_by_its_mask(
+    tmp_path: Path,
+) -> None:
+    secret = "hunter2hunter2"
+    old = f"a\nkey={secret}\n"
+    for new, runs in [
+        ("b\nkey=***\n", False),
+        (f"b\nkey={secret}\n", True),
+        ("b\n", True),
+        (f"***\nkey={secret}\n", True),
+    ]:
+        bench, tool = allowing(tmp_path, calls("a")), Note("edit")
+        bench.secrets = Secrets([secret])
+        tool.content = ({**DIFF, "oldText": old, "newText": new},)
+        await run(bench, "note", tool=tool)
+        assert bool(tool.notes) == runs == bool(bench.client.asked)
+    assert "***" in str(bench.client.updates)
+
+
 async def test_what_the_tool_gives_for_the_card_replaces_what_was_there(tmp_path: Path) -> None:
     bench, tool = allowing(tmp_path, calls("a")), Note("edit")
     tool.content, tool.result = (DIFF,), ToolResult("done", content=(text("shown"),))
