@@ -17,7 +17,7 @@ def gauge(*found: Record, specs: Any = (), images: bool = True, rate: float = US
 
 
 def test_everything_that_is_sent_counts() -> None:
-    arguments = '"' + "a" * 398 + '"'
+    arguments = '{"a": "' + "a" * 391 + '"}'
     told = [user("u" * 400), reasoning("r" * 400), text("t" * 400), call(1, "tool", arguments)]
     assert gauge(*told, result(1, "x" * 400)).tokens() == round((5 * 400 + len("tool")) / 4)
     empty = gauge(specs=SPECS).tokens()
