@@ -75,10 +75,10 @@ class Index:
         rows = await self._run(
             lambda db: db.execute(
                 f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted"
-                " AND (?1 IS NULL OR cwd = ?1) AND (?2 IS NULL OR agent = ?2)"
-                " AND (?3 IS NULL OR (updated_at, session_id) < (?3, ?4))"
-                " ORDER BY updated_at DESC, session_id DESC LIMIT ?5",
-                (cwd, agent, time, last, limit + 1),
+                " AND (:cwd IS NULL OR cwd = :cwd) AND (:agent IS NULL OR agent = :agent)"
+                " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT :limit",
+                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": limit + 1},
             ).fetchall()
         )
         found = [SessionRow(*row) for row in rows[:limit]]
