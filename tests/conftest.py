@@ -1,16 +1,38 @@
 """What every test shares."""
 
+import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, StartAgent, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import MARK, kill_marked
+
+# Before the test modules are read: their own settings start from the profile. `default` draws the
+# same examples on every run; `long` others each time. No time limits on a shared machine.
+settings.register_profile(
+    "default",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure() -> None:
+    """Tests start hundreds of interpreters: each would compile all it imports, were this set."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 @pytest.fixture

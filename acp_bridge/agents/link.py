@@ -3,6 +3,7 @@
 - One link is one process and one epoch; it never comes back.
 - The agent's pipe is read to its end before the owner is told of the exit, so an answer written
   just before it counts (HAZARDS P3).
+- A process that has closed a pipe and lives on is as good as dead, and ended (P3).
 - Until a session owns the link, what the agent says of sessions is kept in order (P8).
 """
 
@@ -25,6 +26,8 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 #: seconds for the rest of a dead agent's output; its pipe has ended unless it was handed on.
 _LAST_WORDS = 0.2
+#: seconds for a process that has closed its stdin or stdout to end by itself.
+_CUT_OFF_GRACE = 1.0
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
 #: bytes that may wait for an agent that doesn't read; more and it is ended.
@@ -51,8 +54,7 @@ class Link:
         """`parked`: what the agent says of sessions is kept until `adopt`."""
         self.command = command
         self.owner = owner
-        #: for the log.
-        self.name = name
+        self.name = name  # for the log
         self.peer = Peer(self, self._send, answer_malformed=False, internal_error=errors.internal)
         #: the result of `initialize`.
         self.initialized: dict[str, Any] = {}
@@ -75,6 +77,7 @@ class Link:
         self._read_all = anyio.Event()
         self._hurry = anyio.CancelScope()
         self._doomed = anyio.Event()
+        self._cut_off = anyio.Event()
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -97,7 +100,7 @@ class Link:
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)
         stdin, stdout = process.take_pipes()
-        writer = self._writer = Writer(stdin)
+        writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
         reader = Reader(stdout, _READ_BYTES)
         tasks.start_soon(self._live, process, writer, reader)
         try:
@@ -117,6 +120,7 @@ class Link:
                 tasks.start_soon(writer.run)
                 tasks.start_soon(self._read, reader)
                 tasks.start_soon(self._kill_doomed)
+                tasks.start_soon(self._doom_cut_off)
                 exit_ = await process.wait_exit()
                 self._hurry.cancel()  # what is left is one pipe at most
                 with anyio.move_on_after(_LAST_WORDS):
@@ -147,20 +151,26 @@ class Link:
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
             self.peer.feed(data)
-            if self._parked:
-                self._early_bytes += len(data)
-                if self._early_bytes > _EARLY_LIMIT:
-                    event("agent.floods", agent=self.name)
-                    self._doomed.set()
-                    return
+            self._early_bytes += len(data) if self._parked else 0
+            if self._early_bytes > _EARLY_LIMIT:
+                event("agent.floods", agent=self.name)
+                self._doomed.set()
+                break
             if not self._hurry.cancel_called:
                 with anyio.CancelScope() as self._hurry:
                     await self.owner.room(self)
         self._read_all.set()
+        self._cut_off.set()
 
     async def _kill_doomed(self) -> None:
         await self._doomed.wait()
         await self.kill()
+
+    async def _doom_cut_off(self) -> None:
+        await self._cut_off.wait()
+        await anyio.sleep(_CUT_OFF_GRACE)
+        event("agent.cut_off", agent=self.name)
+        self._doomed.set()
 
     async def kill(self) -> bool:
         """Kill the whole tree; True when it is dead, False when it isn't after a bound."""

@@ -4,39 +4,27 @@ Invariants
 - Used in worker threads only, one at a time; nothing on the event loop waits for another bridge.
 - Pages are told apart by the last row shown, not by a count: a session made meanwhile moves
   none (it is newer than all that follows).
-- It is a copy: where there is none, it is made from the session files (not of what was deleted).
+- It is a copy: where there is none, or a damaged one, it is made from the session files (not of
+  what was deleted).
 """
 
 import base64
 import json
-import logging
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeVar
-from uuid import uuid4
+from typing import Any, TypeVar
 
 import anyio
 
 from acp_bridge.journal.errors import BadCursor
+from acp_bridge.journal.index_file import COLUMNS, IndexFile, is_damage
 from acp_bridge.journal.records import SessionInfo, SessionRow
-from acp_bridge.journal.schema import (
-    INDEX_SCRIPTS,
-    connect,
-    journal_errors,
-    make_file,
-    make_folder,
-    migrate,
-    sync_file,
-    sync_folder,
-    wal_of,
-)
+from acp_bridge.journal.schema import FAILURES, journal_errors, sync_file, wal_of
 from acp_bridge.journal.threads import in_thread
 
-logger = logging.getLogger(__name__)
-_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
 T = TypeVar("T")
 
 
@@ -46,7 +34,7 @@ class Index:
     def __init__(self, path: Path) -> None:
         """Nothing is touched yet."""
         self._path = path
-        self._db: sqlite3.Connection | None = None
+        self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
     async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
@@ -58,7 +46,7 @@ class Index:
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute(f"INSERT OR REPLACE INTO sessions({_COLUMNS}) VALUES ({marks})", values)
+            db.execute(f"INSERT OR REPLACE INTO sessions({COLUMNS}) VALUES ({marks})", values)
             if durable:
                 with wal_of(self._path).open("rb") as wal:
                     sync_file(wal.fileno())
@@ -86,11 +74,11 @@ class Index:
         time, last = _read_cursor(cursor)
         rows = await self._run(
             lambda db: db.execute(
-                f"SELECT {_COLUMNS} FROM sessions WHERE NOT deleted"
-                " AND (?1 IS NULL OR cwd = ?1) AND (?2 IS NULL OR agent = ?2)"
-                " AND (?3 IS NULL OR (updated_at, session_id) < (?3, ?4))"
-                " ORDER BY updated_at DESC, session_id DESC LIMIT ?5",
-                (cwd, agent, time, last, limit + 1),
+                f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted"
+                " AND (:cwd IS NULL OR cwd = :cwd) AND (:agent IS NULL OR agent = :agent)"
+                " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT :limit",
+                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": limit + 1},
             ).fetchall()
         )
         found = [SessionRow(*row) for row in rows[:limit]]
@@ -111,62 +99,43 @@ class Index:
         """Close it. Never raises."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                db, self._db = self._db, None
-                if db is not None:
-                    with suppress(sqlite3.Error):
-                        await in_thread(db.close)
+                file, self._file = self._file, None
+                if file is not None:
+                    with suppress(*FAILURES):
+                        await in_thread(file.close)
 
     async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
         def work() -> T:
             with journal_errors():
-                if self._db is None:
-                    self._db = _open(self._path)
-                return use(self._db)
+                try:
+                    return use(self._opened())
+                except FAILURES as error:
+                    if not self._mended(error):
+                        raise
+                return use(self._opened())
 
         async with self._lock:
             return await in_thread(work)
 
+    def _opened(self) -> sqlite3.Connection:
+        """Of the file that all bridges use now: one that was put aside is used no more."""
+        if self._file is not None and self._file.replaced:
+            self._file.close()
+            self._file = None
+        if self._file is None:
+            self._file = IndexFile(self._path)
+        return self._file.db
 
-def _open(path: Path) -> sqlite3.Connection:
-    if not path.exists():
-        _make(path)
-    connection = connect(path, wait=5)
-    try:
-        migrate(connection, INDEX_SCRIPTS)
-        connection.execute("PRAGMA wal_autocheckpoint=1000").close()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _make(path: Path) -> None:
-    """Make the file complete, then give it its name: several bridges may start at once, and
-    SQLite waits for nobody when it switches a file to WAL."""
-    make_folder(path.parent)
-    draft = path.with_name(f"{path.name}.{uuid4().hex}")
-    make_file(draft)
-    try:
-        with closing(connect(draft, wait=1)) as connection:
-            migrate(connection, INDEX_SCRIPTS)
-            _fill(connection, path.with_name("sessions"))
-        with suppress(FileExistsError):  # another was quicker
-            path.hardlink_to(draft)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def _fill(index: sqlite3.Connection, folder: Path) -> None:
-    """Add a row for every session in the folder; one that can't be read hides no other (K2)."""
-    marks = ", ".join("?" * len(fields(SessionRow)))
-    for path in sorted(folder.glob("*.db")):
-        try:
-            with closing(connect(path, wait=1)) as session:
-                rows = session.execute(f"SELECT {_COLUMNS} FROM session").fetchall()
-            index.executemany(f"INSERT INTO sessions({_COLUMNS}) VALUES ({marks})", rows)
-        except sqlite3.Error as error:
-            logger.warning("journal: %s is not listed: %s", path.name, error)
+    def _mended(self, error: Exception) -> bool:
+        """Whether the next try gets another file, after this failure."""
+        file = self._file
+        if file is None:
+            return False
+        if is_damage(error):
+            self._file = None
+            file.discard(error)
+            return True
+        return file.replaced
 
 
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:

@@ -39,7 +39,7 @@ def main() -> int:
             passed[phase] += 1
         except Exception as exc:
             failed[phase] += 1
-            print(f"\nround {number} ({phase}) FAILED: {_why(exc)}", flush=True)
+            print(f"\nround {number} ({phase}) FAILED: {why(exc)}", flush=True)
         print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
     print()
     for phase in PHASES:
@@ -48,7 +48,8 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _why(exc: BaseException) -> str:
+def why(exc: BaseException) -> str:
+    """The first cause, in short."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return f"{type(exc).__name__}: {str(exc)[:1500]}"

@@ -200,7 +200,7 @@ class Reference:
 
 
 @pytest.mark.hazard("Q4", "Q5", "Q7")
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(history=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 3)), max_size=25))
 def test_any_history_of_prompts_ends_as_a_list_of_states_does(
     history: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

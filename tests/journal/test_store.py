@@ -229,12 +229,13 @@ async def test_a_lost_index_is_made_again_from_the_sessions(
     await again.close()
 
 
-async def test_a_broken_index_keeps_no_session_from_opening(
+async def test_an_index_that_can_not_be_used_keeps_no_session_from_opening(
     journal: Journal, session: SessionJournal, home: Path
 ) -> None:
     session.record(1, lines(chunk("x")))
     await journal.close()
-    (home / "index.db").write_bytes(b"no database" * 1000)
+    remove(home, "index.db*")
+    (home / "index.db").mkdir()
     again = Journal(home)
     assert await transcript(await again.open(SESSION)) == [chunk("x")]
     with pytest.raises(JournalError):

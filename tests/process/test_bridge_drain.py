@@ -276,7 +276,7 @@ async def test_a_replacement_starts_in_the_drain_but_gets_the_session_only_after
 
 async def test_a_replacement_that_is_not_needed_ends_again(world: World) -> None:
     world.gates.open("initialize")
-    async with world.inside("slow-cancel", "slow-start", drain_timeout=3.0) as client:
+    async with world.inside("slow-cancel", "slow-start", drain_timeout=2.0) as client:
         prompt = client.send_prompt("gate g")
         await world.gates.reached("g")
         client.cancel()

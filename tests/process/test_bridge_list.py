@@ -96,7 +96,7 @@ def _is_said(update: Message) -> bool:
 async def test_close_answers_the_prompts_cancelled_first_and_leaves_nothing_of_the_session(
     world: World,
 ) -> None:
-    async with world.bridge("never-ends") as client:
+    async with world.inside("never-ends", close_grace=0.2) as client:
         other = client.session_id
         session = await client.new_session(world.cwd)
         prompts = [client.send_prompt("say one; child; gate g"), client.send_prompt("say never")]

@@ -1,8 +1,11 @@
 """Twenty rounds of `make crash`; the two hundred are the CI's."""
 
+import os
+
+import anyio
 import pytest
 
-from tests.crash.__main__ import phases
+from tests.crash.__main__ import phases, why
 from tests.crash.rounds import PHASES, play
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -10,9 +13,21 @@ ROUNDS = list(enumerate(phases(20, seed=20)))
 
 
 @pytest.mark.hazard("K1", "P1", "Q1", "Q5", "Q6", "R1", "R12")
-@pytest.mark.parametrize(("number", "phase"), ROUNDS)
-async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill(number: int, phase: str) -> None:
-    await play(phase, f"20.{number}")
+async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
+    cores = anyio.CapacityLimiter(os.cpu_count() or 2)
+    failed: dict[str, str] = {}
+
+    async def one(number: int, phase: str) -> None:
+        async with cores:
+            try:
+                await play(phase, f"20.{number}")
+            except Exception as exc:
+                failed[f"make crash SEED=20 ARGS='--only {number}' ({phase})"] = why(exc)
+
+    async with anyio.create_task_group() as tasks:
+        for number, phase in ROUNDS:
+            tasks.start_soon(one, number, phase)
+    assert failed == {}
 
 
 def test_half_of_the_rounds_are_killed_in_the_stream_and_every_phase_is_drawn() -> None:

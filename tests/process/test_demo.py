@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import Process
 
 from acp_bridge.demo import main
-from tests.support.processes import MARK, all_gone, marked
+from tests.support.processes import MARK, all_gone, kill_marked, marked
 
 pytestmark = pytest.mark.process
 
@@ -131,8 +131,15 @@ def test_a_bridge_that_does_not_start_fails_the_demo_and_says_so(
     assert "No such file or directory: /nowhere/acp-bridge" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_the_demo_cleanly(env: dict[str, str], number: signal.Signals) -> None:
+async def test_a_signal_ends_the_demo_cleanly(env: dict[str, str], tmp_path: Path) -> None:
+    async with anyio.create_task_group() as tasks:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            (temporary := tmp_path / number.name).mkdir()
+            own = {**env, MARK: f"{env[MARK]}{number}", "TMPDIR": str(temporary)}
+            tasks.start_soon(interrupted, own, number)
+
+
+async def interrupted(env: Mapping[str, str], number: signal.Signals) -> None:
     with anyio.fail_after(60):
         async with running(env, *DEMO) as process:
             assert process.stdout is not None
@@ -143,7 +150,10 @@ async def test_a_signal_ends_the_demo_cleanly(env: dict[str, str], number: signa
             process.send_signal(number)
             process.send_signal(number)
             output += (await output_of(process)).encode()
-            assert await ended(process, env) == 128 + number, output
+            try:
+                assert await ended(process, env) == 128 + number, output
+            finally:
+                kill_marked(env[MARK])
     assert output.endswith(b"Interrupted.\n")
 
 

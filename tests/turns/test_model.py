@@ -104,7 +104,7 @@ TurnMachine.TestCase.settings = (
     settings(max_examples=5000, stateful_step_count=80, deadline=None)
     if os.environ.get("HYPOTHESIS_PROFILE") == "long"
     else settings(
-        max_examples=150,
+        max_examples=60,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import settings
 from hypothesis import strategies as st
-
-#: The same examples on every run, and no time limit on a shared machine.
-deterministic = settings(derandomize=True, deadline=None, max_examples=200)
 
 # Lone surrogates included: JSON can write them, UTF-8 cannot.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)

@@ -25,7 +25,7 @@ from acp_bridge.wire.jsonrpc import (
     kind,
     read_answer,
 )
-from tests.wire.json_values import deterministic, hostile_lines, ids, messages, texts, values
+from tests.wire.json_values import hostile_lines, ids, messages, texts, values
 
 
 def decode(data: bytes, limit: int = jsonrpc.DEFAULT_LIMIT) -> list[Any]:
@@ -47,7 +47,6 @@ def malformed(data: bytes) -> Malformed:
 # -- round trips
 
 
-@deterministic
 @given(messages)
 @pytest.mark.hazard("T3")
 def test_a_message_comes_back_equal_after_encoding_and_decoding(message: Any) -> None:
@@ -55,14 +54,12 @@ def test_a_message_comes_back_equal_after_encoding_and_decoding(message: Any) ->
     assert repr(only(encode(message))) == repr(message)
 
 
-@deterministic
 @given(values)
 @pytest.mark.hazard("T3")
 def test_another_json_reader_agrees_on_what_was_encoded(value: Any) -> None:
     assert repr(json.loads(encode({"v": value}))) == repr({"v": value})
 
 
-@deterministic
 @given(messages)
 @pytest.mark.hazard("T3")
 def test_a_message_written_by_another_json_writer_is_read_equal(message: Any) -> None:
@@ -70,7 +67,6 @@ def test_a_message_written_by_another_json_writer_is_read_equal(message: Any) ->
     assert repr(only(wire)) == repr(json.loads(wire))
 
 
-@deterministic
 @given(values)
 def test_an_encoded_message_is_exactly_one_line(value: Any) -> None:
     line = encode({"v": value})
@@ -176,7 +172,6 @@ def test_a_last_line_cut_short_is_malformed_at_eof() -> None:
     assert malformed(b'{"method":"a"').error.code == ErrorCode.PARSE_ERROR
 
 
-@deterministic
 @given(
     st.lists(hostile_lines, max_size=8), st.lists(st.integers(1, 60), max_size=20), st.booleans()
 )
@@ -193,14 +188,12 @@ def test_how_the_bytes_are_cut_changes_nothing(
         assert repr(found + decoder.eof()) == repr(decode(data, limit))
 
 
-@deterministic
 @given(st.lists(hostile_lines, max_size=8))
 def test_each_line_that_is_not_blank_gives_exactly_one_outcome(lines: list[bytes]) -> None:
     found = decode(b"\n".join(lines) + b"\n")
     assert len(found) == sum(bool(line.strip(b" \t\r")) for line in lines)
 
 
-@deterministic
 @given(hostile_lines, messages)
 @pytest.mark.hazard("P5")
 def test_a_bad_line_hurts_neither_neighbour(bad: bytes, good: dict[str, Any]) -> None:
@@ -208,7 +201,6 @@ def test_a_bad_line_hurts_neither_neighbour(bad: bytes, good: dict[str, Any]) ->
     assert repr(found[0]) == repr(found[-1]) == repr(good)
 
 
-@deterministic
 @given(hostile_lines)
 def test_whatever_was_accepted_can_be_encoded_and_answered(line: bytes) -> None:
     for found in decode(line):
@@ -358,7 +350,6 @@ def test_messages_are_built_as_the_specification_writes_them() -> None:
 
 
 @given(ids, texts, values)
-@deterministic
 def test_the_kind_of_what_was_built_is_told_back(id: Any, method: str, value: Any) -> None:
     assert kind(jsonrpc.request(id, method, value)) is Kind.REQUEST
     assert kind(jsonrpc.notification(method, value)) is Kind.NOTIFICATION

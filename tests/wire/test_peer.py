@@ -27,7 +27,7 @@ from acp_bridge.wire.jsonrpc import (
     response,
 )
 from acp_bridge.wire.peer import Call, Peer, ask
-from tests.wire.json_values import deterministic, hostile_lines
+from tests.wire.json_values import hostile_lines
 
 GONE = RpcError(-32603, "The agent is gone")
 
@@ -448,7 +448,6 @@ async def test_a_cancelled_question_is_withdrawn_and_its_answer_dropped(
 # -- anything at all
 
 
-@deterministic
 @given(
     st.lists(hostile_lines, max_size=12), st.booleans(), st.sampled_from(["now", "late", "raise"])
 )

@@ -60,7 +60,18 @@ async def test_all_that_a_killed_writer_had_committed_is_there(home: Path, count
     await journal.close()
 
 
-async def test_bridges_that_start_at_the_same_time_share_one_listing(home: Path) -> None:
+def damage_index(home: Path) -> None:
+    home.mkdir()
+    (home / "index.db").write_bytes(b"no database" * 1000)
+
+
+@pytest.mark.hazard("K2")
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_bridges_that_start_at_the_same_time_share_one_listing(
+    home: Path, damaged: bool
+) -> None:
+    if damaged:
+        damage_index(home)
     names = [f"s{number}" for number in range(4)]
     command = [sys.executable, "-m", WRITER, str(home)]
     processes = [

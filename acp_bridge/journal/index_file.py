@@ -1,0 +1,186 @@
+"""The file of the index: opened, made from the session files, put aside when it is damaged.
+
+Invariants
+- `index.lock` is held while the file is opened, replaced or closed. SQLite finds a WAL by its name:
+  the one of a file that was replaced must never meet its successor, nor be deleted in its place.
+- A new file is complete before it gets its name.
+- Only SQLite's own word makes a file a damaged one: busy, full, unreadable or newer it stays.
+"""
+
+import fcntl
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.records import SessionRow
+from acp_bridge.journal.schema import (
+    INDEX_SCRIPTS,
+    connect,
+    make_file,
+    make_folder,
+    migrate,
+    sync_folder,
+    wal_of,
+)
+
+logger = logging.getLogger(__name__)
+COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
+#: seconds for another bridge to open, replace or close the index; when this one closes it.
+_LOCK_WAIT: Final = 5.0
+_CLOSE_WAIT: Final = 0.5
+_LOCK_INTERVAL: Final = 0.01
+#: the second one follows a damaged file; more only if others make damaged ones.
+_TRIES: Final = 3
+
+
+class _Unfit(sqlite3.DatabaseError):
+    """It is a database, but not a whole one of ours."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the file is to blame, and will be the next time too."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return isinstance(error, _Unfit) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class IndexFile:
+    """An open index. For worker threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or a new one in the place of none or a damaged one.
+
+        Raises sqlite3.Error, OSError, JournalError (a newer version).
+        """
+        self._path = path
+        for _ in range(_TRIES):
+            if not path.exists():
+                _make(path)
+            with _locked(path):
+                if not path.exists():
+                    continue  # put aside meanwhile
+                try:
+                    self.db = _open(path)
+                except sqlite3.Error as error:
+                    if not is_damage(error):
+                        raise
+                    _put_aside(path, error)
+                else:
+                    self._file = path.stat()
+                    return
+        raise JournalError("the index is damaged again and again")
+
+    @property
+    def replaced(self) -> bool:
+        """Another file has its name by now, or none."""
+        try:
+            return not os.path.samestat(self._path.stat(), self._file)
+        except FileNotFoundError:
+            return True
+
+    def close(self) -> None:
+        """Close it. Raises sqlite3.Error."""
+        with ExitStack() as lock:
+            with suppress(OSError):  # then SQLite's own look, whether the file has moved, must do
+                lock.enter_context(_locked(self._path, _CLOSE_WAIT))
+            self.db.close()
+
+    def discard(self, error: Exception) -> None:
+        """Close it and put it aside, unless another bridge has. Raises sqlite3.Error, OSError."""
+        with _locked(self._path):
+            with suppress(sqlite3.Error):
+                self.db.close()
+            if not self.replaced:
+                _put_aside(self._path, error)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = connect(path, wait=5)
+    try:
+        if connection.execute("PRAGMA user_version").fetchone() == (0,):
+            raise _Unfit("empty")
+        migrate(connection, INDEX_SCRIPTS)
+        # 10,000 sessions take 10 ms. What was damaged may be what is written next.
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise _Unfit(verdict)
+        columns = connection.execute("SELECT name FROM pragma_table_info('sessions')").fetchall()
+        if not {field.name for field in fields(SessionRow)} <= {name for (name,) in columns}:
+            raise _Unfit("without its table")
+        connection.execute("PRAGMA wal_autocheckpoint=1000").close()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _put_aside(path: Path, error: Exception) -> None:
+    """Keep one damaged file, for whoever wants to look at it; the lock is held."""
+    aside = path.with_name(f"{path.name}.damaged")
+    logger.warning("journal: %s is damaged (%s): kept as %s", path.name, error, aside.name)
+    wal_of(aside).unlink(missing_ok=True)
+    _shm_of(path).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        wal_of(path).replace(wal_of(aside))
+    path.replace(aside)
+
+
+def _make(path: Path) -> None:
+    """Several bridges may each make one: the first has the name, the others' go."""
+    make_folder(path.parent)
+    draft = path.with_name(f"{path.name}.{uuid4().hex}")
+    make_file(draft)
+    try:
+        with closing(connect(draft, wait=1)) as connection:
+            migrate(connection, INDEX_SCRIPTS)
+            _fill(connection, path.with_name("sessions"))
+        with _locked(path):
+            if not path.exists():
+                wal_of(path).unlink(missing_ok=True)  # of one that was deleted by hand
+                _shm_of(path).unlink(missing_ok=True)
+                draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _fill(index: sqlite3.Connection, folder: Path) -> None:
+    """Add a row for every session in the folder; one that can't be read hides no other (K2)."""
+    marks = ", ".join("?" * len(fields(SessionRow)))
+    for path in sorted(folder.glob("*.db")):
+        try:
+            with closing(connect(path, wait=1)) as session:
+                rows = session.execute(f"SELECT {COLUMNS} FROM session").fetchall()
+            index.executemany(f"INSERT INTO sessions({COLUMNS}) VALUES ({marks})", rows)
+        except sqlite3.Error as error:
+            logger.warning("journal: %s is not listed: %s", path.name, error)
+
+
+@contextmanager
+def _locked(path: Path, wait: float = _LOCK_WAIT) -> Iterator[None]:
+    """Hold the lock of the index; raises BlockingIOError if another does for `wait` seconds."""
+    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOCK_INTERVAL)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _shm_of(path: Path) -> Path:
+    return path.with_name(path.name + "-shm")
