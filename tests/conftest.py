@@ -30,9 +30,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure() -> None:
-    """Tests start hundreds of interpreters: each would compile all it imports, were this set."""
+    """Tests start hundreds of interpreters: each would compile all it imports, were this set. And
+    no test uses the settings, or spends the money, of whoever runs it."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    for name in list(os.environ):
+        if name.startswith("ACP_BRIDGE_") or name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
+            del os.environ[name]
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Track:
         self._started.append(name)
         self.client = self.stage.clients[name] = await Client.start(
             [*self.stage.bridge, *arguments],
-            {**own, "ACP_BRIDGE_HOME": str(self.stage.home)},
+            {**own, "ACP_BRIDGE_HOME": str(self.stage.home), "ACP_BRIDGE_MODEL": "demo"},
             self.stage.log(name),
             self.stage.tasks,
             lambda what: self.section.waiting(what),
