@@ -18,6 +18,8 @@ from agent.model import Message
 
 #: they want their earlier thoughts back while they use tools, and some refuse to go on without
 _WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
+#: into an answer that is nothing but calls LiteLLM puts words of its own, if its text is an empty one
+_FILL_SILENCE = frozenset(["anthropic", "vertex_ai"])
 #: where a Claude reads the marks of what is to be cached
 _TAKE_CACHE_MARKS = frozenset(["anthropic", "bedrock", "openrouter", "vertex_ai"])
 #: an id of a tool call that they take, whoever gave it; Gemini's are long, for they are signed
@@ -58,6 +60,8 @@ def _outgoing(message: Message, target: Target) -> dict[str, Any]:
         sent |= {name: value for name, value in signed.items() if name != "by"}
     if target.provider not in _WANT_REASONING:
         sent.pop("reasoning_content", None)
+    if target.provider in _FILL_SILENCE and "tool_calls" in sent and not sent["content"].strip():
+        sent["content"] = None
     if "tool_call_id" in sent:
         sent["tool_call_id"] = _id(sent["tool_call_id"], target.provider)
     if "tool_calls" in sent:
