@@ -61,7 +61,7 @@ class Action:
     #: raises ToolError
     run: Callable[[Show], Awaitable[ToolResult]]
     grant: Grant
-    #: it leads out of the session's folders: asked for in every mode
+    #: it leads out of the session's folders, or into git's own: asked for in every mode
     outside: bool = False
     #: what the card shows before it runs (ACP tool call content: a diff)
     content: tuple[dict[str, Any], ...] = ()

@@ -58,4 +58,4 @@ class EditFile:
             raw = {"path": place.shown, "replacements": len(lines), "line": lines[0]}
             return ToolResult(f"Edited {args.path} at {where}.", raw, shown)
 
-        return Action(run, edit_grant(place, context), place.outside, shown)
+        return Action(run, edit_grant(place, context), place.asked_for, shown)

@@ -27,6 +27,12 @@ class Place:
     shown: str
     outside: bool
 
+    @property
+    def asked_for(self) -> bool:
+        """A change of it is, in every mode. Of what is inside: what git runs and believes, such as
+        its hooks, which a command that was allowed would run."""
+        return self.outside or ".git" in map(str.lower, self.real.parts)
+
 
 async def locate(path: str, context: ToolContext) -> Place:
     """Raises ToolError."""

@@ -49,4 +49,4 @@ class WriteFile:
             raw = {"path": place.shown, "created": before is None, "lines": lines}
             return ToolResult(f"{done} {args.path}: {lines} lines.", raw, shown)
 
-        return Action(run, edit_grant(place, context), place.outside, shown)
+        return Action(run, edit_grant(place, context), place.asked_for, shown)

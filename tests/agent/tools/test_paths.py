@@ -114,3 +114,18 @@ async def test_the_client_is_asked_for_the_file_behind_a_link(cwd: Path) -> None
     client = FilesClient(reads=True)
     client.buffers[str(cwd / "real")] = "unsaved"
     assert (await call(ReadFile(), session(cwd, client), path="link")).text == "     1\tunsaved"
+
+
+async def test_a_change_of_what_git_runs_and_believes_is_asked_for_like_one_outside(
+    cwd: Path,
+) -> None:
+    """A hook, or a setting such as core.fsmonitor, runs with the next `git status`."""
+    (cwd / ".git/hooks").mkdir(parents=True)
+    (cwd / "hooks").symlink_to(".git/hooks")
+    context = session(cwd)
+    asked = [".git/hooks/pre-commit", ".git/config", "hooks/x", "sub/.GIT/config"]
+    free = [".gitignore", ".github/workflows/x.yml", "a.git/x"]
+    for path in asked + free:
+        args = {"path": path, "content": "x"}
+        assert (await prepare(WriteFile(), context, **args)).outside == (path in asked), path
+    assert not (await prepare(ReadFile(), context, path=".git/config")).outside
