@@ -18,7 +18,7 @@ from agent.model import Message
 
 #: they want their earlier thoughts back while they use tools, and some refuse to go on without
 _WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
-#: into an answer that is nothing but calls LiteLLM puts words of its own, if its text is an empty one
+#: an answer's text that is empty, LiteLLM replaces with words of its own
 _FILL_SILENCE = frozenset(["anthropic", "vertex_ai"])
 #: where a Claude reads the marks of what is to be cached
 _TAKE_CACHE_MARKS = frozenset(["anthropic", "bedrock", "openrouter", "vertex_ai"])

@@ -183,3 +183,12 @@ async def test_a_base_url_of_anthropic_s_may_end_in_its_version(
     server.say(Text("Hello"))
     await answer(open_model(ANTHROPIC))
     assert server.requests[0].path == "/v1/messages"
+
+
+async def test_an_answer_that_was_nothing_but_calls_is_said_to_have_no_words(
+    server: ModelServer, open_model: Open
+) -> None:
+    server.say(Text("Hello"))
+    await answer(open_model(ANTHROPIC), LONG)
+    [said, *_] = [m for m in server.requests[0].body["messages"] if m["role"] == "assistant"]
+    assert [part["type"] for part in said["content"]] == ["tool_use"]
