@@ -1,9 +1,9 @@
 """What the user's environment keeps secret, and how it is kept out of texts, logs and tools.
 
 Invariants
-- A secret is masked wherever it stands whole in a text, also when the text comes in pieces.
-- The pieces of a stream, put together, are the masked whole, however it was cut. Only what may
-  still become a secret is held back.
+- A secret is masked wherever it stands whole in a text.
+- Of a text that goes on, what is shown so far is the beginning of the masked whole, however it was
+  cut. Only what may still become a secret is held back.
 - A tool's process gets the user's environment without the keys of models.
 """
 
@@ -119,9 +119,6 @@ class Secrets:
     def _count(self, text: str) -> int:
         return 0 if self._pattern is None else sum(1 for _ in self._pattern.finditer(text))
 
-    def stream(self) -> Masker:
-        return Masker(self)
-
     def guard_logs(self) -> None:
         """Mask every log record of this process from now on, whichever logger and handler it
         goes to: libraries have handlers of their own."""
@@ -132,8 +129,8 @@ class Secrets:
 
         logging.setLogRecordFactory(make_masked)
 
-    def split(self, text: str) -> tuple[str, str]:
-        """`text` as far as it is certain, masked, and the rest, which may become a secret."""
+    def so_far(self, text: str) -> str:
+        """The beginning of a text that goes on, masked, without an end that may become a secret."""
         certain: list[str] = []
         at = 0
         while True:
@@ -141,7 +138,7 @@ class Secrets:
             found = self._pattern.search(text, at) if self._pattern else None
             # One that begins where a longer one may begin too is not certain yet.
             if found is None or found.start() >= held:
-                return "".join([*certain, text[at:held]]), text[held:]
+                return "".join([*certain, text[at:held]])
             certain += (text[at : found.start()], MASK)
             at = found.end()
 
@@ -168,24 +165,6 @@ class Secrets:
         if record.stack_info:
             record.stack_info = self.mask(record.stack_info)
         return record
-
-
-class Masker:
-    """Masks one stream of text."""
-
-    def __init__(self, secrets: Secrets) -> None:
-        self._secrets = secrets
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        """What can be shown now."""
-        shown, self._held = self._secrets.split(self._held + text)
-        return shown
-
-    def end(self) -> str:
-        """The rest: what was held back and became no secret."""
-        rest, self._held = self._secrets.mask(self._held), ""
-        return rest
 
 
 def _secrets_of(name: str, value: str) -> Iterable[str]:

@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -46,8 +47,8 @@ _SECRET_LOST = (
     "alone, and change those around it with edit_file."
 )
 _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
-#: content that is no text: it is long, and masking could only break it
-_BINARY = ("image", "audio")
+#: of a text that shows output as it is
+_FENCED_END = re.compile(r"\n`{3,}\Z")
 
 Content = list[dict[str, Any]]
 T = TypeVar("T")
@@ -160,7 +161,7 @@ class ToolCalls:
 
         async def show(content: Sequence[dict[str, Any]]) -> None:
             if not card.ended:
-                await self._update(card, content=self._masked(content))
+                await self._update(card, content=self._masked(content, so_far=True))
 
         return await _guarded(tool.name, action.run(show))
 
@@ -249,13 +250,23 @@ class ToolCalls:
         raw = self._secrets.mask_json(result.raw)
         return Outcome(status, text, raw, content, [i for i in result.images if is_image(i)])
 
-    def _masked(self, content: Sequence[dict[str, Any]]) -> Content:
-        return [
-            item
-            if isinstance(inner := item.get("content"), dict) and inner.get("type") in _BINARY
-            else self._secrets.mask_json(item)
-            for item in content
-        ]
+    def _masked(self, content: Sequence[dict[str, Any]], *, so_far: bool = False) -> Content:
+        """`so_far`: more of its texts is to come."""
+        return [self._masked_item(item, so_far) for item in content]
+
+    def _masked_item(self, item: dict[str, Any], so_far: bool) -> dict[str, Any]:
+        match item:
+            case {"content": {"type": "image" | "audio"}}:  # masking could only break it
+                return item
+            case {"content": {"type": "text", "text": str(text)} as block} if so_far:
+                item = {**item, "content": {**block, "text": self._so_far(text)}}
+        masked: dict[str, Any] = self._secrets.mask_json(item)
+        return masked
+
+    def _so_far(self, text: str) -> str:
+        fenced = _FENCED_END.search(text)
+        end = fenced.start() if fenced else len(text)
+        return self._secrets.so_far(text[:end]) + text[end:]
 
 
 async def _guarded(name: str, work: Awaitable[T]) -> T:

@@ -117,45 +117,30 @@ def test_json_is_masked_at_any_depth_and_its_keys_are_left() -> None:
 @given(secret_values, texts)
 @example(["aaaaaaaa", "aaaaaaaabb"], ["aaaaaaaa", "b", "ba"])
 @example(["abaabaab", "aabaabaa"], list("abaabaabaabaa"))
-def test_a_stream_in_pieces_is_masked_as_the_whole_is(values: list[str], pieces: list[str]) -> None:
+def test_what_is_shown_so_far_stays_as_more_comes(values: list[str], pieces: list[str]) -> None:
     secrets = Secrets(values)
-    masker = secrets.stream()
-    told = [masker.feed(piece) for piece in pieces] + [masker.end()]
-    assert "".join(told) == secrets.mask("".join(pieces))
+    whole = secrets.mask("".join(pieces))
+    for count in range(len(pieces) + 1):
+        assert whole.startswith(secrets.so_far("".join(pieces[:count])))
 
 
 @given(secret_values, texts)
 def test_only_what_may_become_a_secret_is_held_back(values: list[str], pieces: list[str]) -> None:
-    secrets = Secrets(values)
-    masker = secrets.stream()
-    fed = ""
-    for piece in pieces:
-        fed += piece
-        masker.feed(piece)
-        held = masker._held
-        assert fed.endswith(held)
-        assert not held or any(v.startswith(held) and v != held for v in values)
+    secrets, text = Secrets(values), "".join(pieces)
+    shown = secrets.so_far(text)
+    held = [text[n:] for n in range(len(text) + 1) if shown == secrets.mask(text[:n])]
+    assert any(not rest or any(v.startswith(rest) and v != rest for v in values) for rest in held)
 
 
-def test_a_word_is_told_at_once_and_a_secret_as_soon_as_it_is_whole() -> None:
-    masker = Secrets([KEY]).stream()
-    assert masker.feed("The key is ") == "The key is "
-    assert masker.feed("sk") == ""
-    assert masker.feed("-abcdefgh") == ""
-    assert masker.feed("12345.") == "***."
-    assert masker.feed("sk-") == ""
-    assert masker.feed("oops!") == "sk-oops!"
-    assert masker.feed("tasks") == "task"
-    assert masker.feed("k-a") == ""
-    assert masker.end() == "sk-a"
-    assert masker.end() == ""
-
-
-def test_without_secrets_nothing_is_held_back() -> None:
-    masker = Secrets().stream()
-    assert masker.feed("") == ""
-    assert masker.feed("anything") == "anything"
-    assert masker.end() == ""
+def test_a_word_is_shown_at_once_and_a_secret_as_soon_as_it_is_whole() -> None:
+    secrets = Secrets([KEY])
+    assert secrets.so_far("The key is ") == "The key is "
+    assert secrets.so_far("The key is sk") == "The key is "
+    assert secrets.so_far("The key is sk-abcdefgh") == "The key is "
+    assert secrets.so_far("The key is sk-abcdefgh12345.") == "The key is ***."
+    assert secrets.so_far("sk-oops!") == "sk-oops!"
+    assert secrets.so_far("tasks") == "task"
+    assert Secrets().so_far("anything") == "anything"
 
 
 # tools

@@ -301,6 +301,22 @@ async def test_secrets_are_masked_in_all_that_a_tool_gives_but_not_in_images(
 
 
 @pytest.mark.hazard("K5")
+@pytest.mark.parametrize("form", ["{}", "```\n{}\n```", "````\n```\n{}\n````"])
+async def test_half_a_secret_is_not_shown_while_the_other_half_is_still_to_come(
+    tmp_path: Path, form: str
+) -> None:
+    bench, tool = allowing(tmp_path, calls("a")), Note()
+    bench.secrets = Secrets(["hunter2hunter2"])
+    tool.shows = (text(form.format("it is hunter2hunt")),)
+    await run(bench, "note", tool=tool)
+    tool.shows = (text(form.format("it is hunter2hunted")),)
+    await run(bench, "note", tool=tool)
+    updates = bench.client.of_kind("tool_call_update")
+    shown = [u["content"] for u in updates if "content" in u and "status" not in u]
+    assert shown == [[text(form.format("it is "))], [text(form.format("it is hunter2hunted"))]]
+
+
+@pytest.mark.hazard("K5")
 async def test_secrets_are_masked_in_errors_too(tmp_path: Path) -> None:
     bench, tool = allowing(tmp_path, calls("a")), Note()
     bench.secrets = Secrets(["hunter2hunter2"])
