@@ -22,7 +22,8 @@ _SUBCOMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _WITH_SUBCOMMAND = frozenset(
     """apt apt-get brew bun bundle cargo composer conda deno docker dotnet flutter gem gh git glab
     go gradle gradlew helm hg just kubectl make mvn mvnw nix npm pip pip3 pipenv pnpm podman poetry
-    rails rake rustup stack svn swift systemctl terraform uv yarn zig""".split()  # noqa: SIM905
+    hatch pdm pixi rails rake rustup rye stack svn swift systemctl terraform uv yarn
+    zig""".split()  # noqa: SIM905
 )
 #: and here in their third
 _WITH_TWO = frozenset(
@@ -31,8 +32,8 @@ _WITH_TWO = frozenset(
 )
 #: second words that run what comes after them, or have it run later
 _RUN_ANYTHING = frozenset(
-    """alias api bisect compose config dlx eval exec filter-branch rebase run runner shell
-    submodule x""".split()  # noqa: SIM905
+    """alias api bisect compose config develop difftool dlx eval exec exec:exec exec:java explore
+    filter-branch mergetool rebase run runner set shell submodule x""".split()  # noqa: SIM905
 )
 #: their arguments decide what is done, or to what
 _BY_ARGUMENTS = frozenset(
@@ -42,9 +43,14 @@ _BY_ARGUMENTS = frozenset(
     poweroff psql mysql reboot rm rmdir rsync ruby runuser scp screen script sed setsid sftp sh
     shred shutdown source sqlite3 ssh stdbuf strace su sudo tar tee time timeout tmux trap truncate
     ts-node tsx unlink unshare uvx vi vim watch wget xargs zsh env bunx doit nvim emacs set export
+    arch bwrap chrt direnv elixir entr firejail flock ghci groovy guile ionice jshell julia less
+    ltrace man mise more nix-shell nsenter numactl perf pwsh R racket rg Rscript scala setarch sort
+    start-stop-daemon swipl systemd-run taskset tclsh valgrind xvfb-run
     """.split()  # noqa: SIM905
 )
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
+#: modules that run what comes after them
+_PYTHON_RUN_ANYTHING = frozenset(["cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"])
 
 #: letters of a command in an option's name
 _SHOWN = 60
@@ -68,9 +74,10 @@ def first_words(command: str) -> tuple[str, ...]:
     if not _PROGRAM.fullmatch(words[0]):
         return ()
     program = os.path.basename(words[0])
-    second = words[1] if len(words) > 1 else ""
+    second, third, *_ = [*words[1:], "", ""]
     if _PYTHON.fullmatch(program):
-        count, subcommands = (3, words[2:3]) if second == "-m" else (0, [])
+        count = 3 if second == "-m" and third not in _PYTHON_RUN_ANYTHING else 0
+        subcommands = [third]
     else:
         count = _count(program, second)
         subcommands = words[1:count]
