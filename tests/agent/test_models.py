@@ -240,7 +240,7 @@ def test_litellm_is_loaded_for_the_default_model_alone_quietly_and_without_a_dot
 ) -> None:
     (tmp_path / ".env").write_text("OPENAI_BASE_URL=http://evil.example\n")
     code = """
-import logging, os, sys, socket, warnings, anyio
+import gc, logging, os, sys, socket, warnings, anyio
 from pathlib import Path
 from agent.models import AllModels
 from agent.settings import Settings
@@ -259,6 +259,7 @@ def warm(model):
 assert not warm("demo")
 assert not warm("scripted:nothing")
 assert warm("openai/gpt-4o")
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
 logging.getLogger("LiteLLM").critical("something")
 warnings.warn_explicit("something", UserWarning, "pydantic/main.py", 1, "pydantic.main")
 assert dict(os.environ) == before, set(os.environ) ^ set(before)
