@@ -73,7 +73,7 @@ class Card:
 
     @property
     def only_reads(self) -> bool:
-        return self.tool is not None and self.tool.access in ("none", "read")
+        return self.tool is not None and self.tool.access == "read"
 
 
 class ToolCalls:

@@ -202,6 +202,28 @@ async def test_a_plan_is_recorded_before_it_is_shown_and_replayed(tmp_path: Path
     assert on_disk == [[shown]]
 
 
+async def test_of_two_plans_of_an_answer_the_last_one_stays(tmp_path: Path) -> None:
+    plans = [f'call: plan {{"entries": [{{"content": "{n}"}}]}}' for n in range(2)]
+    bench = Bench(tmp_path, "\n".join(["turn", *plans, "---", "text: So."]))
+    update = bench.client.update
+    held = anyio.Event()
+
+    async def slow(shown: dict[str, Any]) -> None:
+        """A client that takes its time for the first plan."""
+        if shown["sessionUpdate"] == "plan" and not held.is_set():
+            held.set()
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+        await update(shown)
+
+    bench.client.update = slow  # type: ignore[method-assign,assignment]
+    with anyio.fail_after(5):
+        await bench.turn(tools=Toolbox([Plan()])).run(user("x"))
+    shown = bench.client.of_kind("plan")
+    assert [plan["entries"][0]["content"] for plan in shown] == ["0", "1"]
+    assert shown[-1] in bench.reloaded().history.replay()
+
+
 # arguments and errors
 
 
