@@ -43,6 +43,9 @@ class Call:
 @dataclass(slots=True)
 class Prompt:
     blocks: list[dict[str, Any]]
+    #: the session's when it was said ("" if not known), and before
+    mode: str = ""
+    mode_before: str = ""
     #: what a model is given of them, with images or without; made when it is needed first
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
     #: its turn was: no model is given it any more

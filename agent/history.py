@@ -2,7 +2,7 @@
 
 Records, one JSON object each; `t` says which:
 - `system` text: the system prompt; the last one holds
-- `user` blocks: ACP content blocks
+- `user` blocks: ACP content blocks; mode: the session's
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
@@ -73,6 +73,8 @@ class History:
         #: the highest number of a card
         self._cards = 0
         self._summary: Summary | None = None
+        #: the last prompt's
+        self._mode = ""
         self._spent = Spent()
         #: the one that the last record was a token of
         self._run: Run | None = None
@@ -147,8 +149,10 @@ class History:
             return
         self._run = None
         match record:
-            case {"t": "user", "blocks": [*blocks]}:
-                self._entries.append(Prompt([b for b in blocks if isinstance(b, dict)]))
+            case {"t": "user", "blocks": [*blocks], **rest}:
+                before, self._mode = self._mode, str(rest.get("mode", ""))
+                said = [block for block in blocks if isinstance(block, dict)]
+                self._entries.append(Prompt(said, self._mode, before))
             case {
                 "t": "call",
                 "id": str(call_id),

@@ -65,6 +65,7 @@ class Turn:
     ) -> None:
         self._model = model
         self._tools = tools
+        self._permissions = permissions
         self._compactor = compactor
         self._max_calls = max_calls
         self._scribe = scribe = Scribe(transcript, context.client)
@@ -83,7 +84,7 @@ class Turn:
         A provider that refuses the request ends the turn with `refusal`, as a model that refuses
         does; its sentence is shown as a notice.
         """
-        await self._scribe.record({"t": "user", "blocks": blocks})
+        await self._scribe.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
         for _ in range(self._max_calls):
             try:
                 completion = await self._complete()

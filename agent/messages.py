@@ -21,6 +21,8 @@ from agent.content import content_of, image_part
 from agent.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
 from agent.model import Message, ToolCall
 
+PLANNING = "(The session is in plan mode: look around, change nothing, and answer with a plan.)"
+PLANNED = "(The session is no longer in plan mode.)"
 TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
 _UNSEEN = "(An image came with this, which this model can't see.)"
 _SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
@@ -96,8 +98,16 @@ def result_text(call: Call, images: bool) -> str:
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
     if images not in prompt.contents:  # to look at an image takes milliseconds
-        prompt.contents[images] = content_of(prompt.blocks, images=images) or "(nothing)"
+        given = content_of([*prompt.blocks, *_about_mode(prompt)], images=images)
+        prompt.contents[images] = given or "(nothing)"
     return {"role": "user", "content": deepcopy(prompt.contents[images])}
+
+
+def _about_mode(prompt: Prompt) -> Iterator[dict[str, Any]]:
+    if prompt.mode == "plan":
+        yield {"type": "text", "text": PLANNING}
+    elif prompt.mode_before == "plan":
+        yield {"type": "text", "text": PLANNED}
 
 
 def _said(answer: Answer, text: str) -> Message:

@@ -184,6 +184,17 @@ async def test_a_model_that_calls_tools_for_ever_is_stopped(tmp_path: Path) -> N
 # the model
 
 
+async def test_the_model_is_told_the_mode_that_it_is_asked_in(tmp_path: Path) -> None:
+    model = Saying()
+    bench = Bench(tmp_path, model)
+    for bench.permissions.mode in ("ask", "plan", "edit"):
+        await run(bench, "x")
+    said = [str(given[-1]["content"]) for given in model.given]
+    assert said[0] == "x"
+    assert "in plan mode" in said[1]
+    assert "no longer in plan mode" in said[2]
+
+
 async def test_another_model_takes_over_at_the_next_call(tmp_path: Path) -> None:
     bench, tool = Bench(tmp_path, NOTES), Note("read")
     after = Saying("I go on.")

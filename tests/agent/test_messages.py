@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.history import INTERRUPTED, Record
-from agent.messages import TRIMMED
+from agent.messages import PLANNED, PLANNING, TRIMMED
 from agent.model import Message
 from tests.agent.records import (
     IMAGE,
@@ -145,6 +145,24 @@ def test_an_answer_that_says_nothing_is_left_out(nothing: list[Record]) -> None:
         ("user", "go"),
         ("user", "so?"),
     ]
+
+
+def test_the_model_is_told_that_it_is_to_plan_and_when_no_longer() -> None:
+    modes = ["ask", "plan", "plan", "edit", "edit"]
+    prompts = [{**user(str(n)), "mode": mode} for n, mode in enumerate(modes)]
+    history = folded([user("old"), *prompts])
+    assert said(history.messages()) == [
+        ("user", "old"),
+        ("user", "0"),
+        ("user", f"1\n{PLANNING}"),
+        ("user", f"2\n{PLANNING}"),
+        ("user", f"3\n{PLANNED}"),
+        ("user", "4"),
+    ]
+    history.fold(summary(4))
+    assert history.messages()[1]["content"] == f"3\n{PLANNED}"
+    assert PLANNING not in str(history.replay())
+    assert history.title == "old"
 
 
 def test_images_of_prompts_and_tools_are_given_or_noted() -> None:
