@@ -70,6 +70,12 @@ class Desk:
 
         await self.client.until_recorded(seen)
 
+    def open_cards(self) -> set[str]:
+        ended = {"completed", "failed"}
+        cards = [update for update in self.client.updates() if "toolCallId" in update]
+        over = {card["toolCallId"] for card in cards if card.get("status") in ended}
+        return {card["toolCallId"] for card in cards} - over
+
     async def cancelled(self, prompt: Any) -> Json:
         """Cancels it and asks for more; the body of the request for that."""
         asked = self.asked
@@ -77,6 +83,7 @@ class Desk:
         answer = await self.client.answer_to(prompt)
         assert answer["result"] == {"stopReason": "cancelled"}
         assert marked(self.stack.mark) == self.processes  # C10
+        assert self.open_cards() == set()
         since = self.client.mark()
         assert self.asked == asked
         self.provider.mute = False
