@@ -18,8 +18,9 @@ help: ## this list
 demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 	@$(PY) -m acp_bridge demo $(ARGS)
 
+# A process for each core; a file's tests stay together, because they share what is slow to start.
 test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 check: $(VENV)/.ready ## format, lint, strict types
 	$(PY) -m ruff format --check .

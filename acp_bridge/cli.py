@@ -157,9 +157,12 @@ def _settings(options: argparse.Namespace, command: list[str], env: Mapping[str,
     if command and options.model and "ACP_BRIDGE_MODEL" not in env:
         _fail("--model is the built-in agent's; give it to the command after -- instead")
     builtin = [sys.executable, "-I", "-m", "agent"]
-    model = ["--model", options.model] if options.model else []
+    if options.model:
+        builtin += ["--model", options.model]
+    if options.home:
+        builtin += ["--home", str(Path(options.home).expanduser().absolute())]
     return Settings(
-        command=tuple(command or builtin + model),
+        command=tuple(command or builtin),
         agent_name=agent_name(command) if command else "built-in",
         home=Path(options.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
         builtin=not command,

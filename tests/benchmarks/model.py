@@ -2,8 +2,8 @@
 
     python model.py        prints its base URL, then serves until its stdin ends
 
-`stream N GAP` in the last prompt: N words `@<monotonic microseconds> `, GAP ms apart, the time being
-that of the writing. `shell COMMAND`: a call of the tool `shell`. Anything else: one word.
+`stream N GAP` in the last prompt: N words `@<monotonic microseconds> `, GAP ms apart, stamped when
+they are written. `shell COMMAND`: a call of the tool `shell`. Anything else: one word.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import threading
 import time
 from typing import Any
 
-_HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _EVENT = (
     '{"id":"c","object":"chat.completion.chunk","created":1,"model":"bench",'
     '"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}'

@@ -47,6 +47,12 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         _row("load of 10,000 messages", "1000 ms", (f["load_10000_ms"], 1000, "ms")),
         _row("... more memory than a load of 100", "flat (3 MB)",
              (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
+        *_agent_rows(f),
+    ]  # fmt: skip
+
+
+def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    return [
         _row("built-in agent, LiteLLM over HTTP: prompt to first update, median", "5 ms",
              (f["first_update_median_ms"], 5, "ms")),
         (
