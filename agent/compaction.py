@@ -7,7 +7,8 @@ Invariants
 - It only adds records to the transcript, and they change only what the model is given: a reload
   gives it the same, and the user's view stays whole.
 - Nothing is recorded before a summary is there: a cancellation leaves the transcript as it was.
-- No turn fails because of it: what can't be summarised is left out, and the user is told.
+- What can't be summarised is left out, and the user is told; but not for an error that would end
+  the turn anyway and may be gone the next time.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _LEAST = 0.1
 _SUMMARY_SHARE = 0.25
 _SUMMARY_CHARS = 8_000
 
+#: errors that say nothing about what was to be summarised
+_PASSING = frozenset({"auth", "rate_limit", "unreachable", "unknown_model"})
 _LEFT_OUT = "[An older part of the conversation was left out here: it could not be summarised.]"
 
 
@@ -59,7 +62,7 @@ class Compactor:
 
     async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> None:
         """Make room before a model call, if there is little left. Raises ModelError if the model
-        can't be asked for its window."""
+        can't be asked now."""
         window = await self._window(model)
         if window is None:
             return
@@ -69,7 +72,7 @@ class Compactor:
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
         """Make room after the provider refused the input as too long: half of it goes. False if
-        nothing more can go."""
+        nothing more can go. Raises ModelError as `fit` does."""
         gauge = await self._gauge(model, specs)
         before = self._refused[model.id] = gauge.tokens()
         for recent in range(_RECENT, -1, -1):
@@ -158,6 +161,8 @@ class Compactor:
         try:
             text = await self._summary(model, gauge, cut, target)
         except ModelError as error:
+            if error.kind in _PASSING:
+                raise
             logger.warning("no summary: %s", error, exc_info=error)
             await self._say(f"It could not be summarised and was left out instead. {error}")
             earlier = self._history.summary

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from agent.compaction import Compactor
 from agent.history import Record, Spent
 from agent.messages import TRIMMED
-from agent.model import Completion, Message, Model, ModelError, ModelInfo, OnToken, ToolSpec, Usage
+from agent.model import (
+    Completion,
+    ErrorKind,
+    Message,
+    Model,
+    ModelError,
+    ModelInfo,
+    OnToken,
+    ToolSpec,
+    Usage,
+)
 from agent.transcript import Transcript
 from tests.agent.records import assert_well_formed, call, records, result, text, usage, user
 
@@ -246,6 +256,22 @@ async def test_without_a_summary_the_oldest_goes_and_the_user_is_told(
     assert "could not be summarised" in bench.contents[1]
     assert bench.contents[-1][:4] == "<a5>"
     assert bench.told[-1].startswith("It could not be summarised and was left out instead.")
+
+
+@pytest.mark.parametrize("kind", ["auth", "rate_limit", "unreachable", "unknown_model"])
+async def test_what_may_work_later_costs_no_memory(tmp_path: Path, kind: ErrorKind) -> None:
+    """The call that room is made for would fail in the same way."""
+    bench = Bench(tmp_path, talking(5), model := Summariser(ModelError("Not now.", kind), "so far"))
+    model.window = 2_000
+    before = bench.file
+    with pytest.raises(ModelError, match="Not now."):
+        await bench.fit()
+    with pytest.raises(ModelError, match="Not now."):
+        model.answers.insert(0, ModelError("Not now.", kind))
+        await bench.shrink()
+    assert bench.file == before
+    await bench.fit()
+    assert "so far" in bench.contents[1]
 
 
 async def test_a_summary_that_refuses_to_end_is_shortened(tmp_path: Path) -> None:
