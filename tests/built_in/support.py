@@ -126,15 +126,11 @@ async def stack_in(folder: Path, mark: str) -> AsyncIterator[Stack]:
 
 
 def agent_pid(client: RecordingClient) -> int:
-    """Of the only agent behind the client's bridge."""
+    """Of the only agent behind the client's bridge; the guard that started it names it too."""
     assert client.process is not None
-    found = descendants(client.process.pid)
-    [pid] = [pid for pid in found if " -I -m agent" in command_line(pid)[-80:] and _is_leaf(pid)]
+    lines = {pid: command_line(pid) for pid in descendants(client.process.pid)}
+    [pid] = [pid for pid, line in lines.items() if "-m agent" in line and "guard" not in line]
     return pid
-
-
-def _is_leaf(pid: int) -> bool:
-    return "guard.main" not in command_line(pid)
 
 
 # what a provider was sent

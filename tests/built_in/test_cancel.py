@@ -46,6 +46,7 @@ class Desk:
     running: Fifo
     #: while no tool runs
     processes: list[int] = field(default_factory=list)
+    _begun: int = 0
     _texts: Iterator[str] = field(default_factory=lambda: (f"prompt {n}" for n in range(1000)))
 
     @property
@@ -61,6 +62,7 @@ class Desk:
         self.client.side.handlers["fs/read_text_file"] = answer
 
     def begin(self, text: str = "") -> Any:
+        self._begun = self.client.mark()
         return self.client.send_prompt(text or next(self._texts))
 
     async def card_is(self, status: str, count: int = 1, since: int = 0) -> None:
@@ -72,7 +74,8 @@ class Desk:
 
     def open_cards(self) -> set[str]:
         ended = {"completed", "failed"}
-        cards = [update for update in self.client.updates() if "toolCallId" in update]
+        updates = self.client.updates(since=self._begun)
+        cards = [update for update in updates if "toolCallId" in update]
         over = {card["toolCallId"] for card in cards if card.get("status") in ended}
         return {card["toolCallId"] for card in cards} - over
 

@@ -41,6 +41,7 @@ BEFORE_THE_BRIDGE_WAS_KILLED = [
     "result:      1\teight",
     "assistant: Twice upon",
 ]
+EVERYTHING = [*BEFORE_THE_AGENT_WAS_KILLED, *BEFORE_THE_BRIDGE_WAS_KILLED]
 
 
 def reading(path: str) -> list[Step]:
@@ -69,47 +70,47 @@ async def test_after_kill_9_of_the_agent_and_of_the_bridge_the_model_is_given_al
 ) -> None:
     (stack.cwd / "a.txt").write_text("seven\n")
     (stack.cwd / "b.txt").write_text("eight\n")
-    provider = stack.provider
     async with stack.start() as client:
         session_id = await open_session(client, stack.cwd)
-        provider.say(Text("I look."), *reading("a.txt"))
-        provider.say(Text("It says seven."))
-        await client.prompt("What is in a.txt?", within=FIRST)
-        prompt = await begun(stack, client, "A story", "Once upon")
-        os.kill(agent_pid(client), signal.SIGKILL)
-        assert "SIGKILL" in (await client.answer_to(prompt))["error"]["message"]
+        await the_agent_is_killed(stack, client)
         told = await sent(stack, client, "Who am I?", "Ann.")
         assert told == [*BEFORE_THE_AGENT_WAS_KILLED, "user: Who am I?"]
-        # and another provider's form of the same, which goes on with it
-        await choose(client, "model", ANTHROPIC)
-        provider.say(Think(THOUGHT["thinking"], THOUGHT["signature"]), *reading("b.txt"))
-        await begun(stack, client, "And b.txt?", "Twice upon")
-        before = conversation(provider.requests[-1].body)
-        everything = [*BEFORE_THE_AGENT_WAS_KILLED, *BEFORE_THE_BRIDGE_WAS_KILLED]
-        assert before == everything[:-1]
-        client.kill()
-        await client.wait()
-    await all_gone(stack.mark)
+        await the_bridge_is_killed(stack, client)
     async with stack.start(model=ANTHROPIC) as client:
         await load_session(client, session_id, stack.cwd)
         assert "It says seven." in client.text()
         assert client.text().count("Twice upon") == 1
         told = await sent(stack, client, "And now?", "Still Ann.")
-        assert told == [*everything, "user: And now?"]
-        assert THOUGHT in calling(provider.requests[-1].body, "b.txt")["content"]
+        assert told == [*EVERYTHING, "user: And now?"]
+        assert THOUGHT in calling(stack.provider.requests[-1].body, "b.txt")["content"]
         await choose(client, "model", OPENAI)
         told = await sent(stack, client, "And then?", "Ann for ever.")
-        assert told == [
-            *everything,
-            "user: And now?",
-            "assistant: Still Ann.",
-            "user: And then?",
-        ]
-    assert [request.path for request in provider.requests] == [
-        *["/v1/chat/completions"] * 4,
-        *["/v1/messages"] * 3,
-        "/v1/chat/completions",
-    ]
+        more = ["user: And now?", "assistant: Still Ann.", "user: And then?"]
+        assert told == [*EVERYTHING, *more]
+    chat, messages = "/v1/chat/completions", "/v1/messages"
+    paths = [request.path for request in stack.provider.requests]
+    assert paths == [*[chat] * 4, *[messages] * 3, chat]
+
+
+async def the_agent_is_killed(stack: Stack, client: RecordingClient) -> None:
+    """After a turn with a tool call, in the middle of another."""
+    stack.provider.say(Text("I look."), *reading("a.txt"))
+    stack.provider.say(Text("It says seven."))
+    await client.prompt("What is in a.txt?", within=FIRST)
+    prompt = await begun(stack, client, "A story", "Once upon")
+    os.kill(agent_pid(client), signal.SIGKILL)
+    assert "SIGKILL" in (await client.answer_to(prompt))["error"]["message"]
+
+
+async def the_bridge_is_killed(stack: Stack, client: RecordingClient) -> None:
+    """When another provider's model has gone on with the conversation, and thought and read."""
+    await choose(client, "model", ANTHROPIC)
+    stack.provider.say(Think(THOUGHT["thinking"], THOUGHT["signature"]), *reading("b.txt"))
+    await begun(stack, client, "And b.txt?", "Twice upon")
+    assert conversation(stack.provider.requests[-1].body) == EVERYTHING[:-1]
+    client.kill()
+    await client.wait()
+    await all_gone(stack.mark)
 
 
 def calling(body: dict[str, Any], path: str) -> dict[str, Any]:
