@@ -100,8 +100,11 @@ class History:
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """The tools that were called so far."""
-        return frozenset(call.call.name for call in self._calls.values())
+        """The tools that were used so far: what was never there is only called."""
+        calls = self._calls.values()
+        return frozenset(
+            c.call.name for c in calls if c.outcome and c.outcome.status == "completed"
+        )
 
     @property
     def spent(self) -> Spent:

@@ -141,10 +141,13 @@ def test_a_count_belongs_to_what_the_model_was_given() -> None:
     assert folded([*after, {"t": "trim", "cards": []}]).measured is None
 
 
-def test_the_tools_that_were_used_are_known() -> None:
-    history = folded([call(1, "shell"), call(2, "mcp__a__b"), call(3, "shell")])
+def test_the_tools_that_were_used_are_known_but_not_those_that_never_were() -> None:
+    history = folded([call(1, "shell"), call(2, "mcp__a__b"), call(3, "shell"), call(4, "dance")])
+    for number in (1, 2, 3):
+        history.fold(result(number, "done"))
+    history.fold({**result(4, "There is no tool named dance."), "status": "failed"})
     assert history.tool_names == {"shell", "mcp__a__b"}
-    assert history.next_card == "call-4"
+    assert history.next_card == "call-5"
 
 
 def test_a_title_is_the_first_line_shortened() -> None:
