@@ -14,6 +14,6 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def stack(tmp_path: Path, mark: str) -> AsyncIterator[Stack]:
-    async with stack_in(tmp_path, mark) as stack:
+async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
+    async with stack_in(tmp_path) as stack:
         yield stack

@@ -7,6 +7,7 @@ Nothing in between is a stand-in: real processes, LiteLLM, HTTP.
 import json
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -115,8 +116,9 @@ class Stack:
 
 
 @asynccontextmanager
-async def stack_in(folder: Path, mark: str) -> AsyncIterator[Stack]:
+async def stack_in(folder: Path) -> AsyncIterator[Stack]:
     """At the end no process of it lives."""
+    mark = uuid.uuid4().hex
     try:
         async with Provider() as provider:
             yield Stack(folder, provider, mark)

@@ -121,7 +121,7 @@ async def one_desk(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Desk]:
     folder = tmp_path_factory.mktemp(request.param)
-    async with stack_in(folder, folder.name) as stack, opened(stack, request.param) as desk:
+    async with stack_in(folder) as stack, opened(stack, request.param) as desk:
         yield desk
 
 

@@ -66,7 +66,7 @@ class Desk:
 @pytest.fixture(scope="module")
 async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     folder: Path = tmp_path_factory.mktemp("session")
-    async with stack_in(folder, str(folder)) as stack, stack.start(env=ENVIRONMENT) as client:
+    async with stack_in(folder) as stack, stack.start(env=ENVIRONMENT) as client:
         (stack.cwd / "AGENTS.md").write_text(GUIDE)
         with pytest.raises(RpcError) as refused:
             await open_session(client, stack.cwd)
@@ -122,7 +122,7 @@ async def test_a_model_that_is_chosen_in_a_turn_is_asked_next(desk: Desk) -> Non
     desk.provider.say(Call("shell", '{"command": "echo seven"}'))
     prompt = desk.client.send_prompt("Who answers?")
     ask = await desk.client.until(
-        lambda message: message.get("method") == "session/request_permission", since
+        lambda message: message.get("method") == "session/request_permission", since, FIRST
     )
     await choose(desk.client, "model", ANTHROPIC)
     desk.provider.say(Text("The other one."))
