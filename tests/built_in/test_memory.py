@@ -10,6 +10,7 @@ from tests.built_in.support import (
     ANTHROPIC,
     FIRST,
     OPENAI,
+    START,
     Stack,
     agent_pid,
     choose,
@@ -53,7 +54,7 @@ async def begun(stack: Stack, client: RecordingClient, prompt: str, said: str) -
     """Asks, and comes back when the user has seen `said` and the answer goes on; the request."""
     stack.provider.say(Text(said), Gate("never"), Text("never said"))
     request = client.send_prompt(prompt)
-    await client.until_text(said)
+    await client.until_text(said, within=START)
     return request
 
 
