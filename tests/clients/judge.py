@@ -2,8 +2,8 @@
 
 The schema annotates each definition with its method (`x-method`), the side that serves it
 (`x-side`), and says by its name whether it is the request, the response or the notification.
-Invariants: a message that the schema doesn't know is refused, but for extensions (`_...`); a
-response is judged by the request that it answers.
+Invariants: a message that the schema doesn't know is refused, but for extensions (`_...`), and so
+is a member that it doesn't name, however deep; a response is judged by the request it answers.
 """
 
 import json
@@ -27,7 +27,6 @@ class Refused(Exception):
 
 class Schema:
     def __init__(self, schema: Json) -> None:
-        self._schema = schema
         #: (method, kind) -> (the definition's name, the side that serves the method)
         self.definitions: dict[tuple[str, Kind], tuple[str, str]] = {
             (definition["x-method"], kind): (name, definition["x-side"])
@@ -37,6 +36,7 @@ class Schema:
             if name.endswith(kind)
         }
         self._validators: dict[str, Draft202012Validator] = {}
+        self._closed_defs = {n: _with_closed_parts(d) for n, d in schema["$defs"].items()}
 
     def find(self, method: str, kind: Kind, sender: Side) -> str:
         """The definition of what this side may say; raises Refused."""
@@ -51,11 +51,30 @@ class Schema:
     def check(self, name: str, value: Any) -> None:
         """Raises Refused if the value is not what the definition says."""
         if name not in self._validators:
-            top = {"$ref": f"#/$defs/{name}", "$defs": self._schema["$defs"]}
-            self._validators[name] = Draft202012Validator(top)
+            top = _closed({"$ref": f"#/$defs/{name}"})
+            self._validators[name] = Draft202012Validator({**top, "$defs": self._closed_defs})
         error = best_match(self._validators[name].iter_errors(value))
         if error is not None:
             raise Refused(f"not a {name}: {error.message} at {error.json_path}")
+
+
+def _closed(schema: Json) -> Json:
+    """The schema of a value, which may not have members that nothing in it names."""
+    says_something = {"$ref", "allOf", "anyOf", "oneOf", "properties"} & schema.keys()
+    return {**schema, "unevaluatedProperties": False} if says_something else schema
+
+
+def _with_closed_parts(schema: Json) -> Json:
+    """Its members and items closed, not itself: it may be a part of what a value has to be."""
+    parts = dict(schema)
+    for word in schema.keys() & {"allOf", "anyOf", "oneOf"}:
+        parts[word] = [_with_closed_parts(each) for each in schema[word]]
+    if "properties" in schema:
+        members = schema["properties"].items()
+        parts["properties"] = {name: _closed(_with_closed_parts(m)) for name, m in members}
+    if "items" in schema:
+        parts["items"] = _closed(_with_closed_parts(schema["items"]))
+    return parts
 
 
 @dataclass

@@ -15,6 +15,7 @@ PROMPT = {"sessionId": "s", "prompt": [TEXT]}
 LOAD = {"sessionId": "s", "cwd": "/w", "mcpServers": []}
 CHUNK = {"sessionUpdate": "agent_message_chunk", "content": TEXT}
 ALLOW = {"optionId": "a", "name": "Allow", "kind": "allow_once"}
+TOOL_CALL = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "t"}
 PERMISSION = {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": [ALLOW]}
 #: a conversation in which each message counts.
 RIGHT: list[tuple[Side, dict[str, Any]]] = [
@@ -74,6 +75,13 @@ def test_a_broken_body_is_refused(schema: Schema, at: int) -> None:
         ({"sessionUpdate": "no_such_update", "content": TEXT}, "update"),
         ({"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}, "update"),
         ({"sessionUpdate": "tool_call", "toolCallId": 7, "title": "t"}, "update"),
+        ({**CHUNK, "extra": 1}, "Unevaluated"),
+        ({**CHUNK, "content": {**TEXT, "extra": 1}}, "Unevaluated"),
+        (
+            {**TOOL_CALL, "content": [{"type": "diff", "path": "/f", "newText": "", "a": 1}]},
+            "Unevaluated",
+        ),
+        ({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": 1}}, "update"),
     ],
 )
 def test_a_broken_update_is_refused(schema: Schema, update: Any, why: str) -> None:
