@@ -31,9 +31,14 @@ def image(data: str, mime_type: str) -> tuple[dict[str, Any], ...]:
     return ({"type": "content", "content": {"type": "image", "data": data, "mimeType": mime_type}},)
 
 
+def visible(text: str) -> str:
+    """With what would not be seen written out: the user is to know what is asked."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 def short(text: str) -> str:
     """One line of it for a title: of a long one the end, which tells files apart."""
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= _TITLE else f"…{line[1 - _TITLE :]}"
 
 

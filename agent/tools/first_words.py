@@ -13,6 +13,7 @@ import os
 import re
 
 from agent.tools import Grant
+from agent.tools.cards import visible
 
 _SHELL_SYNTAX = re.compile(r"[;&|<>()$`\r\n]")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*")
@@ -61,7 +62,7 @@ def grant(command: str) -> Grant:
     words = first_words(command)
     if words:
         return Grant(("shell", *words), f"`{' '.join(words)} …`")
-    shown = " ".join(command.split())
+    shown = visible(" ".join(command.split()))
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     return Grant(("shell", command), f"exactly `{shown}`")
 

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
-from agent.tools.cards import code
+from agent.tools.cards import code, visible
 from agent.tools.first_words import grant
 from agent.tools.process import Command, Ended, run_process
 from agent.tools.terminal import NoTerminal, run_in_terminal
@@ -47,7 +47,7 @@ class Shell:
     access: Access = "execute"
 
     def title(self, args: ShellArgs) -> str:
-        return f"`{args.command}`"
+        return f"`{visible(args.command)}`"
 
     def locations(self, args: ShellArgs, cwd: Path) -> list[dict[str, Any]]:
         return []
