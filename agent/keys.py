@@ -1,7 +1,7 @@
 """Keys and base URLs: the environment first, then the lines of a file.
 
 Invariants
-- Nothing is remembered: the file is read each time, so a key written into it is found at once.
+- Nothing is remembered from one look to the next: a key written into the file is found at once.
 - An empty value counts as none.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agent.providers.known import Provider
@@ -23,7 +24,7 @@ class Access:
 
     #: the provider's, for the user
     name: str
-    #: the variable that holds its key, or would; empty if it needs none
+    #: the variable that holds its key, or would; empty if it may need none
     key_variable: str
     key: str | None
     #: empty if none is set
@@ -46,14 +47,28 @@ class Keys:
         self._env = env
         self._on_key = on_key
 
+    def look(self) -> Look:
+        """What there is now; the file is read once for it, and only if it is needed."""
+        return Look(self._file, self._env, self._on_key)
+
+    def access(self, provider: Provider) -> Access:
+        return self.look().access(provider)
+
+
+class Look:
+    """What there is at one moment."""
+
+    def __init__(
+        self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None
+    ) -> None:
+        self._file = file
+        self._env = env
+        self._on_key = on_key
+
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
         """The first of these variables that has a value, and the value."""
         names = tuple(names)
-        for place in (self._env, self._lines()):
-            for name in names:
-                if value := (place.get(name) or "").strip():
-                    return name, value
-        return None
+        return _first(names, self._env) or _first(names, self._lines)
 
     def key(self, provider: Provider) -> tuple[str, str] | None:
         found = self.find(provider.keys)
@@ -64,14 +79,16 @@ class Keys:
     def access(self, provider: Provider) -> Access:
         key = self.key(provider)
         base_url = self.find(provider.base_urls)
+        wanted = "" if provider.has_other_ways else next(iter(provider.keys), "")
         return Access(
             name=provider.name,
-            key_variable=key[0] if key else next(iter(provider.keys), ""),
+            key_variable=key[0] if key else wanted,
             key=key[1] if key else None,
             base_url_variable=base_url[0] if base_url else "",
             base_url=base_url[1].rstrip("/") if base_url else None,
         )
 
+    @cached_property
     def _lines(self) -> Mapping[str, str | None]:
         """`NAME=value` each, quotes and `export` as in a shell; nothing is put into a value."""
         from dotenv import dotenv_values
@@ -84,3 +101,10 @@ class Keys:
         except (OSError, ValueError) as error:
             _log.warning("the file of keys can't be read: %s", error)
             return {}
+
+
+def _first(names: Iterable[str], place: Mapping[str, str | None]) -> tuple[str, str] | None:
+    for name in names:
+        if value := (place.get(name) or "").strip():
+            return name, value
+    return None

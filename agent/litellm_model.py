@@ -49,6 +49,7 @@ from agent.providers.answer import Answer, Form
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure, Place, model_error
+from agent.providers.known import PROVIDERS
 from agent.providers.outgoing import Target
 from agent.providers.request import DIRECT, Request, build, needs_responses
 from agent.providers.retry import Retry
@@ -153,7 +154,7 @@ class LiteLLMModel:
         except Exception as error:  # of which kind depends on the provider
             raise unknown_model(self.id) from error
         access = self._access(provider)
-        key = access.key or (_NO_KEY if access.base_url else None)
+        key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
         target = Target(model, provider, access.base_url or base_url, key, self._thought_level)
         return target, access
 

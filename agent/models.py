@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.dialogue import DialogueError, demo_dialogue, read_dialogue
-from agent.keys import Access, Keys
+from agent.keys import Access, Keys, Look
 from agent.litellm_model import LiteLLMModel, missing_key
 from agent.model import Model, ModelChoice, ModelError
 from agent.providers.known import PROVIDERS, Provider, provider_of, variables
@@ -40,10 +40,11 @@ class AllModels:
 
     @property
     def default(self) -> str:
-        return self._settings.model or next(self._usable(), _DEMO)
+        return self._default(self._keys.look())
 
     def offered(self) -> Sequence[ModelChoice]:
-        named = (self.default, *self._settings.models, *self._curated())
+        look = self._keys.look()
+        named = (self._default(look), *self._settings.models, *_curated(look))
         return [_choice(id) for id in dict.fromkeys(named)]
 
     async def warm(self) -> None:
@@ -59,38 +60,45 @@ class AllModels:
             return ScriptedModel(demo_dialogue(), _DEMO)
         if model_id.startswith(_SCRIPTED):
             return _scripted(model_id)
+        look = self._keys.look()
         provider = provider_of(model_id)
-        if provider and (access := self._keys.access(provider)).lacks_key:
+        if provider and (access := look.access(provider)).lacks_key:
             raise missing_key(access)
         return LiteLLMModel(
-            model_id, self._access, thought_level=thought_level, silence=self._silence()
+            model_id, self._access, thought_level=thought_level, silence=_silence(look)
         )
 
     def _access(self, provider: str) -> Access:
         return self._keys.access(PROVIDERS.get(provider) or variables(provider))
 
-    def _usable(self) -> Iterator[str]:
+    def _default(self, look: Look) -> str:
+        return self._settings.model or next(self._usable(look), _DEMO)
+
+    def _usable(self, look: Look) -> Iterator[str]:
         """What is offered and needs nothing more."""
         for id in self._settings.models:
             provider = provider_of(id)
-            if id.startswith((_DEMO, _SCRIPTED)) or (provider and self._has_key(provider)):
+            if id.startswith((_DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):
                 yield id
-        yield from self._curated()
+        yield from _curated(look)
 
-    def _curated(self) -> Iterator[str]:
-        for provider in PROVIDERS.values():
-            if provider.models and self._has_key(provider):
-                yield from (f"{provider.id}/{model}" for model in provider.models)
 
-    def _has_key(self, provider: Provider) -> bool:
-        return not provider.keys or self._keys.key(provider) is not None
+def _curated(look: Look) -> Iterator[str]:
+    for provider in PROVIDERS.values():
+        if provider.models and _has_key(provider, look):
+            yield from (f"{provider.id}/{model}" for model in provider.models)
 
-    def _silence(self) -> float:
-        found = self._keys.find([_SILENCE_VARIABLE])
-        try:
-            return max(1.0, float(found[1])) if found else _SILENCE
-        except ValueError:
-            return _SILENCE
+
+def _has_key(provider: Provider, look: Look) -> bool:
+    return not provider.keys or look.key(provider) is not None
+
+
+def _silence(look: Look) -> float:
+    found = look.find([_SILENCE_VARIABLE])
+    try:
+        return max(1.0, float(found[1])) if found else _SILENCE
+    except ValueError:
+        return _SILENCE
 
 
 def _scripted(model_id: str) -> Model:

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Provider:
     base_urls: tuple[str, ...]
     #: what is offered when the key is there
     models: tuple[str, ...] = ()
+    #: it may be got at without any of these keys: Bedrock with those of AWS, Vertex with a login
+    has_other_ways: bool = False
 
 
 def _provider(id: str, name: str, models: str = "", keys: str | None = None) -> Provider:
@@ -48,6 +50,17 @@ _ALL = (
     _provider("groq", "Groq", "openai/gpt-oss-120b qwen/qwen3.8-27b"),
     _provider("cerebras", "Cerebras", "gpt-oss-120b qwen-3.8-27b"),
     _provider("openrouter", "OpenRouter", "openrouter/auto"),
+    _provider(
+        "fireworks_ai",
+        "Fireworks",
+        keys="FIREWORKS_API_KEY FIREWORKS_AI_API_KEY FIREWORKSAI_API_KEY FIREWORKS_AI_TOKEN",
+    ),
+    _provider(
+        "together_ai",
+        "Together",
+        keys="TOGETHER_API_KEY TOGETHERAI_API_KEY TOGETHER_AI_API_KEY TOGETHER_AI_TOKEN",
+    ),
+    _provider("nvidia_nim", "NVIDIA"),
     _provider("ollama_chat", "Ollama", keys=""),
     _provider("ollama", "Ollama", keys=""),
     _provider("lm_studio", "LM Studio", keys=""),
@@ -70,5 +83,5 @@ def provider_of(model_id: str) -> Provider | None:
 
 
 def variables(prefix: str) -> Provider:
-    """A provider that isn't in the table, with the variables that LiteLLM would look for."""
-    return _provider(prefix, prefix)
+    """A provider that isn't in the table, with the variables that LiteLLM looks for in most."""
+    return replace(_provider(prefix, prefix), has_other_ways=True)

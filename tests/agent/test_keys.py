@@ -2,11 +2,14 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.keys import Keys
-from agent.providers.known import PROVIDERS
+from agent.models import AllModels
+from agent.providers.known import PROVIDERS, variables
+from agent.settings import Settings
 
 OPENAI, GEMINI = PROVIDERS["openai"], PROVIDERS["gemini"]
 
@@ -33,6 +36,19 @@ def test_a_key_may_have_several_names(file: Path) -> None:
     found = Keys(file, {"GOOGLE_API_KEY": "k"}).access(GEMINI)
     assert (found.key_variable, found.key) == ("GOOGLE_API_KEY", "k")
     assert Keys(file, {}).access(GEMINI).key_variable == "GEMINI_API_KEY"
+
+
+@pytest.mark.parametrize("name", ["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"])
+def test_a_key_is_found_under_each_name_that_litellm_knows(file: Path, name: str) -> None:
+    assert Keys(file, {name: "k"}).access(PROVIDERS["fireworks_ai"]).key == "k"
+
+
+def test_of_a_provider_that_is_not_listed_a_key_is_taken_and_none_is_insisted_on(
+    file: Path,
+) -> None:
+    bedrock = variables("bedrock")  # it is got at with the keys of AWS, or a role
+    assert not Keys(file, {}).access(bedrock).lacks_key
+    assert Keys(file, {"BEDROCK_API_KEY": "k"}).access(bedrock).key == "k"
 
 
 @pytest.mark.parametrize("value", ["", "  "])
@@ -68,3 +84,18 @@ def test_a_file_that_is_not_text_is_no_file(file: Path, caplog: pytest.LogCaptur
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert Keys(tmp_path, {}).access(OPENAI).lacks_key
+
+
+def test_one_look_reads_the_file_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    really = Path.open
+
+    def open_counted(path: Path, *args: Any, **kwargs: Any) -> Any:
+        opened.append(path)
+        return really(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", open_counted)
+    file.write_text("GEMINI_API_KEY=k\n")
+    opened.clear()
+    AllModels(Settings(file.parent, file), {}).offered()
+    assert opened == [file]

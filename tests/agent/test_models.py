@@ -16,7 +16,7 @@ from agent.providers.known import PROVIDERS, provider_of
 from agent.providers.request import DIRECT
 from agent.settings import Settings
 from tests.agent.support import Tokens
-from tests.support.model_replies import Text
+from tests.support.model_replies import Status, Text
 from tests.support.model_server import ModelServer
 
 ASK: list[Message] = [{"role": "user", "content": "Hi"}]
@@ -180,6 +180,26 @@ async def test_a_base_url_gets_the_key_of_its_provider(litellm: Any, file: Path)
         with anyio.fail_after(5):
             await models(file, env).open("xai/grok-4.7").complete(ASK, [], Tokens())
         assert server.requests[0].headers["authorization"] == "Bearer k-1234"
+
+
+async def test_what_is_got_at_in_a_way_of_its_own_needs_no_key_of_ours(
+    litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "ACCESS_KEY_ID": "AKIA0",
+        "SECRET_ACCESS_KEY": "s",
+        "REGION": "us-x-1",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    library.load_stream("bedrock")
+    async with ModelServer() as server:
+        server.say(Status(403))
+        model = models(file, {"BEDROCK_BASE_URL": server.url}).open("bedrock/anthropic.claude-x")
+        with anyio.fail_after(5), pytest.raises(ModelError) as raised:
+            await model.complete(ASK, [], Tokens())
+        assert server.requests[0].headers["authorization"].startswith("AWS4-HMAC-SHA256")
+    assert raised.value.kind == "auth"
+    assert "BEDROCK_API_KEY" not in str(raised.value)
 
 
 async def test_a_key_that_is_gone_is_told_at_the_next_call(litellm: Any, file: Path) -> None:
