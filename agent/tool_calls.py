@@ -46,6 +46,7 @@ _SECRET_LOST = (
     "A secret of the user's stands there, which you see as ***. It would be lost: leave its line "
     "alone, and change those around it with edit_file."
 )
+_UNREADABLE = "\n(An image of it can't be read and was left out.)"
 _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
 #: of a text that shows output as it is
 _FENCED_END = re.compile(r"\n`{3,}\Z")
@@ -242,13 +243,16 @@ class ToolCalls:
         """Without secrets. What was shown before it ran (a diff) stays on the card, if the tool
         says nothing else."""
         text = self._secrets.mask(result.text)
+        images = [url for url in result.images if is_image(url)]
+        if len(images) < len(result.images):
+            text += _UNREADABLE
         content: Content | None = None
         if result.content is not None:
             content = self._masked(result.content)
         elif before := card.shown.get("content"):
             content = [*before, {"type": "content", "content": {"type": "text", "text": text}}]
         raw = self._secrets.mask_json(result.raw)
-        return Outcome(status, text, raw, content, [i for i in result.images if is_image(i)])
+        return Outcome(status, text, raw, content, images)
 
     def _masked(self, content: Sequence[dict[str, Any]], *, so_far: bool = False) -> Content:
         """`so_far`: more of its texts is to come."""

@@ -177,7 +177,7 @@ async def test_an_image_that_providers_would_refuse_is_not_given_to_the_model(
     odd = ("data:image/png;base64,no!", "data:image/tiff;base64,aGk=", "https://x/a.png")
     tool.result = ToolResult("pictures", images=odd)
     await run(bench, "note", tool=tool)
-    assert bench.told() == ["pictures"]
+    assert bench.told() == ["pictures\n(An image of it can't be read and was left out.)"]
     assert not any(url in str(bench.history.messages()) for url in odd)
 
 
