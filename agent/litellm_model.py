@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 from anyio import to_thread
 from pydantic_core import from_json
 
@@ -63,6 +64,8 @@ _NO_KEY = "none"
 _ALL_SEE = frozenset(["anthropic", "gemini", "openai"])
 
 _DONE = b"[DONE]"
+#: for a server on the user's own machine to say what its model can do
+_INFO_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,21 @@ class LiteLLMModel:
         self._direct = direct
 
     async def info(self) -> ModelInfo:
-        return await to_thread.run_sync(self._info, abandon_on_cancel=True)
+        if not library.is_loaded():
+            await to_thread.run_sync(library.load, abandon_on_cancel=True)
+        try:
+            target, access = self._target()
+        except ModelError:
+            return ModelInfo()
+        about = target.model, target.provider, target.base_url
+        known = None
+        if library.asks_server(target.provider):
+            with anyio.move_on_after(_INFO_SECONDS):
+                known = await to_thread.run_sync(library.model_info, *about, abandon_on_cancel=True)
+        else:
+            known = library.model_info(*about)
+        sees = target.provider in _ALL_SEE and access.base_url is None
+        return known or ModelInfo(takes_images=sees)
 
     async def warm(self) -> None:
         """Do once what a first call would wait for."""
@@ -168,15 +185,6 @@ class LiteLLMModel:
         except Exception:  # LiteLLM's own way has the same trouble, or knows a way round it
             _log.info("no request for %s could be built", self.id, exc_info=True)
             return None
-
-    def _info(self) -> ModelInfo:
-        try:
-            target, access = self._target()
-        except ModelError:
-            return ModelInfo()
-        sees = target.provider in _ALL_SEE and access.base_url is None
-        known = library.model_info(target.model, target.provider)
-        return known or ModelInfo(takes_images=sees)
 
 
 _GREETING: tuple[Message, ...] = ({"role": "user", "content": "hello"},)

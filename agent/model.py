@@ -117,7 +117,8 @@ class Model(Protocol):
     id: str
 
     async def info(self) -> ModelInfo:
-        """May wait for a library to be imported, never for the network."""
+        """May wait for a library to be imported, never for the internet, and for a server on the
+        user's own machine some seconds at most."""
         ...
 
     async def complete(

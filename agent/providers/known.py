@@ -26,8 +26,11 @@ class Provider:
     has_other_ways: bool = False
 
 
-def _provider(id: str, name: str, models: str = "", keys: str | None = None) -> Provider:
-    stem = id.upper()
+def _provider(
+    id: str, name: str, models: str = "", keys: str | None = None, stem: str = ""
+) -> Provider:
+    """`stem`: what the names of its variables begin with, if not with its id."""
+    stem = stem or id.upper()
     found = f"{stem}_API_KEY" if keys is None else keys
     base_urls = (f"{stem}_BASE_URL", f"{stem}_API_BASE")
     return Provider(id, name, tuple(found.split()), base_urls, tuple(models.split()))
@@ -61,7 +64,7 @@ _ALL = (
         keys="TOGETHER_API_KEY TOGETHERAI_API_KEY TOGETHER_AI_API_KEY TOGETHER_AI_TOKEN",
     ),
     _provider("nvidia_nim", "NVIDIA"),
-    _provider("ollama_chat", "Ollama", keys=""),
+    _provider("ollama_chat", "Ollama", keys="", stem="OLLAMA"),
     _provider("ollama", "Ollama", keys=""),
     _provider("lm_studio", "LM Studio", keys=""),
     _provider("hosted_vllm", "vLLM", keys=""),

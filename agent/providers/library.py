@@ -46,6 +46,10 @@ def load() -> Any:
     return litellm
 
 
+def is_loaded() -> bool:
+    return load.cache_info().currsize > 0
+
+
 @contextlib.contextmanager
 def _collector_resting() -> Iterator[None]:
     """What is made here stays for good. The collector would look through it again and again, a
@@ -89,6 +93,7 @@ def _environment(switches: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+@cache
 def split(model_id: str) -> tuple[str, str, str | None]:
     """The model's name at its provider, LiteLLM's name of the provider, and its base URL if that
     is known. Raises what LiteLLM raises if it doesn't know the provider."""
@@ -96,14 +101,28 @@ def split(model_id: str) -> tuple[str, str, str | None]:
     return model, provider, base_url
 
 
-def model_info(model: str, provider: str) -> ModelInfo | None:
-    """From LiteLLM's own map of models; None if it isn't in there."""
-    litellm = load()
+def asks_server(provider: str) -> bool:
+    """Whether `model_info` may have to ask the provider's server."""
+    return provider in ("ollama", "ollama_chat")
+
+
+def model_info(model: str, provider: str, base_url: str | None = None) -> ModelInfo | None:
+    """From LiteLLM's own map of models, or Ollama's at `base_url`; None if it isn't in there."""
     try:
-        entry = litellm.get_model_info(model, provider)
-        parameters = litellm.get_supported_openai_params(model, provider) or ()
+        return _model_info(model, provider, base_url)
     except Exception:  # it raises a bare one for a model that it doesn't know
         return None
+
+
+@cache
+def _model_info(model: str, provider: str, base_url: str | None) -> ModelInfo:
+    litellm = load()
+    asked = {"api_base": base_url} if asks_server(provider) else {}
+    entry = litellm.get_model_info(model, provider, **asked)
+    if asked and not entry.get("max_input_tokens"):  # it isn't running yet, or has no such model
+        litellm.get_model_info.cache_clear()
+        raise LookupError("Ollama may say it the next time")
+    parameters = litellm.get_supported_openai_params(model, provider) or ()
     entry = {**(litellm.model_cost.get(entry.get("key")) or {}), **_said(entry)}
     return ModelInfo(
         window=entry.get("max_input_tokens") or entry.get("max_tokens"),

@@ -16,7 +16,7 @@ from agent.providers.known import PROVIDERS, provider_of
 from agent.providers.request import DIRECT
 from agent.settings import Settings
 from tests.agent.support import Tokens
-from tests.support.model_replies import Status, Text
+from tests.support.model_replies import Gate, Status, Text
 from tests.support.model_server import ModelServer
 
 ASK: list[Message] = [{"role": "user", "content": "Hi"}]
@@ -249,6 +249,30 @@ async def test_an_unknown_model_at_a_base_url_is_not_supposed_to_see(
     env = {"OPENAI_BASE_URL": "http://localhost:8000/v1"}
     with anyio.fail_after(5):
         assert await models(file, env).open("openai/one-of-mine").info() == ModelInfo()
+
+
+async def test_ollama_is_asked_what_its_model_can_do_once_it_answers(
+    litellm: Any, file: Path
+) -> None:
+    async with ModelServer() as server:
+        model = models(file, {"OLLAMA_API_BASE": server.url}).open("ollama_chat/one-of-mine")
+        server.say(Status(500))
+        server.say(Status(200, {"model_info": {"qwen.context_length": 32768}}))
+        with anyio.fail_after(5):
+            windows = [(await model.info()).window for _ in range(3)]
+        assert windows == [None, 32768, 32768]
+        assert [request.path for request in server.requests] == ["/api/show"] * 2
+
+
+async def test_a_server_that_is_silent_about_its_model_holds_nothing_up_for_long(
+    litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.litellm_model._INFO_SECONDS", 0.1)
+    async with ModelServer() as server:
+        server.say(Gate("never"))
+        model = models(file, {"OLLAMA_BASE_URL": server.url}).open("ollama_chat/silent")
+        with anyio.fail_after(5):
+            assert await model.info() == ModelInfo()
 
 
 # Loading
