@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from acp import RequestError
 from acp.schema import ClientCapabilities
@@ -39,6 +40,16 @@ class Given:
             tuple(_absolute(root, "additionalDirectories") for root in extra_roots or ()),
             tuple(map(wire, mcp_servers or ())),
         )
+
+    def add_secrets(self, secrets: Secrets) -> None:
+        """What only the servers are to know."""
+        for server in self.mcp_servers:
+            for pair in (*server.get("env", ()), *server.get("headers", ())):
+                secrets.add_named(pair["name"], pair["value"])
+            url = server.get("url", "")
+            secrets.add_named("", url)  # a password in it
+            for name, value in parse_qsl(url.partition("?")[2]):
+                secrets.add_named(name, value)
 
 
 @dataclass(slots=True)

@@ -98,6 +98,12 @@ class Secrets:
         self._first_letters = frozenset(value[0] for value in self._values)
         self._pattern = re.compile("|".join(map(re.escape, self._values)))
 
+    def add_named(self, name: str, value: str) -> None:
+        """What is secret of the value of an environment variable, a header or a parameter."""
+        for secret in _secrets_of(name.replace("-", "_"), value):
+            self.add(secret)
+            self.add(secret.rpartition(" ")[2])  # `Bearer ...`
+
     def mask(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 

@@ -73,6 +73,7 @@ class Session:
         """The next turn works with this, and what was given before no longer counts."""
         context = dataclasses.replace(self.context, cwd=given.cwd, extra_roots=given.extra_roots)
         self.context = context
+        given.add_secrets(self._setup.secrets)
         self.servers.give(given.mcp_servers, given.cwd)
 
     async def begin(self) -> None:

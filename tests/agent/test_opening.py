@@ -281,6 +281,27 @@ async def test_the_client_s_servers_are_served_in_its_folder_and_closed_with_the
         assert servers.closed.is_set()
 
 
+@pytest.mark.hazard("K5")
+async def test_what_the_client_gives_its_servers_alone_is_masked(
+    talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
+) -> None:
+    token, bearer, key, plain = "tok-01234567", "bea-01234567", "key-01234567", "production"
+    given = [
+        {**ONE, "env": [{"name": "A_TOKEN", "value": token}, {"name": "STAGE", "value": plain}]},
+        {
+            **TWO,
+            "headers": [{"name": "Authorization", "value": f"Bearer {bearer}"}],
+            "url": f"http://127.0.0.1:1/?api_key={key}",
+        },
+    ]
+    (cwd / "a.txt").write_text(f"{token}, {bearer}, {key}, {plain}")
+    async with talk('turn\ncall: read_file {"path": "a.txt"}\n---\ntext: {result}') as client:
+        await client.initialize({})
+        await client.new_session(cwd, mcpServers=given)
+        await client.prompt("x")
+        assert client.text().endswith("\t***, ***, ***, production")
+
+
 @pytest.mark.hazard("P7")
 async def test_the_servers_are_closed_when_the_client_is_gone(
     talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
