@@ -75,7 +75,11 @@ class Tape:
     def command(self, *agent: str) -> list[str]:
         """For the client: the bridge, on tape, with this agent or the built-in one."""
         bridge = [sys.executable, "-m", "acp_bridge", *(["--", *agent] if agent else [])]
-        return [sys.executable, "-I", str(HERE / "tee.py"), str(self.path), *bridge]
+        return self.of(*bridge)
+
+    def of(self, *command: str) -> list[str]:
+        """For the client: this command, on tape."""
+        return [sys.executable, "-I", str(HERE / "tee.py"), str(self.path), *command]
 
     def bridges(self) -> list[int]:
         """The pids of the bridges, in the order of their start."""

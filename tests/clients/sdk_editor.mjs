@@ -16,7 +16,7 @@ export const given = JSON.parse(process.env.GIVEN ?? "{}");
 export class Editor {
   /** The bridge, initialized. */
   static async start(capabilities = {}) {
-    const editor = new Editor();
+    const editor = new this();
     const params = { protocolVersion: PROTOCOL_VERSION, clientCapabilities: capabilities };
     editor.agreed = await editor.request(ask.initialize, params);
     assert.equal(editor.agreed.protocolVersion, PROTOCOL_VERSION);
@@ -44,7 +44,18 @@ export class Editor {
         this.look();
         return { outcome: await this.decide(params, signal) };
       });
-    const services = {
+    for (const [method, answer] of Object.entries(this.services())) {
+      app.onRequest(method, ({ params }) => {
+        this.served.push([method, params]);
+        return answer(params);
+      });
+    }
+    return app;
+  }
+
+  /** What it does for the agent: a method's params -> its result. */
+  services() {
+    return {
       [serve.fs.readTextFile]: ({ path }) => ({ content: `content of ${path}` }),
       [serve.fs.writeTextFile]: () => ({}),
       [serve.terminal.create]: () => ({ terminalId: "terminal-1" }),
@@ -54,13 +65,6 @@ export class Editor {
       [serve.terminal.release]: () => ({}),
       [serve.elicitation.create]: () => ({ action: "accept", content: { name: "Ada" } }),
     };
-    for (const [method, answer] of Object.entries(services)) {
-      app.onRequest(method, ({ params }) => {
-        this.served.push([method, params]);
-        return answer(params);
-      });
-    }
-    return app;
   }
 
   show(params) {
@@ -92,9 +96,10 @@ export class Editor {
     return this.request(ask.session.load, { sessionId, cwd: given.cwd, mcpServers: [] });
   }
 
-  /** The stop reason, when the prompt is answered. */
-  async prompt(text, options) {
-    const params = { sessionId: this.sessionId, prompt: [{ type: "text", text }] };
+  /** The stop reason, when the prompt is answered. `said`: a text, or content blocks. */
+  async prompt(said, options) {
+    const prompt = typeof said === "string" ? [{ type: "text", text: said }] : said;
+    const params = { sessionId: this.sessionId, prompt };
     return (await this.request(ask.session.prompt, params, options)).stopReason;
   }
 
@@ -118,6 +123,12 @@ export class Editor {
         sessionId === this.sessionId && update.sessionUpdate === "agent_message_chunk")
       .map(({ update }) => update.content.text)
       .join("");
+  }
+
+  /** All updates of a kind, from the one with this number on. */
+  of(kind, from = 0) {
+    return this.updates.slice(from).map(({ update }) => update)
+      .filter(({ sessionUpdate }) => sessionUpdate === kind);
   }
 
   kinds() {
