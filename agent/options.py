@@ -63,6 +63,11 @@ class Options:
             known = self._infos[model_id] = await self._models.open(model_id).info()
         return known
 
+    @property
+    def known(self) -> ModelInfo | None:
+        """The same, if it is known already."""
+        return self._infos.get(self._model_id)
+
     async def learn(self) -> bool:
         """Look the chosen model up; whether the options are others now."""
         levels = self._levels
@@ -143,7 +148,7 @@ class Options:
 
     @property
     def _levels(self) -> tuple[str, ...]:
-        info = self._infos.get(self._model_id)
+        info = self.known
         return info.thought_levels if info else ()
 
     def _offered(self) -> list[ModelChoice]:

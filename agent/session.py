@@ -22,7 +22,8 @@ from acp import RequestError
 
 from agent.compaction import Compactor
 from agent.context import system_prompt
-from agent.loop import StopReason, Turn
+from agent.gauge import Gauge
+from agent.loop import StopReason, Turn, usage_update
 from agent.model import Model
 from agent.opening import Given, Setup
 from agent.options import Options
@@ -83,13 +84,30 @@ class Session:
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.servers.serve)
-            tasks.start_soon(self.tell_options)
+            tasks.start_soon(self._tell_what_is_known)
             tasks.start_soon(self._name_gone_tools)
 
     async def tell_options(self) -> None:
         """Look the model up, and tell the client if there is more to choose from now."""
         if await self.options.learn() and self._open:
             await self.client.update(self.options.update())
+
+    async def _tell_what_is_known(self) -> None:
+        await self.tell_options()
+        await self._tell_usage()
+
+    async def _tell_usage(self) -> None:
+        """How full the window is, where no answer says it: after a load and after a summary."""
+        history = self.transcript.history
+        info = self.options.known
+        if info is None or not history.entries or not self._open:
+            return
+        spent = history.spent
+        if history.measured is None:  # what the model is given has changed since it was counted
+            gauge = Gauge(history, self._tools.specs, images=info.takes_images)
+            spent = dataclasses.replace(spent, context=gauge.tokens())
+        if (update := usage_update(spent, info)) is not None:
+            await self.client.update(update)
 
     async def close(self) -> None:
         """Cancel every prompt, wait until they are answered, and leave nothing running."""
@@ -154,6 +172,7 @@ class Session:
         model = self.options.model()
         if _command(blocks) == "/compact":
             await self.say(await self._compactor.compact(model))
+            await self._tell_usage()
             return "end_turn"
         if any(block["type"] == "image" for block in blocks):
             await self._check_sight()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.dialogue import parse_dialogue
 from agent.model import ModelInfo
+from agent.scripted_model import ScriptedModel
 from tests.agent.conftest import Talk
 from tests.agent.several_models import Known, SeveralModels, thinker
 from tests.agent.talking import error_of, kinds, of_kind, opened
@@ -166,6 +168,31 @@ async def test_compact_summarises_at_once_and_is_no_prompt_itself(
     assert shown == ["hello there", "go on"]
     last = str(given(model_log)[-1])
     assert ("They greeted." in last, "hello there" in last) == (True, False)
+
+
+async def test_how_full_the_window_is_is_told_after_a_load_and_after_compact(
+    talk: Talk, cwd: Path
+) -> None:
+    dialogue = "when: summarise it\ntext: Well.\nturn\ntext: " + "long " * 6000
+    model = ScriptedModel(parse_dialogue(dialogue), "deep", ModelInfo(window=10_000))
+
+    def told(client: RecordingClient, since: int) -> list[Message]:
+        return of_kind(client, "usage_update", since)
+
+    async with talk(model) as client:
+        session_id = await opened(client, cwd)
+        await client.prompt("x")
+        answered = told(client, 0)
+        assert [update["size"] for update in answered] == [10_000]
+    async with talk(model) as client:
+        await client.initialize()
+        await client.load_session(session_id, cwd)
+        await client.until_recorded(lambda: bool(told(client, 0)))
+        assert told(client, 0) == answered
+        since = client.mark()
+        await client.prompt("/compact")
+        (update,) = told(client, since)
+        assert 0 < update["used"] < 4000 < 6000 < answered[0]["used"]
 
 
 @pytest.mark.hazard("C3", "C9")
