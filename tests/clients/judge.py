@@ -35,8 +35,9 @@ class Schema:
             for kind in _KINDS
             if name.endswith(kind)
         }
-        self._validators: dict[str, Draft202012Validator] = {}
-        self._closed_defs = {n: _with_closed_parts(d) for n, d in schema["$defs"].items()}
+        self._open: Json = schema["$defs"]
+        self._closed = {name: _with_closed_parts(each) for name, each in self._open.items()}
+        self._validators: dict[tuple[str, bool], Draft202012Validator] = {}
 
     def find(self, method: str, kind: Kind, sender: Side) -> str:
         """The definition of what this side may say; raises Refused."""
@@ -50,12 +51,23 @@ class Schema:
 
     def check(self, name: str, value: Any) -> None:
         """Raises Refused if the value is not what the definition says."""
-        if name not in self._validators:
-            top = _closed({"$ref": f"#/$defs/{name}"})
-            self._validators[name] = Draft202012Validator({**top, "$defs": self._closed_defs})
-        error = best_match(self._validators[name].iter_errors(value))
-        if error is not None:
+        if not self._validator(name, closed=True).is_valid(value):
+            errors = [
+                best_match(self._validator(name, closed=closed).iter_errors(value))
+                for closed in (False, True)  # what is wrong with what is known, says more
+            ]
+            error = errors[0] or errors[1]
             raise Refused(f"not a {name}: {error.message} at {error.json_path}")
+
+    def _validator(self, name: str, *, closed: bool) -> Draft202012Validator:
+        """`closed`: refuses members that the definition doesn't name."""
+        if (name, closed) not in self._validators:
+            top = {"$ref": f"#/$defs/{name}"}
+            schema = (
+                {**_closed(top), "$defs": self._closed} if closed else {**top, "$defs": self._open}
+            )
+            self._validators[name, closed] = Draft202012Validator(schema)
+        return self._validators[name, closed]
 
 
 def _closed(schema: Json) -> Json:
