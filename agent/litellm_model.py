@@ -27,6 +27,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,7 +50,7 @@ from agent.providers import connection, library, plain
 from agent.providers.answer import Answer, Form
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
-from agent.providers.failure import Failure, Place, model_error
+from agent.providers.failure import Failure, Place, model_error, retrying
 from agent.providers.known import PROVIDERS
 from agent.providers.outgoing import Target
 from agent.providers.request import DIRECT, Request, build, needs_responses
@@ -125,19 +126,23 @@ class LiteLLMModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
         asked = await to_thread.run_sync(self._prepare, messages, tools, abandon_on_cancel=True)
-        attempts = 0
+        attempts, began = 0, monotonic()
         while True:
             attempts += 1
             form = AnthropicForm() if _is_anthropic(asked) else ChatForm()
             try:
                 await _read(self._events(asked, messages, tools), form, on_token)
             except Failure as failure:
+                failed = failure
                 wait = None if form.answer.begun else self._retry.wait(failure, attempts)
                 _log.info("attempt %d at %s failed: %s", attempts, self.id, failure)
                 if wait is None:
                     raise model_error(failure, asked.place, self.silence) from failure
             else:
                 return _completion(form.answer, asked.target)
+            if monotonic() - began + wait > self._retry.quiet:
+                told = retrying(failed, asked.place, self.silence, wait)
+                await on_token(Part("notice", told))
             await self._retry.sleep(wait)
 
     def _events(

@@ -2,9 +2,9 @@
 
 Invariants
 - Every token is told to each `on_token` callback in order, the transcript's and the client's first.
-  A string is a text part; an empty one is passed on, None dropped. A callback that fails is logged
-  and left out for the rest of the turn; the others, the stream and the turn go on, and the user is
-  told (HAZARDS T1).
+  A string is a text part; an empty one is passed on, None dropped; a notice is only shown. A
+  callback that fails is logged and left out for the rest of the turn; the others, the stream and
+  the turn go on, and the user is told (HAZARDS T1).
 - After a cancellation no model call and no tool begins (C3), and none is left running (C10).
 - Whatever ends a turn, the history is well formed (C17).
 - A request that does not fit the model's window is tried again only once room was made, and only
@@ -145,8 +145,11 @@ class Turn:
     async def _tell(self, token: Token) -> None:
         if token is None:
             return
-        self._told = True
         part = Part("text", token) if isinstance(token, str) else token
+        if part.kind == "notice":
+            await self._scribe.notice(part.text)
+            return
+        self._told = True
         for callback in tuple(self._on_token):
             try:
                 await callback(part)

@@ -34,7 +34,8 @@ class Message(TypedDict, total=False):
 ToolSpec = dict[str, Any]
 
 SpokenKind = Literal["text", "reasoning"]
-PartKind = Literal["text", "reasoning", "tool_call"]
+#: `notice`: why nothing is said yet, a sentence that the user is shown and nobody keeps
+PartKind = Literal["text", "reasoning", "tool_call", "notice"]
 
 
 @dataclass(frozen=True, slots=True)

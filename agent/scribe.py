@@ -45,7 +45,7 @@ class Scribe:
             await self.record({"t": part.kind, "d": part.text})
 
     async def show_token(self, part: Part) -> None:
-        if part.kind != "tool_call":
+        if part.kind == "text" or part.kind == "reasoning":
             update = text_chunk(part.kind, part.text, self.history.message_id)
             await self._client.update(update)
 

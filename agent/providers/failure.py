@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -171,9 +172,15 @@ def model_error(failure: Failure, place: Place, seconds: float) -> ModelError:
     return ModelError(_sentence(failure, place, seconds), failure.kind)
 
 
+def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:
+    """The same while there is hope. `wait`: seconds until the next attempt."""
+    what = _sentence(failure, place, seconds).partition(": ")[0]
+    return f"{what}: trying again in {max(1, round(wait))} s."
+
+
 def _sentence(failure: Failure, place: Place, seconds: float) -> str:
     name = place.name
-    at = f"{name} ({place.host})"
+    at = f"{name} ({place.host})" if place.host else name
     if failure.fault == "stall":
         return f"{at} has sent nothing for {seconds:g} seconds: send the prompt again."
     if failure.fault == "broken":
@@ -191,12 +198,18 @@ def _sentence(failure: Failure, place: Place, seconds: float) -> str:
         model=place.model,
         key=f"the key in {place.key}" if place.key else "the key",
         status=f" (HTTP {failure.status})" if failure.status else "",
+        wait=_minutes(failure.retry_after),
     )
+
+
+def _minutes(seconds: float | None) -> str:
+    minutes = math.ceil((seconds or 0) / 60)
+    return "a minute" if minutes <= 1 else f"{minutes} minutes"
 
 
 _SENTENCES: dict[ErrorKind, str] = {
     "auth": "{name} doesn't accept {key}{status}: set one that may use {model}.",
-    "rate_limit": "{name} takes no more requests for now: wait a minute, or choose another model.",
+    "rate_limit": "{name} takes no more requests for now: wait {wait}, or choose another model.",
     "context": "The conversation no longer fits {model}: use /compact, or choose a model with a"
     " larger window.",
     "refused": "{name} refused the request by its content policy: put it differently.",

@@ -19,6 +19,8 @@ class Retry:
     first: float = 0.5
     #: a provider that asks for a longer wait is not waited for: the user is told
     longest: float = 30
+    #: the user, who sees nothing meanwhile, is told of longer ones
+    quiet: float = 3
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
     def wait(self, failure: Failure, attempts: int) -> float | None:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.keys import Access
 from agent.litellm_model import LiteLLMModel
-from agent.model import ErrorKind
+from agent.model import ErrorKind, Part
 from agent.providers.retry import Retry
 from tests.agent.providers.support import (
     ANTHROPIC,
@@ -119,12 +119,46 @@ async def test_it_waits_as_long_as_the_provider_asks(server: ModelServer, open_m
     assert 0.5 <= waited[1] <= 1 <= waited[2] <= 2  # 1 and 2 seconds, less up to a half
 
 
+async def test_a_long_wait_is_told_and_a_short_one_is_not(
+    server: ModelServer, open_model: Open
+) -> None:
+    async def wait(seconds: float) -> None:
+        pass
+
+    server.say(Status(503))
+    server.say(Status(429, headers=(("Retry-After", "20"),)))
+    server.say(Text("Hello"))
+    tokens = Tokens()
+    await answer(open_model(OPENAI, retry=Retry(sleep=wait)), tokens=tokens)
+    told = "openai takes no more requests for now: trying again in 20 s."
+    assert tokens.told == [Part("notice", told), Part("text", "Hello")]
+
+
+async def test_several_short_waits_are_told_when_they_become_long(
+    server: ModelServer, open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0.0
+
+    async def wait(seconds: float) -> None:
+        nonlocal passed
+        passed += 2.5
+
+    monkeypatch.setattr("agent.litellm_model.monotonic", lambda: passed)
+    for _ in range(2):
+        server.say(Status(503))
+    server.say(Text("Hello"))
+    tokens = Tokens()
+    await answer(open_model(OPENAI, retry=Retry(sleep=wait)), tokens=tokens)
+    assert [isinstance(t, Part) and t.kind for t in tokens.told] == ["notice", "text"]
+
+
 async def test_a_provider_that_asks_for_too_long_is_not_waited_for(
     server: ModelServer, open_model: Open
 ) -> None:
     server.say(Status(429, headers=(("Retry-After", "3600"),)))
     error = await fails(open_model(OPENAI, retry=Retry()))
     assert error.kind == "rate_limit"
+    assert "wait 60 minutes" in str(error)
 
 
 @BOTH
