@@ -22,6 +22,8 @@ from tests.support.processes import all_gone
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MODULES = HERE / "node_modules"
+#: the model of a conversation in which every tool is used
+CODING = f"scripted:{ROOT / 'fixtures' / 'dialogues' / 'coding.txt'}"
 #: Beside what the lock says: nothing that is installed runs a script of its own, and builds for
 #: one platform are left out (acpx runs without them). `npm ci` refuses such a lock.
 INSTALL = ("install", "--no-save", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund")

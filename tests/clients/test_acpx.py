@@ -1,4 +1,4 @@
-"""acpx, a headless client, against the bridge with a fixture agent behind it.
+"""acpx, a headless client, against the bridge with a fixture agent or the built-in one behind it.
 
 acpx keeps a process of its own in the background (the queue owner), which starts the bridge and
 holds a session open from one command to the next. `sessions close` ends it.
@@ -21,7 +21,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.clients.conftest import Tape
+from tests.clients.conftest import CODING, Tape
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.processes import gone
 
@@ -50,14 +50,19 @@ class Output:
     @property
     def text(self) -> str:
         """What the agent said."""
-        updates = [line["params"]["update"] for line in self.lines if _is_speech(line)]
-        return "".join(update["content"]["text"] for update in updates)
+        return "".join(u["content"]["text"] for u in self._updates("agent_message_chunk"))
 
+    def cards(self) -> list[str]:
+        """How each tool call ended."""
+        cards: dict[str, str] = {}
+        for update in self._updates("tool_call", "tool_call_update"):
+            cards[update["toolCallId"]] = update.get("status") or cards[update["toolCallId"]]
+        return list(cards.values())
 
-def _is_speech(line: Json) -> bool:
-    if line.get("method") != "session/update":
-        return False
-    return bool(line["params"]["update"]["sessionUpdate"] == "agent_message_chunk")
+    def _updates(self, *kinds: str) -> list[Json]:
+        told = (line for line in self.lines if line.get("method") == "session/update")
+        updates = (line["params"]["update"] for line in told)
+        return [update for update in updates if update["sessionUpdate"] in kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +117,20 @@ def acpx_home() -> Iterator[str]:
 async def acpx(
     modules: Path, tape: Tape, folder: Path, client_env: dict[str, str], acpx_home: str
 ) -> AsyncIterator[Acpx]:
-    """acpx with a new session, which is closed when the test is over."""
+    """acpx with a new session of a fixture agent, which is closed when the test is over."""
+    env = {**client_env, "HOME": acpx_home}
+    async with _opened(modules, tape.command(*fixture_command()), env, folder) as acpx:
+        yield acpx
+
+
+@asynccontextmanager
+async def _opened(
+    modules: Path, bridge: list[str], env: dict[str, str], cwd: Path
+) -> AsyncIterator[Acpx]:
     node = shutil.which("node")
     assert node, "there is no node"
-    bridge = shlex.join(tape.command(*fixture_command()))
-    options = ("--agent", bridge, "--format", "json", "--approve-all")
-    env = {**client_env, "HOME": acpx_home}
-    acpx = Acpx([node, str(modules / "acpx" / "dist" / "cli.js"), *options], env, folder)
+    options = ("--agent", shlex.join(bridge), "--format", "json", "--approve-all")
+    acpx = Acpx([node, str(modules / "acpx" / "dist" / "cli.js"), *options], env, cwd)
     await acpx.run("sessions", "new")
     yield acpx
     await acpx.run("sessions", "close")
@@ -167,3 +179,21 @@ async def test_what_the_agent_asks_acpx_for_it_gets(acpx: Acpx, folder: Path) ->
     assert answer.text.startswith("[permission allow][write ok][read written]")
     assert answer.text.endswith("[wait_for_exit ok][output ok][release ok]")
     assert file.read_text() == "written"
+
+
+async def test_the_built_in_agent_mends_a_file_with_every_tool(
+    modules: Path, tape: Tape, folder: Path, client_env: dict[str, str], acpx_home: str
+) -> None:
+    (folder / "greeting.py").write_text("print('helo')\n")
+    env = {**client_env, "HOME": acpx_home, "ACP_BRIDGE_MODEL": CODING}
+    async with _opened(modules, tape.command(), env, folder) as acpx:
+        answer = await acpx.run("prompt", "Please mend it")
+        assert (answer.text, answer.stop_reason) == ("I look around.Now it says hello.", "end_turn")
+        assert (folder / "greeting.py").read_text() == "print('hello')\n"
+        assert (folder / "docs" / "log.txt").read_text() == "The greeting was mended.\n"
+        assert answer.cards() == ["completed"] * 8
+        await acpx.run("set-mode", "plan")
+        assert (await acpx.run("prompt", "Write a note")).cards() == ["failed"]
+        await acpx.run("set-mode", "auto")
+        assert "docs/note.txt" in (await acpx.run("prompt", "Write a note")).text
+        assert "was summarised" in (await acpx.run("prompt", "/compact")).text

@@ -12,12 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.clients.conftest import HERE, ROOT, Tape
+from tests.clients.conftest import CODING, HERE, Tape
 
 pytestmark = pytest.mark.process
 #: seconds; its processes start on a machine that may be busy.
 LIMIT = 90
-MODEL = f"scripted:{ROOT / 'fixtures' / 'dialogues' / 'coding.txt'}"
 CLIENTS_OWN = {
     *("fs/read_text_file", "fs/write_text_file", "session/request_permission"),
     *(f"terminal/{name}" for name in ("create", "output", "wait_for_exit", "kill", "release")),
@@ -44,12 +43,12 @@ async def test_a_whole_conversation_with_every_tool(
         "command": tape.of(sys.executable, "-m", program),
         "tape": str(tape.path),
         "cwd": str(folder),
-        "model": MODEL,
+        "model": CODING,
         "commands": commands,
         "modeAfterwards": mode,
         "forever": "BENCH n=1000000 gap=5 tag=X",
     }
-    chosen = {"ACP_BRIDGE_MODEL": MODEL, "ACP_BRIDGE_MODELS": "demo"}
+    chosen = {"ACP_BRIDGE_MODEL": CODING, "ACP_BRIDGE_MODELS": "demo"}
     env = {**client_env, **chosen, "GIVEN": json.dumps(given)}
     with anyio.fail_after(LIMIT):
         done = await anyio.run_process(
