@@ -11,7 +11,6 @@ The client is LiteLLM's: it knows the user's proxies and certificates, and parse
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar, checkpoint
 
+from agent.providers import library
 from agent.providers.failure import Failure, Fault, seconds_to_wait
 from agent.providers.request import Request
 
@@ -132,6 +132,4 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
 
 def _new_client() -> Any:
     """Blocks: it reads certificates."""
-    return (
-        importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler().client
-    )
+    return library.part("llms.custom_httpx.http_handler").AsyncHTTPHandler().client

@@ -64,6 +64,12 @@ def _collector_resting() -> Iterator[None]:
             gc.enable()
 
 
+def part(name: str) -> Any:
+    """A module of it. Blocks."""
+    load()  # with its switches set
+    return importlib.import_module(f"litellm.{name}")
+
+
 @cache
 def load_stream(provider: str) -> None:
     """What its own stream would load on the event loop when it is first used, in seconds and with

@@ -7,7 +7,6 @@ Invariants
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,8 +49,7 @@ def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Request:
     """For a provider of `DIRECT`. Blocks for some milliseconds. Raises what LiteLLM raises."""
-    utils = importlib.import_module("litellm.utils")
-    types = importlib.import_module("litellm.types.utils")
+    utils, types = library.part("utils"), library.part("types.utils")
     model, key = target.model, target.key
     base = target.base_url or DIRECT[target.provider]
     config = utils.ProviderConfigManager.get_provider_chat_config(
