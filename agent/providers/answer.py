@@ -47,7 +47,7 @@ class Answer:
     @property
     def begun(self) -> bool:
         """Whether the user has seen anything of it."""
-        return bool(self._text or self._reasoning or self._calls)
+        return any(self._text) or any(self._reasoning) or bool(self._calls)
 
     @property
     def calls(self) -> int:

@@ -192,6 +192,15 @@ async def test_a_connection_that_breaks_before_a_token_is_tried_again(
 
 
 @BOTH
+async def test_an_empty_text_with_which_openai_begins_is_no_token_that_keeps_from_trying_again(
+    server: ModelServer, open_model: Open, name: str
+) -> None:
+    server.say(Text(""), Cut())
+    server.say(Text("Hello"))
+    assert (await answer(open_model(name))).text == "Hello"
+
+
+@BOTH
 async def test_a_connection_that_breaks_in_the_middle_is_told(
     server: ModelServer, open_model: Open, name: str
 ) -> None:
