@@ -6,10 +6,10 @@
         ...  # OPENAI_BASE_URL: server.openai_url, ANTHROPIC_BASE_URL: server.anthropic_url
         server.requests[0].body["messages"]
 
-It speaks OpenAI's chat completions and Anthropic's messages, by the path of the request. Replies
-are given in the order of `say`; after them `server.answer` makes one from the body. Without either,
-a last user message with `BENCH n=.. gap=.. tag=A` is answered with n words
-`A<i>@<monotonic microseconds> `, gap ms apart.
+It speaks OpenAI's chat completions and Responses, Anthropic's messages and Gemini's form, by the
+path of the request. Replies are given in the order of `say`; after them `server.answer` makes one
+from the body. Without either, a last user message with `BENCH n=.. gap=.. tag=A` is answered with
+n words `A<i>@<monotonic microseconds> `, gap ms apart.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, Self
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 
+from tests.support.model_more_replies import GeminiWriter, ResponsesWriter
 from tests.support.model_replies import (
     ChatWriter,
     Count,
@@ -167,8 +168,7 @@ class ModelServer:
             case [Status() as refusal]:
                 await connection.send(_refusal(refusal))
                 return
-        form = MessagesWriter if request.path.endswith("/messages") else ChatWriter
-        writer: Writer = form(request.body)
+        writer = _writer(request)
         writer.count = next((step for step in reply if isinstance(step, Count)), writer.count)
         await connection.send(_STREAM)
         await connection.send_chunk(writer.begin())
@@ -253,6 +253,16 @@ class _Connection:
     async def send_chunk(self, data: bytes) -> None:
         if data:
             await self.send(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+def _writer(request: ModelRequest) -> Writer:
+    if request.path.endswith("/messages"):
+        return MessagesWriter(request.body)
+    if request.path.endswith("/responses"):
+        return ResponsesWriter(request.body)
+    if request.path.endswith(":streamGenerateContent"):
+        return GeminiWriter(request.body)
+    return ChatWriter(request.body)
 
 
 def _written(step: Step, writer: Writer) -> bytes:

@@ -1,14 +1,28 @@
 """LiteLLM's own stream, which the providers get whose answers have another form."""
 
+import anyio
 import pytest
 
-from agent.model import Part, ToolCall
+from agent.model import Message, Part, ToolCall
 from agent.providers.retry import Retry
-from tests.agent.providers.support import ANTHROPIC, BOTH, OPENAI, Open, answer, counted, fails
+from tests.agent.providers.support import (
+    ANTHROPIC,
+    ASK,
+    BOTH,
+    OPENAI,
+    Open,
+    answer,
+    counted,
+    fails,
+)
+from tests.agent.providers.test_cancel import Asking
 from tests.agent.providers.test_failures import REFUSALS
 from tests.agent.support import Tokens
 from tests.support.model_replies import Call, Count, Cut, Gate, More, Raw, Status, Text, Think
 from tests.support.model_server import ModelServer
+
+#: LiteLLM looks into its own objects in a way that their library advises against
+pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 
 
 @BOTH
@@ -90,3 +104,72 @@ async def test_the_same_word_a_thousand_times_is_no_error(
 ) -> None:
     server.say(*[Text("na ")] * 300)
     assert (await answer(open_model(OPENAI, direct=False))).text == "na " * 300
+
+
+# Forms that we don't read ourselves
+
+
+async def test_openai_s_responses_are_asked_for_where_chat_completions_take_no_tools(
+    server: ModelServer, open_model: Open
+) -> None:
+    server.say(
+        Think("Hm"),
+        Text("Hello"),
+        Text(" you"),
+        Call("read_file", '{"path"', id="call_a"),
+        More(0, ': "x"}'),
+        Call("search", "{}", id="call_b"),
+        Count(1000, 100, 600),
+    )
+    tokens = Tokens()
+    said = await answer(open_model("openai/gpt-6-astra", thought_level="low"), tokens=tokens)
+    assert server.requests[0].path.endswith("/responses")
+    assert tokens.told[:3] == [Part("reasoning", "Hm"), Part("text", "Hello"), Part("text", " you")]
+    assert (said.reasoning, said.text, said.stop) == ("Hm", "Hello you", "end_turn")
+    assert said.tool_calls == (
+        ToolCall("call_a", "read_file", '{"path": "x"}'),
+        ToolCall("call_b", "search", "{}"),
+    )
+    assert counted(said)[:3] == (1000, 100, 600)
+
+
+async def test_gemini_s_answer_is_read_and_its_signature_comes_back(
+    server: ModelServer, open_model: Open
+) -> None:
+    name = "gemini/gemini-2.5-pro"
+    server.say(Think("Hm"), Text("Hello"), Call("read_file", '{"path": "x"}'), Count(1000, 100))
+    tokens = Tokens()
+    said = await answer(open_model(name), tokens=tokens)
+    assert tokens.told[:2] == [Part("reasoning", "Hm"), Part("text", "Hello")]
+    assert [(call.name, call.arguments) for call in said.tool_calls] == [
+        ("read_file", '{"path": "x"}')
+    ]
+    assert counted(said)[:3] == (1000, 100, 0)
+    (call,) = said.tool_calls
+    function = {"name": call.name, "arguments": call.arguments}
+    calls = [{"id": call.id, "type": "function", "function": function}]
+    history: list[Message] = [
+        *ASK,
+        {"role": "assistant", "content": said.text, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": call.id, "content": "text"},
+    ]
+    server.say(Text("Done"))
+    await answer(open_model(name), history)
+    model, tool = server.requests[1].body["contents"][-2:]
+    (sent,) = [part for part in model["parts"] if "functionCall" in part or "function_call" in part]
+    assert sent["thoughtSignature"] == "c2ln"
+    assert "text" in str(tool["parts"])
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-6-astra", "gemini/gemini-2.5-pro"])
+async def test_the_server_sees_a_cancel(server: ModelServer, open_model: Open, name: str) -> None:
+    server.say(Text("one "), Gate("never"), Text("two"))
+    asking = Asking(open_model(name, thought_level="low"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(asking.run)
+        with anyio.fail_after(5):
+            await asking.token_told.wait()
+            asking.scope.cancel()
+            await server.requests[0].gone.wait()
+            await asking.ended.wait()
+    assert asking.tokens.texts == ["one "]
