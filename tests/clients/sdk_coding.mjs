@@ -145,9 +145,11 @@ const stages = {
     const { stop, text, updates } = await turn(editor, "/compact");
     assert.equal(stop, "end_turn");
     assert.match(text, /was summarised/);
-    const [after] = editor.of("usage_update", updates);
+    assert.equal(editor.of("usage_update", updates).length, 1);
+    const next = await turn(editor, "Write a note");
+    assert.match(next.text, /docs\/note\.txt/);
+    const [after] = editor.of("usage_update", next.updates);
     assert.ok(after.used < before.used, `${after.used} tokens, before ${before.used}`);
-    assert.match((await turn(editor, "Write a note")).text, /docs\/note\.txt/);
   },
 };
 
