@@ -114,21 +114,24 @@ def asks_server(provider: str) -> bool:
 
 def model_info(model: str, provider: str, base_url: str | None = None) -> ModelInfo | None:
     """From LiteLLM's own map of models, or Ollama's at `base_url`; None if it isn't in there."""
-    try:
-        return _model_info(model, provider, base_url)
-    except Exception:  # it raises a bare one for a model that it doesn't know
-        return None
+    known = _model_info(model, provider, base_url)
+    if asks_server(provider) and (known is None or known.window is None):
+        # It isn't running yet, or has no such model: it may the next time.
+        _model_info.cache_clear()
+        with contextlib.suppress(AttributeError):  # not every release keeps it
+            load().get_model_info.cache_clear()
+    return known
 
 
 @cache
-def _model_info(model: str, provider: str, base_url: str | None) -> ModelInfo:
+def _model_info(model: str, provider: str, base_url: str | None) -> ModelInfo | None:
     litellm = load()
     asked = {"api_base": base_url} if asks_server(provider) else {}
-    entry = litellm.get_model_info(model, provider, **asked)
-    if asked and not entry.get("max_input_tokens"):  # it isn't running yet, or has no such model
-        litellm.get_model_info.cache_clear()
-        raise LookupError("Ollama may say it the next time")
-    parameters = litellm.get_supported_openai_params(model, provider) or ()
+    try:
+        entry = litellm.get_model_info(model, provider, **asked)
+        parameters = litellm.get_supported_openai_params(model, provider) or ()
+    except Exception:  # it raises a bare one for a model that it doesn't know
+        return None
     entry = {**(litellm.model_cost.get(entry.get("key")) or {}), **_said(entry)}
     return ModelInfo(
         window=entry.get("max_input_tokens") or entry.get("max_tokens"),

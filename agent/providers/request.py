@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -86,11 +87,16 @@ def needs_responses(target: Target, tools: Sequence[ToolSpec]) -> bool:
     """OpenAI's later models don't take tools in chat completions: LiteLLM knows which."""
     if target.provider != "openai":
         return False
+    return _needs_responses(target.model, bool(tools), target.thought_level, target.base_url)
+
+
+@cache
+def _needs_responses(model: str, tools: bool, level: str | None, base_url: str | None) -> bool:
     info, _ = library.load().main.responses_api_bridge_check(
-        model=target.model,
-        custom_llm_provider=target.provider,
-        tools=tools,
-        reasoning_effort=target.thought_level,
-        api_base=target.base_url,
+        model=model,
+        custom_llm_provider="openai",
+        tools=[{"type": "function", "function": {}}] if tools else [],
+        reasoning_effort=level,
+        api_base=base_url,
     )
     return bool(info.get("mode") == "responses")

@@ -326,3 +326,20 @@ def test_silence_is_borne_as_long_as_the_environment_says(file: Path) -> None:
         model = models(file, env).open("openai/gpt-4o")
         assert isinstance(model, LiteLLMModel)
         assert model.silence == seconds
+
+
+async def test_what_a_model_can_do_is_looked_up_once(
+    litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    really = litellm.get_model_info
+
+    def get_model_info(model: str, provider: str) -> Any:
+        asked.append(model)
+        return really(model, provider)
+
+    monkeypatch.setattr(litellm, "get_model_info", get_model_info)
+    for name in ("gpt-4o-2024-08-06", "known-to-nobody"):
+        for _ in range(2):
+            await models(file, {"OPENAI_API_KEY": "k"}).open(f"openai/{name}").info()
+    assert asked == ["gpt-4o-2024-08-06", "known-to-nobody"]
