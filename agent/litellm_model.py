@@ -177,7 +177,9 @@ class LiteLLMModel:
             raise unknown_model(self.id) from error
         access = self._access(provider)
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
-        target = Target(model, provider, access.base_url or base_url, key, self._thought_level)
+        bearer = access.key_variable.endswith("_AUTH_TOKEN")
+        base_url = access.base_url or base_url
+        target = Target(model, provider, base_url, key, self._thought_level, bearer)
         return target, access
 
     def _request(

@@ -37,7 +37,12 @@ def _provider(
 
 
 _ALL = (
-    _provider("anthropic", "Anthropic", "claude-sonnet-5-5 claude-opus-5-5 claude-haiku-5-5"),
+    _provider(
+        "anthropic",
+        "Anthropic",
+        "claude-sonnet-5-5 claude-opus-5-5 claude-haiku-5-5",
+        keys="ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN",
+    ),
     _provider("openai", "OpenAI", "gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-5.2 gpt-5-mini"),
     _provider(
         "gemini",

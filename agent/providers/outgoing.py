@@ -37,6 +37,8 @@ class Target:
     base_url: str | None
     key: str | None
     thought_level: str | None
+    #: the key is a bearer token where it wouldn't be otherwise (Anthropic's form at others)
+    bearer: bool = False
 
     @property
     def signs_as(self) -> str:

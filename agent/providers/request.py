@@ -65,6 +65,9 @@ def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
     headers = config.validate_environment(
         headers={}, messages=sent, api_key=key, api_base=base, **common
     )
+    if target.bearer:
+        headers.pop("x-api-key", None)
+        headers["authorization"] = f"Bearer {key}"
     body = config.transform_request(messages=sent, headers=headers, **common)
     url = config.get_complete_url(api_base=base, api_key=key, stream=True, **common)
     return Request(_with_path(url, target.provider), headers, _json({**body, "stream": True}))

@@ -182,6 +182,18 @@ async def test_a_base_url_gets_the_key_of_its_provider(litellm: Any, file: Path)
         assert server.requests[0].headers["authorization"] == "Bearer k-1234"
 
 
+async def test_a_token_for_anthropic_s_form_is_given_as_its_users_give_it(
+    litellm: Any, file: Path
+) -> None:
+    async with ModelServer() as server:
+        env = {"ANTHROPIC_BASE_URL": server.anthropic_url, "ANTHROPIC_AUTH_TOKEN": "t-1234"}
+        server.say(Text("Hello"))
+        with anyio.fail_after(5):
+            await models(file, env).open("anthropic/glm-5.3").complete(ASK, [], Tokens())
+        headers = server.requests[0].headers
+        assert (headers["authorization"], headers.get("x-api-key")) == ("Bearer t-1234", None)
+
+
 async def test_what_is_got_at_in_a_way_of_its_own_needs_no_key_of_ours(
     litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
