@@ -29,10 +29,11 @@ def _model() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _client(home: Path, base_url: str) -> Iterator[Client]:
-    """With a session that has had its first turn: LiteLLM is there."""
+def _client(home: Path, base_url: str, *, alone: bool = False) -> Iterator[Client]:
+    """With a session that has had its first turn: LiteLLM is there. `alone`: without the bridge."""
     env = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none", "ACP_BRIDGE_HOME": str(home)}
-    with Client([*bridge(home), "--model", "openai/bench"], env) as client:
+    command = [sys.executable, "-m", "agent"] if alone else bridge(home)
+    with Client([*command, "--model", "openai/bench"], env) as client:
         client.initialize()
         client.new_session()
         client.answer(client.prompt("hello"))
@@ -41,22 +42,27 @@ def _client(home: Path, base_url: str) -> Iterator[Client]:
 
 def first_words(home: Path) -> Figures:
     """From the prompt to the first update, of a model that answers at once."""
-    waits, lags = [], []
-    with _model() as url, _client(home, url) as client:
-        for _ in range(40):
-            seen = len(client.updates)
-            began = now()
-            request = client.prompt("stream 1 0")
-            client.until(lambda seen=seen: bool(client.lags(seen)))  # type: ignore[misc]
-            at = next(t for t, line in client.updates[seen:] if b'"text":"@' in line)
-            waits.append(at - began)
-            lags += client.lags(seen)
-            client.answer(request)
+    with _model() as url:
+        with _client(home, url, alone=True) as client:
+            alone = _first_words(client)
+        with _client(home, url) as client:
+            behind = _first_words(client)
     return {
-        "first_update_median_ms": ms(statistics.median(waits)),
-        "first_update_max_ms": ms(max(waits)),
-        "first_update_after_delta_median_ms": ms(statistics.median(lags)),
+        "first_update_agent_alone_median_ms": ms(statistics.median(alone)),
+        "first_update_behind_median_ms": ms(statistics.median(behind)),
     }
+
+
+def _first_words(client: Client) -> list[float]:
+    waits = []
+    for _ in range(40):
+        seen = len(client.updates)
+        began = now()
+        request = client.prompt("stream 1 0")
+        client.until(lambda seen=seen: bool(client.lags(seen)))  # type: ignore[misc]
+        waits.append(next(t for t, line in client.updates[seen:] if b'"text":"@' in line) - began)
+        client.answer(request)
+    return waits
 
 
 def words(home: Path) -> Figures:
