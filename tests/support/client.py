@@ -24,6 +24,8 @@ FULL_CAPABILITIES: Message = {
     "terminal": True,
     "elicitation": {"form": {}},
 }
+#: for what starts a process: on a machine that has to read Python from a slow disk first
+_START_SECONDS = 20.0
 
 
 class RecordingClient(LineClient):
@@ -86,20 +88,21 @@ class RecordingClient(LineClient):
 
     # The usual requests
 
-    async def initialize(self, capabilities: Message | None = None, within: float = 5) -> Any:
+    async def initialize(self, capabilities: Message | None = None, within: float = _START_SECONDS) -> Any:
         """With every capability unless others are given."""
         given = FULL_CAPABILITIES if capabilities is None else capabilities
         params = {"protocolVersion": 1, "clientCapabilities": given}
         return await self.request("initialize", params, within)
 
     async def new_session(self, cwd: Path | str, **extra: Any) -> str:
-        result = await self.request("session/new", {"cwd": str(cwd), "mcpServers": [], **extra})
+        params = {"cwd": str(cwd), "mcpServers": [], **extra}
+        result = await self.request("session/new", params, _START_SECONDS)
         self.session_id = result["sessionId"]
         return self.session_id
 
     async def load_session(self, session_id: str, cwd: Path | str, **extra: Any) -> Any:
         params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": [], **extra}
-        result = await self.request("session/load", params)
+        result = await self.request("session/load", params, _START_SECONDS)
         self.session_id = session_id
         return result
 
