@@ -88,7 +88,9 @@ class RecordingClient(LineClient):
 
     # The usual requests
 
-    async def initialize(self, capabilities: Message | None = None, within: float = _START_SECONDS) -> Any:
+    async def initialize(
+        self, capabilities: Message | None = None, within: float = _START_SECONDS
+    ) -> Any:
         """With every capability unless others are given."""
         given = FULL_CAPABILITIES if capabilities is None else capabilities
         params = {"protocolVersion": 1, "clientCapabilities": given}
