@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 Block: TypeAlias = dict[str, Any]
 
 #: what providers take; another kind would be refused, and with it every later prompt
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 #: characters of base64 of one image: 5 MB, which every provider takes
 IMAGE_LIMIT = 5_000_000
 _FENCE = re.compile(r"`{3,}")
@@ -56,7 +56,7 @@ def image_url(kind: str, data: str) -> str | None:
     except ValueError:
         return None
     kind = image_type(start) or kind
-    return f"data:{kind};base64,{data}" if kind in _IMAGES else None
+    return f"data:{kind};base64,{data}" if kind in IMAGE_TYPES else None
 
 
 def is_image(url: str) -> bool:
@@ -96,6 +96,13 @@ def place(uri: str) -> str:
     return (path[1:] if _DRIVE.match(path) else path) + lines
 
 
+def fenced(text: str) -> str:
+    """Text that is not markdown, in a fence longer than any of its own."""
+    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
+
+
 def _image(block: Block) -> str | None:
     """The `data:` URL of an image that a model can take."""
     match block:
@@ -115,7 +122,7 @@ def _text(block: Block) -> str:
         case {"type": "resource_link", "uri": str(uri), "name": str(name)}:
             return f"[{name}]({place(uri)})"
         case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
-            return f"{place(uri)}:\n{_fenced(text)}"
+            return f"{place(uri)}:\n{fenced(text)}"
         case {"type": "resource", "resource": {"uri": str(uri), **rest}}:
             what = "an image" if _image(block) else rest.get("mimeType") or "binary"
             return f"({place(uri)}: {what}, not shown)"
@@ -126,9 +133,3 @@ def _text(block: Block) -> str:
         case {"type": "image"}:
             return "(an image, not shown)"
     return "(content that this agent does not read)"
-
-
-def _fenced(text: str) -> str:
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"

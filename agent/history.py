@@ -43,7 +43,7 @@ from agent.entries import (
 )
 from agent.messages import messages_of, sendable
 from agent.model import Message, SpokenKind, ToolCall
-from agent.replay import card_end, card_start, chunk, message_id, replay_of, text_chunk
+from agent.replay import card_end, card_start, message_id, replay_of, text_chunk
 
 __all__ = [
     "INTERRUPTED",
@@ -54,7 +54,6 @@ __all__ = [
     "Update",
     "card_end",
     "card_start",
-    "chunk",
     "text_chunk",
     "text_of",
     "title_of",

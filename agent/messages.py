@@ -24,6 +24,8 @@ from agent.model import Message, ToolCall
 PLANNING = "(The session is in plan mode: look around, change nothing, and answer with a plan.)"
 PLANNED = "(The session is no longer in plan mode.)"
 TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
+#: before the images of tools, which go in a message of the user's
+SHOWN = "What the tools showed:"
 _UNSEEN = "(An image came with this, which this model can't see.)"
 _SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -81,7 +83,7 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
         if call.outcome is not None and not call.trimmed:
             seen += call.outcome.images
     if images and seen:
-        shown = {"type": "text", "text": "What the tools showed:"}
+        shown = {"type": "text", "text": SHOWN}
         yield {"role": "user", "content": [shown, *map(image_part, seen)]}
 
 

@@ -103,6 +103,10 @@ class ModelError(Exception):
         self.kind = kind
 
 
+#: what providers call how hard a model thinks, weakest first
+THOUGHT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     #: tokens that fit, input and output together; None if not known

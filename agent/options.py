@@ -22,7 +22,8 @@ from acp.schema import (
     SessionModeState,
 )
 
-from agent.model import Model, ModelChoice, ModelInfo, Models
+from agent.model import THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
+from agent.opening import wire
 from agent.permissions import MODES, Mode, Permissions
 
 logger = logging.getLogger(__name__)
@@ -31,9 +32,6 @@ logger = logging.getLogger(__name__)
 OptionId = Literal["model", "mode", "thought_level"]
 #: the level that stands for: as hard as the model does by itself
 DEFAULT_LEVEL = "default"
-#: what providers call their levels. One of these is taken even if the model in use doesn't have
-#: it: it was chosen for another, and the bridge sets it again after a restart.
-_LEVELS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
@@ -107,7 +105,10 @@ class Options:
         self._model_id = known
 
     def _set_level(self, level: str | bool) -> None:
-        known = next((e for e in (DEFAULT_LEVEL, *_LEVELS, *self._levels) if e == level), None)
+        # A level that only another model has is taken too: it was chosen for that one, and the
+        # bridge sets it again after a restart.
+        levels = (DEFAULT_LEVEL, *THOUGHT_LEVELS, *self._levels)
+        known = next((each for each in levels if each == level), None)
         if known is None:
             raise RequestError(-32602, "Invalid params: no such thought level")
         self._level = known
@@ -140,11 +141,10 @@ class Options:
 
     def update(self) -> dict[str, Any]:
         """The session update that tells them."""
-        options = [
-            option.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for option in self.wire()
-        ]
-        return {"sessionUpdate": "config_option_update", "configOptions": options}
+        return {
+            "sessionUpdate": "config_option_update",
+            "configOptions": [wire(option) for option in self.wire()],
+        }
 
     @property
     def _levels(self) -> tuple[str, ...]:

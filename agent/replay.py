@@ -39,6 +39,14 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
     return chunk(update, {"type": "text", "text": text}, message_id)
 
 
+def notice(text: str) -> Update:
+    """What the user is told that the model did not say."""
+    return {
+        "sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": f"\n[{text}]\n"},
+    }
+
+
 def card_start(card: dict[str, Any]) -> Update:
     return {"sessionUpdate": "tool_call", "status": "pending", **card}
 

@@ -13,6 +13,7 @@ import logging
 from agent.client import Client
 from agent.history import Record, Update, text_chunk
 from agent.model import Part
+from agent.replay import notice
 from agent.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ class Scribe:
     async def notice(self, text: str) -> None:
         """Say something to the user that the model did not; if that fails, nothing happens."""
         try:
-            content = {"type": "text", "text": f"\n[{text}]\n"}
-            await self.show({"sessionUpdate": "agent_message_chunk", "content": content})
+            await self.show(notice(text))
         except Exception:
             logger.exception("a notice could not be shown: %s", text)

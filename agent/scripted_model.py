@@ -23,6 +23,7 @@ import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agent.dialogue import Dialogue, Reply, Step
+from agent.messages import SHOWN
 from agent.model import (
     Completion,
     ErrorKind,
@@ -43,8 +44,6 @@ _WORD = re.compile(r"\s*\S+|\s+")
 _PLACEHOLDER = re.compile(r"\{(user|history|result|i)\}")
 _ESCAPE = re.compile(r"\\(n|\\)")
 _KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-#: what a message begins with that brings the model the images of tools (agent.messages)
-_SHOWN = "What the tools showed:"
 #: longest answer of a gate keeper: "go\n"
 _GATE_ANSWER_BYTES = 16
 
@@ -188,7 +187,7 @@ def text_of(message: Message) -> str:
 def _prompts(messages: Sequence[Message]) -> list[int]:
     """Where the user's prompts are."""
     user = (number for number, message in enumerate(messages) if message["role"] == "user")
-    return [number for number in user if not text_of(messages[number]).startswith(_SHOWN)]
+    return [number for number in user if not text_of(messages[number]).startswith(SHOWN)]
 
 
 def _asked(messages: Sequence[Message]) -> int:

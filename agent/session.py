@@ -28,6 +28,7 @@ from agent.model import Model
 from agent.opening import Given, Setup
 from agent.options import Options
 from agent.permissions import Permissions, PromptCancelled
+from agent.replay import notice
 from agent.servers import Servers
 from agent.tools import Toolbox, ToolContext
 from agent.transcript import Transcript
@@ -161,10 +162,8 @@ class Session:
 
     async def say(self, text: str) -> None:
         """Something that the model did not say. It is not kept."""
-        if not self._open:
-            return
-        content = {"type": "text", "text": f"\n[{text}]\n"}
-        await self.client.update({"sessionUpdate": "agent_message_chunk", "content": content})
+        if self._open:
+            await self.client.update(notice(text))
 
     # one of them
 
@@ -207,9 +206,7 @@ class Session:
             return
         context = self.context
         text = await system_prompt(context.cwd, context.extra_roots)
-        history = self.transcript.history
-        known = [m["content"] for m in history.messages(upto=0) if m["role"] == "system"]
-        if known != [text]:
+        if self.transcript.history.system != text:
             try:
                 self.transcript.append({"t": "system", "text": text})
             except OSError:  # the turn will say that nothing is kept

@@ -13,17 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent.content import IMAGE_LIMIT, IMAGE_TYPES
 from agent.tools import ToolError, ToolResult
 
 #: characters of a result's text, and of an error's
 TEXT_LIMIT = 50_000
 ERROR_LIMIT = 10_000
-#: characters of base64: what providers take of one image
-IMAGE_LIMIT = 5_000_000
 #: characters of JSON, for the card's raw output
 _RAW_LIMIT = 200_000
-#: the images that models take
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _LINK_FIELDS = ("uri", "name", "title", "description", "mimeType", "size")
 
 
@@ -92,7 +89,7 @@ def _image(data: str, mime: str) -> _Part:
     if len(data) > IMAGE_LIMIT:
         return _Part(f"[image, {mime}: left out, it is too large ({len(data)} characters)]")
     block = {"type": "image", "data": data, "mimeType": mime}
-    if mime not in _IMAGES:
+    if mime not in IMAGE_TYPES:
         return _Part(f"[image, {mime}: not readable here]", block)
     return _Part(f"[image, {mime}]", block, f"data:{mime};base64,{data}")
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from agent.model import ModelInfo
+from agent.model import THOUGHT_LEVELS, ModelInfo
 from agent.providers.answer import Tokens
 
 #: read by LiteLLM when it is imported; the second keeps it from raising at repeated chunks
@@ -27,8 +27,6 @@ _SWITCHES = {
     "LITELLM_MODE": "PRODUCTION",
     "REPEATED_STREAMING_CHUNK_LIMIT": str(10**9),
 }
-#: weakest first
-_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @cache
@@ -151,11 +149,11 @@ def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     declared = entry.get("reasoning_effort_levels")
     if isinstance(declared, list | tuple):
-        return tuple(level for level in _LEVELS if level in declared)
+        return tuple(level for level in THOUGHT_LEVELS if level in declared)
     usual = {"low": True, "medium": True, "high": True}
     return tuple(
         level
-        for level in _LEVELS
+        for level in THOUGHT_LEVELS
         if entry.get(f"supports_{level}_reasoning_effort", usual.get(level, False))
     )
 

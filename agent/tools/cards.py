@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
+
+from agent.content import fenced
 
 #: characters of a text in a diff; of a longer one, only the lines that differ and some around
 _WHOLE = 100_000
@@ -19,11 +20,8 @@ def diff(path: str, old: str | None, new: str) -> tuple[dict[str, Any], ...]:
 
 
 def code(text: str) -> tuple[dict[str, Any], ...]:
-    """Text that is not markdown, in a fence longer than any of its own."""
-    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    fenced = f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
-    return ({"type": "content", "content": {"type": "text", "text": fenced}},)
+    """Text that is not markdown."""
+    return ({"type": "content", "content": {"type": "text", "text": fenced(text)}},)
 
 
 def image(data: str, mime_type: str) -> tuple[dict[str, Any], ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
+from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, short
-from agent.tools.paths import Place, absolute, locate, search_from, search_grant, still
+from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
 from agent.tools.ripgrep import ripgrep
 
 #: files given to the model at once
@@ -46,12 +47,8 @@ class ListFiles:
 
     async def prepare(self, args: ListFilesArgs, context: ToolContext) -> Action:
         place = await locate(args.path, context)
-
-        async def run(show: Show) -> ToolResult:
-            await still(place, context)
-            return await _run(place, args, context)
-
-        return Action(run, search_grant(place, context), place.outside)
+        run = partial(_run, place, args, context)
+        return look(place, context, search_grant(place, context), run)
 
 
 async def _run(place: Place, args: ListFilesArgs, context: ToolContext) -> ToolResult:

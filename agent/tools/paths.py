@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
 
-from agent.tools import Grant, ToolContext, ToolError
+from agent.tools import Action, Grant, Show, ToolContext, ToolError, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,18 @@ async def still(place: Place, context: ToolContext) -> None:
     """Raises ToolError if its path leads elsewhere by now."""
     if (await locate(place.given, context)).real != place.real:
         raise ToolError(f"{place.given} leads elsewhere now than when it was looked at. Try again.")
+
+
+def look(
+    place: Place, context: ToolContext, grant: Grant, run: Callable[[], Awaitable[ToolResult]]
+) -> Action:
+    """An action that reads there, if the path still leads there when it runs."""
+
+    async def run_there(show: Show) -> ToolResult:
+        await still(place, context)
+        return await run()
+
+    return Action(run_there, grant, place.outside)
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,10 +21,10 @@ from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
 from agent.content import image_type
-from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
+from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
-from agent.tools.paths import Place, absolute, locate, read_grant, still
+from agent.tools.paths import Place, absolute, locate, look, read_grant
 
 #: lines given to the model at once, if it doesn't ask for fewer, and what is kept of a line
 MAX_LINES = 2000
@@ -69,12 +70,8 @@ class ReadFile:
 
     async def prepare(self, args: ReadFileArgs, context: ToolContext) -> Action:
         place = await locate(args.path, context)
-
-        async def run(show: Show) -> ToolResult:
-            await still(place, context)
-            return await _run(place, args, context)
-
-        return Action(run, read_grant(place, context), place.outside)
+        run = partial(_run, place, args, context)
+        return look(place, context, read_grant(place, context), run)
 
 
 async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolResult:

@@ -6,14 +6,15 @@ It looks at the disk: what an editor has not saved is not found.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agent.tools import Access, Action, Show, ToolContext, ToolResult
+from agent.tools import Access, Action, ToolContext, ToolResult
 from agent.tools.cards import code, short
-from agent.tools.paths import Place, absolute, locate, search_from, search_grant, still
+from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
 from agent.tools.ripgrep import ripgrep
 
 #: bytes of a line that are shown
@@ -61,12 +62,8 @@ class Search:
 
     async def prepare(self, args: SearchArgs, context: ToolContext) -> Action:
         place = await locate(args.path, context)
-
-        async def run(show: Show) -> ToolResult:
-            await still(place, context)
-            return await _run(place, args, context)
-
-        return Action(run, search_grant(place, context), place.outside)
+        run = partial(_run, place, args, context)
+        return look(place, context, search_grant(place, context), run)
 
 
 async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:
