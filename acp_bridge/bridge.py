@@ -1,275 +1,214 @@
-"""The client's side: the method table, `initialize`, and the way to the right session.
+"""The life of the process: its clients, the table of methods, and the way to the right session.
 
 Nothing here waits where messages are read: a handler puts a message where it belongs, in the
-order of reading, or starts a task of its own for it (HAZARDS Q10, C4).
+order of reading, or lets a task of its own answer it (invariants Q10, C4).
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors, handshake
-from acp_bridge import params as check
-from acp_bridge import signals as sig
-from acp_bridge.agents.link import AgentCommand
+from acp_bridge import errors, protocol, waits
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.clients import handshake
+from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.journal import Journal
-from acp_bridge.lobby import Lobby
 from acp_bridge.log import event
-from acp_bridge.relay import ClientAbilities
-from acp_bridge.session.host import ANSWERED
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import Json
 from acp_bridge.session.session import Session
-from acp_bridge.sessions import Sessions
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params as check
+from acp_bridge.sessions.registry import Sessions
+from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
-from acp_bridge.wire.jsonrpc import Malformed, RpcError
-from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
-Json = dict[str, Any]
-#: requests that the bridge takes itself, beside those in `Bridge.slow`.
-OWN = frozenset({"initialize", "session/prompt"})
+#: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
+OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: a fork would be a second session in one process; it is not advertised.
-REFUSED = frozenset({"session/fork"})
-#: seconds for everything to end after the client is gone or a signal came (HAZARDS P2).
-_END = 2.5
-_FLUSH = 0.3
-#: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
-#: Far above what makes the agents wait, so that a cancel still comes through.
-_FLOOD = 64 * 1024 * 1024
+REFUSED = frozenset({protocol.SESSION_FORK})
 
 
 class Bridge:
-    """One client, its sessions, and the agents behind them. `serve` is its whole life."""
+    """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
 
-    def __init__(self, settings: Settings, stdin: int, stdout: int) -> None:
-        """`stdin`, `stdout`: descriptors that speak ACP; owned from now on."""
-        self.settings = settings
-        self.command = AgentCommand(settings.command, None, {})
-        self.abilities = ClientAbilities(None)
-        self.credentials: Json | None = None
-        self.tells_accepted = False
-        self.journal = Journal(settings.home)
-        self.tasks: TaskGroup
-        self.writer = Writer(stdout, on_broken=self._end_soon)
-        self.client = Peer(
-            self, self.writer.write, answer_malformed=True, internal_error=errors.internal
-        )
-        self.lobby: Lobby
-        self.sessions: Sessions
-        self._reader = Reader(stdin)
-        self._state = "new"
-        self._requests: dict[object, anyio.CancelScope] = {}
+    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+        """`tasks` runs everything; nothing is started before `serve`."""
+        self._settings = settings
+        self._tasks = tasks
+        self._clients: list[Client] = []
         self._ended = anyio.Event()
+        self._context = SessionContext(
+            settings, Journal(settings.home), tasks, AgentCommand(settings.command, {})
+        )
+        self._waiting = WaitingProcess(self._context, self._first_client, settings.start_timeout)
+        self._context.take_ready = self._waiting.take_ready
+        self._sessions = Sessions(self._context, self._waiting)
         #: requests that are answered from a task of their own.
-        self.slow: dict[str, Callable[[Call, Json], Awaitable[Any]]] = {
-            "authenticate": self._authenticate,
-            "logout": self._logout,
-            "session/new": lambda call, params: self.sessions.new(call, params),
-            "session/load": lambda call, params: self.sessions.load(call, params, replay=True),
-            "session/resume": lambda call, params: self.sessions.load(call, params, replay=False),
-            "session/list": lambda call, params: self.sessions.listing.page(call, params),
-            "session/close": lambda call, params: self.sessions.close(call, params),
-            "session/delete": lambda call, params: self.sessions.delete(call, params),
+        self.slow: dict[str, Work] = {
+            protocol.AUTHENTICATE: self._authenticate,
+            protocol.LOGOUT: self._logout,
+            protocol.SESSION_NEW: self._sessions.new,
+            protocol.SESSION_LOAD: self._sessions.load,
+            protocol.SESSION_RESUME: self._sessions.resume,
+            protocol.SESSION_LIST: self._sessions.list,
+            protocol.SESSION_CLOSE: self._sessions.close,
+            protocol.SESSION_DELETE: self._sessions.delete,
         }
 
     # --- life ----------------------------------------------------------------------------------
 
-    async def serve(self) -> None:
-        """Serve the client until it is gone or a signal asks to end; bounded clean-up."""
-        async with anyio.create_task_group() as self.tasks:
-            self.tasks.start_soon(self.writer.run)
-            self.tasks.start_soon(self._watch_signals)
-            self.tasks.start_soon(self._read)
-            try:
-                await self._ended.wait()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._end()
-                self.tasks.cancel_scope.cancel()
+    async def serve(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Serve the client on these streams until it is gone or a signal asks to end.
 
-    async def _read(self) -> None:
+        The clean-up is bounded (invariant P2).
+        """
+        client = Client(self, incoming, outgoing)
+        self._clients.append(client)
+        self._tasks.start_soon(self._watch_signals)
+        self._tasks.start_soon(self._serve_client, client)
         try:
-            while data := await self._reader.read():
-                self.client.feed(data)
-                await self.writer.drain_below(_FLOOD)
-            self.client.eof()
-        except OSError as exc:
-            event("client.unreadable", what=exc.strerror)
-        event("client.gone")
-        self._end_soon()
+            await self._ended.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+
+    async def _serve_client(self, client: Client) -> None:
+        await client.serve()
+        self._ended.set()
 
     async def _watch_signals(self) -> None:
         wanted = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
         with anyio.open_signal_receiver(*wanted) as received:
             async for number in received:
                 event("signal", number=signal.Signals(number).name)
-                self._end_soon()
-
-    def _end_soon(self) -> None:
-        self._ended.set()
+                self._ended.set()
 
     async def _end(self) -> None:
-        if self._state == "ready":
-            with anyio.move_on_after(_END):
-                await self.sessions.end(self.settings.close_grace)
-        await self.writer.flush(_FLUSH)
-        self._reader.close()
-        self.writer.close()
-        await self.journal.close()
+        with anyio.move_on_after(waits.END):
+            await self._sessions.end(self._settings.close_grace)
+        for client in self._clients:
+            await client.end(waits.FLUSH)
+        await self._context.journal.close()
         event("bridge.ended")
 
-    # --- what the client sends -----------------------------------------------------------------
+    def _first_client(self) -> Client | None:
+        return self._clients[0] if self._clients else None
 
-    def on_request(self, call: Call) -> None:
-        """Called in the order of reading; raises RpcError for what can be refused at once."""
-        params = call.params if call.params else {}
+    # --- what the clients send -----------------------------------------------------------------
+
+    def on_client_request(self, request: ClientRequest) -> None:
+        """Put a request where it belongs; raises RpcError for what can be refused at once."""
+        params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
-        if call.method == "initialize":
-            self._run(call, self._initialize, params)
-        elif self._state != "ready":
+        if method == protocol.INITIALIZE:
+            client.run(self._tasks, request, self._initialize, params)
+        elif client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
-        elif slow := self.slow.get(call.method):
-            self._run(call, slow, params)
-        elif call.method == "session/prompt":
-            self._prompt(call, params)
-        elif call.method in REFUSED:
-            raise errors.unknown_method(call.method)
+        elif slow := self.slow.get(method):
+            client.run(self._tasks, request, slow, params)
+        elif method == protocol.SESSION_PROMPT:
+            session = self._session(params)
+            check.prompt(params)
+            session.on_prompt(request, params)
+        elif method in REFUSED:
+            raise errors.unknown_method(method)
         elif "sessionId" in params:
-            self._session(params).errands.pass_on(call)
-        elif call.method.startswith("session/"):
+            self._session(params).to_agent.pass_on(request)
+        elif method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
-            self._run(call, self._pass_on, params)
+            client.run(self._tasks, request, self._pass_on, params)
 
-    def on_notification(self, method: str, params: Any) -> None:
+    def on_client_notification(self, client: Client, method: str, params: Any) -> None:
+        """Put a notification where it belongs; what is for nobody is dropped."""
         named = params if isinstance(params, dict) else {}
-        if method == "$/cancel_request":
-            self._cancel_request(named.get("requestId"))
+        if method == protocol.CANCEL_REQUEST:
+            self._cancel_request(client, named.get("requestId"))
             return
-        if self._state != "ready":
+        if client.stage is not Stage.READY:
             return
-        session = self.sessions.live.get(_text(named.get("sessionId")))
-        if method == "session/cancel":
+        session = self._live(named.get("sessionId"))
+        if method == protocol.SESSION_CANCEL:
             if session:
-                session.feed(sig.Cancel())
+                session.feed(ev.Cancel())
         elif session:
-            session.errands.pass_notification(method, named)
+            session.to_agent.pass_notification(method, named)
         elif "sessionId" not in named:
-            for link in self.sessions.links():
+            for link in self._sessions.links():
                 link.peer.notify(method, params)
 
-    def on_malformed(self, line: Malformed) -> None:
-        event("client.malformed", what=line.error.message)
-
-    def on_batch_end(self) -> None:
-        """Messages of the client need no batch."""
-
     def _session(self, params: Json) -> Session:
-        session = self.sessions.live.get(_text(params.get("sessionId")))
-        if not isinstance(params.get("sessionId"), str):
-            raise errors.invalid("must be a string", "sessionId")
+        session = self._live(check.session_id(params))
         if session is None:
             raise errors.unknown_session()
         return session
 
-    def _prompt(self, call: Call, params: Json) -> None:
-        session = self._session(params)
-        check.prompt(params)
-        session.on_prompt(call, params)
+    def _live(self, session_id: object) -> Session | None:
+        return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
 
-    def _cancel_request(self, request_id: object) -> None:
-        if not isinstance(request_id, int | str | float) or isinstance(request_id, bool):
-            return  # no request has such an id
-        if scope := self._requests.get(request_id):
-            scope.cancel()
-            return
-        if self._state != "ready":
-            return
-        for session in list(self.sessions.live.values()):
-            if session.on_cancel_request(request_id):
-                return
-
-    def _run(self, call: Call, work: Callable[[Call, Json], Awaitable[Any]], params: Json) -> None:
-        """Answer a request from a task of its own; the client may cancel it."""
-        scope = self._requests[call.id] = anyio.CancelScope()
-
-        async def answer() -> None:
-            try:
-                with scope:
-                    try:
-                        result = await work(call, params)
-                    except RpcError as exc:
-                        self.client.fail(call.id, exc)
-                    except Exception as exc:
-                        self.client.fail(call.id, errors.internal(exc))
-                    else:
-                        if result is not ANSWERED:
-                            self.client.answer(call.id, result)
-                if scope.cancelled_caught:
-                    self.client.fail(call.id, errors.cancelled())
-            finally:
-                self._requests.pop(call.id, None)
-
-        self.tasks.start_soon(answer)
+    def _cancel_request(self, client: Client, request_id: object) -> None:
+        if not client.cancel_request(request_id):
+            for session in list(self._sessions.live.values()):
+                if session.cancel_request(client, request_id):
+                    return
 
     # --- the agent as such ---------------------------------------------------------------------
 
-    async def _initialize(self, call: Call, params: Json) -> Json:
-        if self._state != "new":
+    async def _initialize(self, request: ClientRequest, params: Json) -> Json:
+        client = request.client
+        if client.stage is not Stage.NEW:
             raise errors.refused("already initialized")
         check.version(params)
-        self._state = "initializing"
+        client.stage = Stage.INITIALIZING
         try:
-            self.abilities = ClientAbilities(params.get("clientCapabilities"))
-            self.tells_accepted = self.abilities.has("_meta", "acp_bridge", "accepted")
+            client.abilities = ClientAbilities(params.get("clientCapabilities"))
             told = handshake.for_agent(params)
-            self.command = AgentCommand(self.settings.command, None, told)
-            self.lobby = Lobby(self, self.settings.start_timeout)
-            self.sessions = Sessions(self, self.lobby)
-            if self.settings.builtin:
+            self._context.command = AgentCommand(self._settings.command, told)
+            if self._settings.builtin:
                 agent = handshake.BUILTIN
-                self.tasks.start_soon(self.lobby.warm)
+                self._tasks.start_soon(self._waiting.warm)
             else:
-                agent = (await self.lobby.wait_for()).initialized
+                agent = (await self._waiting.ready()).initialized
         except BaseException:
-            self._state = "new"
+            client.stage = Stage.NEW
             raise
-        self._state = "ready"
-        own = {"delivery": str(self.settings.delivery), "onCancel": str(self.settings.on_cancel)}
-        return handshake.for_client(agent, self.abilities, own)
+        client.stage = Stage.READY
+        settings = self._settings
+        own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
+        return handshake.for_client(agent, client.abilities, own)
 
-    async def _authenticate(self, call: Call, params: Json) -> Any:
+    async def _authenticate(self, request: ClientRequest, params: Json) -> Any:
         """To the process that waits for it; kept for later ones if it carries more than an id."""
-        link = self.sessions.wants_auth() or await self.lobby.wait_for()
-        result = await link.ask_for(call, "authenticate", params)
+        link = self._sessions.wants_auth() or await self._waiting.ready()
+        result = await link.ask_for(request, protocol.AUTHENTICATE, params)
         link.authenticated = True
-        self.credentials = params if set(params) - {"methodId"} else None
+        self._context.credentials = params if set(params) - {"methodId"} else None
         return result
 
-    async def _logout(self, call: Call, params: Json) -> Any:
-        self.credentials = None
-        links = self.sessions.links() or [await self.lobby.wait_for()]
+    async def _logout(self, request: ClientRequest, params: Json) -> Any:
+        self._context.credentials = None
+        links = self._sessions.links() or [await self._waiting.ready()]
         for other in links[1:]:
-            other.peer.request("logout", params, lambda answer: None)
-        return await links[0].ask_for(call, "logout", params)
+            other.peer.request(protocol.LOGOUT, params, lambda answer: None)
+        return await links[0].ask_for(request, protocol.LOGOUT, params)
 
-    async def _pass_on(self, call: Call, params: Json) -> Any:
-        """A method that we don't know and that names no session: the agent may know it."""
-        links = self.sessions.links() or [await self.lobby.wait_for()]
-        return await links[0].ask_for(call, call.method, call.params)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    async def _pass_on(self, request: ClientRequest, params: Json) -> Any:
+        """Ask any process a method that names no session: the agent may know it."""
+        links = self._sessions.links() or [await self._waiting.ready()]
+        return await links[0].ask_for(request, request.method, request.params)
 
 
 async def serve(settings: Settings, stdin: int, stdout: int) -> None:
-    """Run a bridge on these descriptors until its client is gone."""
-    event("bridge.started", agent=settings.agent_name, home=Path(settings.home).name)
-    await Bridge(settings, stdin, stdout).serve()
+    """Run a bridge for the client on these descriptors until it is gone; they are owned here."""
+    event("bridge.started", agent=settings.agent_name, home=settings.home.name)
+    async with anyio.create_task_group() as tasks:
+        await Bridge(settings, tasks).serve(Reader(stdin), Writer(stdout))
+        tasks.cancel_scope.cancel()

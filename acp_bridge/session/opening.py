@@ -1,7 +1,8 @@
-"""How a process gets a session again: resume or load, then the user's settings.
+"""The one room in which an agent's process is given a session: new, resumed, loaded.
 
-The order and the fall-backs are those of the design's decision table; whoever calls has made
-sure that no other process has the session open (HAZARDS P12).
+- Whoever calls has made sure that no other process has the session open (invariant P12).
+- What the client gave to `authenticate` is repeated once in each later process that asks for it.
+- The order of the ways and the fall-backs are those of docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -10,20 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
+from acp_bridge.protocol import AUTHENTICATE, SESSION_LOAD, SESSION_NEW, SESSION_RESUME, Json
 from acp_bridge.wire.jsonrpc import ErrorCode, RpcError
-
-Json = dict[str, Any]
-
-FORGOT_YOUNG = (
-    "[acp-bridge] The agent did not keep this session, since no turn of it had ended. It goes on"
-    " as a new session of the agent: what was said before is shown here, but the agent does not"
-    " remember it."
-)
-MEMORY_LOST = (
-    "[acp-bridge] Memory lost: this agent can neither load nor resume sessions, and its process"
-    " had to be started again. It does not remember what was said before."
-)
 
 
 class Refused(Exception):
@@ -34,18 +25,12 @@ class Refused(Exception):
         self.permanent = permanent
 
 
-class AuthNeeded(Exception):
-    """The process wants the client to authenticate; `error` is its answer."""
-
-    def __init__(self, error: RpcError) -> None:
-        super().__init__("authentication required")
-        self.error = error
-
-
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """What the client gave with `session/new`, `load` or `resume`; MCP servers are never kept
-    on disk."""
+class Workspace:
+    """Where a session works: what the client gave with `session/new`, `load` or `resume`.
+
+    MCP servers are never kept on disk.
+    """
 
     cwd: str
     additional_directories: tuple[str, ...] | None = None
@@ -58,7 +43,7 @@ class Setup:
         return self.additional_directories or ()
 
     def params(self, session_id: str | None = None) -> Json:
-        """The parameters for the agent."""
+        """Return the parameters for the agent; `session_id` is the agent's own."""
         params: Json = {**self.extra, "cwd": self.cwd, "mcpServers": list(self.mcp_servers)}
         if self.additional_directories is not None:
             params["additionalDirectories"] = list(self.additional_directories)
@@ -67,81 +52,118 @@ class Setup:
         return params
 
 
-@dataclass(slots=True)
-class Reopening:
-    """One try to give a session to a process."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the bridge knows of the agent's own session when it is to be opened again."""
 
-    link: Link
-    setup: Setup
+    #: None when the agent never named one.
     agent_session_id: str | None
-    #: turns that the agent itself has ended: one that never ended any may forget the session.
-    turns_finished: int
-    #: parameters of `authenticate` that may be repeated to a later process.
-    credentials: Json | None
-    notice: Callable[[str], None]
-    #: the session was loaded: the agent replays it, some agents later than they should.
-    replays: bool = False
+    #: False when the agent may forget the session, since it ended no turn of it.
+    remembered: bool
 
-    async def run(self) -> Json:
-        """The agent's answer, with `link.agent_session_id` set; raises Refused, AuthNeeded."""
-        link = self.link
-        if self.agent_session_id is not None:
-            # Set before the call: what the agent replays meanwhile belongs to the session.
-            link.agent_session_id = self.agent_session_id
-            for method in self._methods():
-                try:
-                    result = await self._ask(method, self.setup.params(self.agent_session_id))
-                    self.replays = method == "session/load"
-                    return result
-                except RpcError as exc:
-                    refusal = exc
-            if self._methods() and self.turns_finished:
-                raise Refused(
-                    f"the agent would not load the session: {refusal.message}",
-                    permanent=refusal.code == ErrorCode.RESOURCE_NOT_FOUND,
-                ) from refusal
-        return await self._anew()
 
-    def _methods(self) -> list[str]:
-        methods = []
-        if self.link.can("sessionCapabilities", "resume"):
-            methods.append("session/resume")
-        if self.link.can("loadSession"):
-            methods.append("session/load")
-        return methods
+class Opening:
+    """One try to give a session to one process.
 
-    async def _anew(self) -> Json:
-        self.link.park()
+    The agent's refusals are raised as they came (RpcError); one of code AUTH_REQUIRED was not
+    to be helped by what the client gave to `authenticate`.
+    """
+
+    def __init__(
+        self, link: Link, workspace: Workspace, credentials: Json | None, origin: object = None
+    ) -> None:
+        """`credentials`: parameters of `authenticate` that may be repeated to a later process.
+        `origin`: the request of the client for which the session is opened, if there is one."""
+        self._link = link
+        self._workspace = workspace
+        self._credentials = credentials
+        self._origin = origin
+        #: `session/load` was used: the agent replays the session, some agents later than they should.
+        self.replays = False
+
+    async def new(self) -> Json:
+        """Open a new session; returns the agent's answer and sets `link.agent_session_id`.
+
+        Raises RpcError.
+        """
+        result = await self._ask(SESSION_NEW, self._workspace.params())
+        agent_id = result.get("sessionId")
+        if not isinstance(agent_id, str):
+            raise errors.agent_trouble("the agent gave no session id")
+        self._link.agent_session_id = agent_id
+        return result
+
+    async def load(self, agent_session_id: str) -> Json:
+        """Load a session with its transcript, or resume it if that is all that the agent can.
+
+        Raises RpcError.
+        """
+        ways = self._ways()
+        return await self._take_up(ways[-1] if ways else SESSION_LOAD, agent_session_id)
+
+    async def reopen(self, known: Known, notice: Callable[[str], None]) -> Json:
+        """Open a session again after a restart: resume, else load, else a new one with a notice.
+
+        Raises Refused, or RpcError of code AUTH_REQUIRED.
+        """
+        ways = self._ways()
+        refusal: RpcError | None = None
+        for way in ways if known.agent_session_id is not None else ():
+            try:
+                return await self._take_up(way, known.agent_session_id)
+            except RpcError as exc:
+                if exc.code == ErrorCode.AUTH_REQUIRED:
+                    raise
+                refusal = exc
+        if refusal and known.remembered:
+            why = f"the agent would not load the session: {refusal.message}"
+            gone = refusal.code == ErrorCode.RESOURCE_NOT_FOUND
+            raise Refused(why, permanent=gone) from refusal
+        result = await self._new_instead()
+        if known.agent_session_id is not None:
+            notice(notices.FORGOT_YOUNG if ways else notices.MEMORY_LOST)
+        return result
+
+    async def _new_instead(self) -> Json:
+        self._link.park()
         try:
-            result = await self._ask("session/new", self.setup.params())
+            return await self.new()
         except RpcError as exc:
+            if exc.code == ErrorCode.AUTH_REQUIRED:
+                raise
             why = f"the agent would not open a session: {exc.message}"
             raise Refused(why, permanent=False) from exc
-        session_id = result.get("sessionId")
-        if not isinstance(session_id, str):
-            raise Refused("the agent gave no session id", permanent=False)
-        self.link.agent_session_id = session_id
-        if self.agent_session_id is not None:
-            self.notice(FORGOT_YOUNG if self._methods() else MEMORY_LOST)
+
+    def _ways(self) -> list[str]:
+        ways = []
+        if self._link.can("sessionCapabilities", "resume"):
+            ways.append(SESSION_RESUME)
+        if self._link.can("loadSession"):
+            ways.append(SESSION_LOAD)
+        return ways
+
+    async def _take_up(self, way: str, agent_session_id: str | None) -> Json:
+        # Set before the call: what the agent replays meanwhile belongs to the session.
+        self._link.agent_session_id = agent_session_id
+        result = await self._ask(way, self._workspace.params(agent_session_id))
+        self.replays = way == SESSION_LOAD
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        while True:
-            try:
-                result = await self.link.ask(method, params)
-            except RpcError as exc:
-                if exc.code != ErrorCode.AUTH_REQUIRED:
-                    raise
-                await self._authenticate(exc)
-            else:
-                return result if isinstance(result, dict) else {}
-
-    async def _authenticate(self, error: RpcError) -> None:
-        """Repeat the client's `authenticate`, once a process."""
-        if self.credentials is None or self.link.authenticated:
-            raise AuthNeeded(error)
-        self.link.authenticated = True
         try:
-            await self.link.ask("authenticate", self.credentials)
+            result = await self._link.ask_for(self._origin, method, params)
+        except RpcError as exc:
+            await self._authenticate(exc)
+            result = await self._link.ask_for(self._origin, method, params)
+        return result if isinstance(result, dict) else {}
+
+    async def _authenticate(self, refusal: RpcError) -> None:
+        """Repeat the client's `authenticate`, once a process; raises the refusal if that is no help."""
+        asked = refusal.code == ErrorCode.AUTH_REQUIRED and not self._link.authenticated
+        if not asked or self._credentials is None:
+            raise refusal
+        self._link.authenticated = True
+        try:
+            await self._link.ask(AUTHENTICATE, self._credentials)
         except RpcError:
-            raise AuthNeeded(error) from None
+            raise refusal from None

@@ -1,29 +1,37 @@
 """`/queue`: the user's word over prompts. Answered by the bridge at once, never queued.
 
-/queue            what waits, and what is held since a restart
-/queue run        run the held prompts, in order; this prompt stays open meanwhile (Stop
+/queue            shows what waits, and what is held since a restart
+/queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
-/queue drop [N]   forget the held prompts, or the one of that number
+/queue drop [N]   forgets the held prompts, or the one of that number
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from acp_bridge import signals as sig
+from acp_bridge import notices
+from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
-from acp_bridge.updates import text_chunk, user_chunk
-from acp_bridge.wire.peer import Call
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.transcript_out import TranscriptOut
 
-if TYPE_CHECKING:
-    from acp_bridge.session.session import Session
 
-Json = dict[str, Any]
-_USAGE = "Usage: /queue, /queue run, /queue drop [number]"
+class QueuePort(Protocol):
+    """What the command needs of its session."""
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The keys of the prompts in the queue, the next one first."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
 
 
 def parse(prompt: list[Any]) -> list[str] | None:
-    """The words after `/queue`, or None when the prompt is something else."""
+    """Return the words after `/queue`, or None when the prompt is something else."""
     if len(prompt) != 1 or not isinstance(prompt[0], dict):
         return None
     text = prompt[0].get("text")
@@ -31,84 +39,58 @@ def parse(prompt: list[Any]) -> list[str] | None:
     return words[1:] if words and words[0] == "/queue" else None
 
 
-def summary(prompt: list[Any], length: int) -> str:
-    """The first line of a prompt's text, cut to `length` characters."""
-    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
-    text = " ".join(" ".join(str(t).split()) for t in texts if t)
-    return text if len(text) <= length else text[: length - 1] + "…"
+class QueueCommand:
+    """Answers `/queue` in one session."""
 
+    def __init__(self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut) -> None:
+        """Nothing happens before `run`."""
+        self._port = port
+        self._prompts = prompts
+        self._transcript = transcript
 
-def held_note(held: list[Json]) -> str:
-    """What is said after a load about prompts that wait for the user's word."""
-    prompts = "1 prompt was" if len(held) == 1 else f"{len(held)} prompts were"
-    return (
-        f"[acp-bridge] {prompts} waiting when the bridge ended. Held, not run:\n"
-        f"{_numbered(held)}\n/queue run runs, /queue drop [number] forgets."
-    )
+    def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
+        """Do what the words say and answer the prompt that they came with."""
+        for block in params["prompt"]:
+            self._transcript.record_only({"update": user_chunk(block)})
+        match words:
+            case []:
+                waiting = [self._prompts.get(key).params for key in self._port.waiting]
+                self._transcript.notice(notices.queue(waiting, list(self._prompts.held.values())))
+            case ["run"]:
+                self._run_held(request, params)
+                return
+            case ["drop", *rest]:
+                self._transcript.notice(self._drop(rest))
+            case _:
+                self._transcript.notice(notices.QUEUE_USAGE)
+        done = {"stopReason": "end_turn"}
+        self._transcript.then(request.client, lambda: request.answer(done))
 
+    def _run_held(self, request: ClientRequest, params: Json) -> None:
+        held = list(self._prompts.held)
+        if not held:
+            self._transcript.notice(notices.NOTHING_HELD)
+        keys = []
+        for key in held:
+            try:
+                self._prompts.release(key)
+            except JournalError:
+                self._transcript.notice(notices.RUN_STOPPED)
+                break
+            keys.append(key)
+        carrier = self._prompts.add(params, request)
+        self._port.feed(ev.RunHeld(carrier, tuple(keys)))
 
-def run(session: Session, call: Call, params: Json, words: list[str]) -> None:
-    """Do what the words say and answer the prompt."""
-    for block in params["prompt"]:
-        session.outlet.record_only({"update": user_chunk(block)})
-    match words:
-        case []:
-            _say(session, _listing(session))
-        case ["run"]:
-            _run_held(session, call, params)
-            return
-        case ["drop", *rest]:
-            _say(session, _drop(session, rest))
-        case _:
-            _say(session, _USAGE)
-    session.answer_now(call)
-
-
-def _say(session: Session, text: str) -> None:
-    chunk = text_chunk("agent_message_chunk", f"{text}\n\n", f"queue-{session.next_id()}")
-    session.outlet.show({"update": chunk})
-
-
-def _listing(session: Session) -> str:
-    waiting = [session.ledger.open[key].params for key in session.machine.waiting]
-    lines = [f"{len(waiting)} waiting." if waiting else "Nothing is waiting."]
-    if waiting:
-        lines.append(_numbered(waiting))
-    if session.ledger.held:
-        lines += ["Held since a restart:", _numbered(list(session.ledger.held.values()))]
-        lines.append("/queue run runs them, /queue drop [number] forgets.")
-    return "\n".join(lines)
-
-
-def _run_held(session: Session, call: Call, params: Json) -> None:
-    if not session.ledger.held:
-        _say(session, "Nothing is held.")
-    keys = []
-    for key in list(session.ledger.held):
+    def _drop(self, words: list[str]) -> str:
+        keys = list(self._prompts.held)
+        if words:
+            number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
+            if len(words) > 1 or not 1 <= number <= len(keys):
+                return notices.no_such_held(words)
+            keys = [keys[number - 1]]
         try:
-            session.ledger.release(key)
+            for key in keys:
+                self._prompts.drop(key)
         except JournalError:
-            _say(session, "The journal can't be written: nothing more is run.")
-            break
-        keys.append(key)
-    carrier = session.ledger.add(call, params)
-    session.feed(sig.RunHeld(carrier, tuple(keys)))
-
-
-def _drop(session: Session, words: list[str]) -> str:
-    keys = list(session.ledger.held)
-    if words:
-        number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
-        if len(words) > 1 or not 1 <= number <= len(keys):
-            return f"There is no held prompt {' '.join(words)!r}. {_USAGE}"
-        keys = [keys[number - 1]]
-    try:
-        for key in keys:
-            session.ledger.drop(key)
-    except JournalError:
-        return "The journal can't be written: the rest is still held."
-    return f"Dropped {len(keys)}." if keys else "Nothing is held."
-
-
-def _numbered(prompts: list[Json]) -> str:
-    return "\n".join(f"  {n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))
+            return notices.DROP_STOPPED
+        return notices.dropped(len(keys))

@@ -1,100 +1,161 @@
-"""One session's shell: takes what the client says, performs what the machine asks for.
+"""One session's shell: takes what the clients say, performs what the machine asks for.
 
-Every decision about prompts is in turns.py; here is what it takes to carry them out. An event
-is taken to its end before the next (`feed`), and what the agent showed before it is on its way
-to the client by then.
+Every decision about prompts is in `machine/`; the parts beside this file carry the decisions out,
+each through a narrow port. An event is taken to its end before the next (`feed`), and what the
+agent showed before it is on its way to the clients by then.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
-from uuid import uuid4
+from typing import assert_never
 
 import anyio
 
-from acp_bridge import errors
-from acp_bridge import signals as sig
+from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import JournalError, SessionJournal, UnknownSession
-from acp_bridge.log import event
-from acp_bridge.relay import Relay
-from acp_bridge.session import answers, queue_command
-from acp_bridge.session.choices import Choices
-from acp_bridge.session.crew import Crew
-from acp_bridge.session.errands import Errands
-from acp_bridge.session.host import Host
-from acp_bridge.session.intake import Intake
-from acp_bridge.session.ledger import Ledger
-from acp_bridge.session.meta import own_meta, without_own_meta
-from acp_bridge.session.opening import Setup
-from acp_bridge.session.outlet import Outlet
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.journal import SessionJournal
+from acp_bridge.late_replay import LateReplay
+from acp_bridge.machine import effects as ef
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.outcomes import Failed
+from acp_bridge.machine.states import Passing, Permits, Phase, State
+from acp_bridge.machine.turns import Turns
+from acp_bridge.protocol import Json, own_meta
+from acp_bridge.session import queue_command
+from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.opening import Workspace
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.queue_command import QueueCommand
+from acp_bridge.session.replay import Replay
+from acp_bridge.session.restart import Restart
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.to_agent import ToAgent
+from acp_bridge.session.title import Title
+from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.turn import Turn
+from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
-from acp_bridge.turns import State, Turns
-from acp_bridge.updates import Updates, text_chunk, user_chunk
-from acp_bridge.wire.jsonrpc import Answer, Ok
-from acp_bridge.wire.peer import Call
+from acp_bridge.updates import Updates
 
-Json = dict[str, Any]
-#: the states in which the process takes what is passed on to it.
-_LIVE = frozenset({State.IDLE, State.RUNNING, State.DRAINING})
+logger = logging.getLogger(__name__)
 
 
 class Session:
-    """A session of the bridge."""
+    """A session of the bridge. It satisfies the ports of its parts."""
 
     def __init__(
-        self, host: Host, journal: SessionJournal, lease: int, setup: Setup, link: Link | None
+        self,
+        context: SessionContext,
+        journal: SessionJournal,
+        lease: int,
+        workspace: Workspace,
+        link: Link | None,
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
-        session open, if one has."""
+        session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
-        self.host = host
         self.journal = journal
-        self.setup = setup
-        self.outlet = Outlet(self.id, journal, host.writer.write)
-        self.updates = Updates(
-            set(journal.used_ids()),
-            booleans=host.abilities.has("session", "configOptions", "boolean"),
-        )
-        self.relay = Relay(self.id, host.client, host.abilities, self.updates)
-        self.choices = Choices(journal, self.updates.settings)
-        self.ledger = Ledger(host, journal, self.outlet, self.spawn, self.feed)
-        self.intake = Intake(self)
-        self.machine = Turns(
-            epoch=1 if link else 0,
-            clear_on_cancel=host.settings.on_cancel is OnCancel.CLEAR,
-            always_reload=host.settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
-        )
-        self.errands = Errands(self)
+        self.workspace = workspace
         self.closing = False  #: `close` was called.
-        self._titled = journal.info.title is not None
         #: set when nothing of the session is left.
         self.closed = anyio.Event()
-        self._crew = Crew(self, lease, link)
+        settings = context.settings
+        self._context = context
         self._lease = lease
-        self._timers: dict[sig.Timer, anyio.CancelScope] = {}
-        self._events: deque[sig.Event] = deque()
+        self._machine = Turns(
+            epoch=1 if link else 0,
+            clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
+            always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        )
+        self._events: deque[ev.Event] = deque()
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
 
+        limit, updates = settings.client_limit, Updates(set(journal.used_ids()))
+        self._updates = updates
+        self.transcript = TranscriptOut(self.id, journal)
+        self.user_settings = UserSettings(journal)
+        self._prompts = Prompts(journal, self.transcript, self)
+        self._deadlines = Deadlines(self, settings)
+        self._to_client = ToClient(self.id, lambda: self.transcript.client, updates)
+        self.to_agent = ToAgent(self, self.transcript, self.user_settings)
+        self.from_agent = FromAgent(
+            self, journal, updates, self.transcript, self._to_client, limit
+        )
+        self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
+        self._restart = Restart(
+            self, journal, self.transcript, updates, self.user_settings, self.to_agent
+        )
+        self.replay = Replay(
+            self, journal, self.transcript, self._prompts, self.user_settings, limit
+        )
+        self._turn = Turn(
+            self, journal, self.transcript, updates, self._prompts, self._to_client
+        )
+        self._queue = QueueCommand(self, self._prompts, self.transcript)
+        self._title = Title(self, context.journal, journal)
+        if link:
+            self._processes.add(link, 1)
+
+    # --- what the parts see of the machine, and of each other ----------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self._machine.epoch
+
+    @property
+    def permits(self) -> Permits:
+        return self._machine.permits
+
+    @property
+    def passing(self) -> Passing:
+        return self._machine.permits.requests
+
+    @property
+    def stopped(self) -> bool:
+        return self._machine.stopped
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        return self._machine.waiting
+
+    @property
+    def credentials(self) -> Json | None:
+        return self._context.credentials
+
     @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
-        return self._crew.link(self.machine.epoch) if self.machine.state in _LIVE else None
+        return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
 
     @property
     def link_wanting_auth(self) -> Link | None:
         """The process that waits for `authenticate`, or None."""
-        blocked = self.machine.state is State.BLOCKED
-        return self._crew.get(self.machine.epoch) if blocked else None
+        wants = self._machine.state is State.UNAUTHENTICATED
+        return self._processes.get(self.epoch) if wants else None
+
+    def phase(self, epoch: int) -> Phase:
+        return self._machine.phase(epoch)
+
+    def wake(self) -> None:
+        """Have a process started and given the session, if there is none."""
+        self.feed(ev.Warm())
+
+    def take_replayed(self) -> LateReplay | None:
+        return self.replay.take_replayed()
 
     # --- events and effects --------------------------------------------------------------------
 
-    def feed(self, event_: sig.Event) -> None:
+    def feed(self, event_: ev.Event) -> None:
         """Give the machine an event and perform what it asks for, and so on to the end."""
         self._events.append(event_)
         if self._stepping:
@@ -102,68 +163,79 @@ class Session:
         self._stepping = True
         try:
             while self._events:
-                self.outlet.flush()
-                for effect in self.machine.step(self._events.popleft()):
+                self.transcript.flush()
+                for effect in self._machine.step(self._events.popleft()):
                     try:
                         self._perform(effect)
-                    except Exception as exc:  # those after it answer somebody (HAZARDS P6, Q9)
+                    except Exception as exc:  # those after it answer somebody (P6, Q9)
                         errors.internal(exc, f"{type(effect).__name__} failed")
         finally:
             self._stepping = False
-        if self.machine.state is State.BLOCKED and not self._told:
-            self._told = True
-            self._say_blocked()
-        self.outlet.flush()
-        self.intake.look_again()
-        self.errands.look_again()
+        self._say_blocked()
+        self.transcript.flush()
+        self.from_agent.look_again()
+        self.to_agent.look_again()
 
-    def _perform(self, effect: sig.Effect) -> None:
+    def _perform(self, effect: ef.Effect) -> None:
         match effect:
-            case sig.Commit(key):
-                self.ledger.commit(key)
-            case sig.SendPrompt(epoch, turn, key):
-                self._send_prompt(epoch, turn, key)
-            case sig.SendCancel(epoch):
-                self._send_cancel(epoch)
-            case sig.Answer(key, outcome):
-                self._told |= isinstance(outcome, sig.Failed)
-                self.ledger.answer(key, outcome)
-            case sig.NoteOutcome(key, answer):
-                self.ledger.note(key, answer)
-            case sig.Interrupted(key):
-                self.ledger.interrupted(key)
-            case sig.Hold(keys):
-                self.ledger.hold(keys)
-            case sig.Start(epoch):
-                self._told = False
-                self.spawn(self._crew.start, epoch)
-            case sig.Open(epoch):
-                self.spawn(self._crew.open, epoch)
-            case sig.Kill(epoch):
-                self.spawn(self._crew.kill, epoch)
-            case sig.CloseAgent(epoch):
-                self.spawn(self._crew.close, epoch)
-            case sig.Arm(timer, token):
-                self._arm(timer, token)
-            case sig.Disarm(timer):
-                self._disarm(timer)
-            case sig.CloseCards():
-                for update in self.updates.close_cards():
-                    self.outlet.show({"update": update})
-            case sig.Release(epoch):
-                if link := self._crew.forget(epoch):
-                    self.relay.release(link)
-            case sig.Closed():
+            case ef.Commit(key):
+                self._prompts.commit(key)
+            case ef.SendPrompt(epoch, key):
+                self._turn.begin(self._processes.link(epoch), key)
+            case ef.SendCancel(epoch, key):
+                self._turn.cancel(self._processes.link(epoch), key)
+            case ef.AnswerPrompt(key, outcome):
+                self._told |= isinstance(outcome, Failed)
+                self._prompts.answer(key, outcome)
+            case ef.NoteOutcome(key, answer):
+                self._prompts.note(key, answer)
+            case ef.Interrupted(key):
+                self._prompts.interrupt(key)
+            case ef.Hold(keys):
+                self._prompts.hold(keys)
+            case ef.CloseCards():
+                for update in self._updates.close_cards():
+                    self.transcript.show({"update": update})
+            case ef.Closed():
                 self.spawn(self._finish)
+            case ef.Arm(timer, token):
+                self._deadlines.arm(timer, token)
+            case ef.Disarm(timer):
+                self._deadlines.disarm(timer)
+            case ef.Dropped(dropped):
+                logger.debug("event.dropped session=%s what=%s", self.id, dropped)
+            case _:
+                self._perform_on_process(effect)
+
+    def _perform_on_process(
+        self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
+    ) -> None:
+        match effect:
+            case ef.Start(epoch):
+                self._told = False
+                self.spawn(self._processes.start, epoch, f"{self.id[:8]}#{epoch}")
+            case ef.Open(epoch):
+                self.spawn(self._open, self._processes.link(epoch))
+            case ef.Kill(epoch):
+                self.spawn(self._processes.kill, epoch)
+            case ef.CloseAgent(epoch):
+                grace = self._context.settings.close_grace
+                self.spawn(self._processes.close, epoch, grace)
+            case ef.Release(epoch):
+                if link := self._processes.forget(epoch):
+                    self._to_client.release(link)
+            case _:
+                assert_never(effect)
+
+    async def _open(self, link: Link) -> None:
+        self.feed(await self._restart.run(link))
 
     def _say_blocked(self) -> None:
-        """A restart failed, and no prompt's answer says so (R3). Not recorded: it is of now."""
-        text = (
-            "[acp-bridge] The agent is not ready: it would not start, load the session or take it"
-            " without authentication; the log says which. The next prompt tries again."
-        )
-        chunk = text_chunk("agent_message_chunk", f"{text}\n\n", f"acp-bridge-{self.next_id()}")
-        self.outlet.show_only({"update": chunk})
+        """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
+        blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
+        if blocked and not self._told:
+            self._told = True
+            self.transcript.show_only(notices.notice(notices.NOT_READY))
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work in the bridge's task group; its failure is this session's only."""
@@ -174,127 +246,54 @@ class Session:
             except Exception as exc:
                 errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
 
-        self.host.tasks.start_soon(contained)
-
-    def _arm(self, timer: sig.Timer, token: int) -> None:
-        settings = self.host.settings
-        seconds = {
-            sig.Timer.SPARE: settings.drain_timeout / 2,
-            sig.Timer.DRAIN: settings.drain_timeout,
-            sig.Timer.KILL: settings.kill_timeout,
-            sig.Timer.RESTART: settings.restart_timeout,
-        }[timer]
-        self._disarm(timer)
-        scope = self._timers[timer] = anyio.CancelScope()
-
-        async def wait() -> None:
-            with scope:
-                await anyio.sleep(seconds)
-                event("deadline", session=self.id, what=timer.name.lower())
-            if not scope.cancelled_caught:
-                self.feed(sig.Deadline(timer, token))
-
-        self.spawn(wait)
-
-    def _disarm(self, timer: sig.Timer) -> None:
-        if scope := self._timers.pop(timer, None):
-            scope.cancel()
+        self._context.tasks.start_soon(contained)
 
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
-        self.feed(sig.Close())
+        self.feed(ev.Close())
 
     async def _finish(self) -> None:
-        """The machine is closed: nothing of the session is left afterwards."""
-        await self._crew.end()
+        """The machine is closed: leave nothing of the session behind."""
+        await self._processes.end()
         await self.journal.close()
         os.close(self._lease)
         self.closed.set()
 
     # --- prompts -------------------------------------------------------------------------------
 
-    def on_prompt(self, call: Call, params: Json) -> None:
-        """`session/prompt`: queued in the order of reading; `params` has been checked."""
-        if not self.updates.own_queue and (
-            (words := queue_command.parse(params["prompt"])) is not None
-        ):
-            queue_command.run(self, call, params, words)
+    def on_prompt(self, request: ClientRequest, params: Json) -> None:
+        """Queue a prompt in the order of reading; `params` has been checked."""
+        words = queue_command.parse(params["prompt"])
+        if words is not None and not self._updates.own_queue:
+            self._queue.run(request, params, words)
             return
-        asked = own_meta(params).get("delivery", self.host.settings.delivery)
-        key = self.ledger.add(call, params)
-        self.feed(sig.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        if not self._titled and (title := queue_command.summary(params["prompt"], 80)):
-            self._retitle(title)
+        asked = own_meta(params).get("delivery", self._context.settings.delivery)
+        key = self._prompts.add(params, request)
+        self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
+        self._title.note_prompt(params)
 
-    def _send_prompt(self, epoch: int, turn: int, key: int) -> None:
-        prompt, link = self.ledger.open[key], self._crew.link(epoch)
-        self.intake.begin_turn(prompt.params["prompt"])
-        self.outlet.turn = prompt.seq
-        said = [{"update": user_chunk(block)} for block in prompt.params["prompt"]]
-        try:
-            self.journal.start_turn(prompt.seq, said)
-        except JournalError as exc:
-            event("journal.failed", session=self.id, what=exc)
-        if prompt.call is None:
-            # Held since a restart: the client doesn't show it by itself.
-            for chunk in said:
-                self.outlet.show_only(chunk)
-        event("turn.started", session=self.id, turn=prompt.seq, agent=link.name)
-
-        def answered(answer: Answer) -> None:
-            if not link.gone:
-                self.feed(sig.AgentAnswered(epoch, turn, answer))
-
-        link.request_for(
-            prompt.call,
-            "session/prompt",
-            {**without_own_meta(prompt.params), "sessionId": link.agent_session_id},
-            answered,
-        )
-
-    def _send_cancel(self, epoch: int) -> None:
-        link = self._crew.link(epoch)
-        event("turn.cancel", session=self.id, turn=self.outlet.turn, agent=link.name)
-        link.peer.notify("session/cancel", {"sessionId": link.agent_session_id})
-        self.relay.cancel_questions()
-
-    def answer_now(self, call: Call) -> None:
-        """The bridge itself has answered a prompt."""
-        self.outlet.flush()
-        done = Ok({"stopReason": "end_turn"})
-        self.outlet.then(lambda: answers.respond(self.host.client, call, done))
-
-    def next_id(self) -> str:
-        """An id for a message of the bridge's own."""
-        return uuid4().hex[:12]
-
-    # --- what the client asks ------------------------------------------------------------------
-
-    def on_cancel_request(self, request_id: object) -> bool:
-        """`$/cancel_request`; False when the request is not of this session."""
-        key = self.ledger.key_of(request_id)
+    def cancel_request(self, client: Client, request_id: object) -> bool:
+        """Take a client's `$/cancel_request`; False when the request is not of this session."""
+        key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(sig.CancelPrompt(key))
+            self.feed(ev.CancelPrompt(key))
             return True
-        return self.errands.cancel(request_id)
+        return self.to_agent.cancel(client, request_id)
 
     # --- what is known of the session ----------------------------------------------------------
 
     def note_state(self, update: Json) -> None:
-        """An update that is about the session, not of the conversation."""
-        self.choices.note_update(update)
-        if update.get("sessionUpdate") == "session_info_update" and "title" in update:
-            title = update["title"]
-            self._retitle(title if isinstance(title, str) else None)
+        """Keep an update that is about the session, not of the conversation."""
+        self.user_settings.note_update(update)
+        self._title.note_update(update)
 
-    def _retitle(self, title: str | None) -> None:
-        self._titled = True
+    async def rename_at_agent(self, link: Link) -> None:
+        """Note the agent's id of the session, and take over what the process said of it so far."""
+        if link.agent_session_id != self.journal.info.agent_session_id:
+            await self._context.journal.touch(self.id, agent_session_id=link.agent_session_id)
+        link.adopt(self.from_agent)
 
-        async def touch() -> None:
-            try:
-                await self.host.journal.touch(self.id, title=title)
-            except (JournalError, UnknownSession) as exc:
-                event("journal.failed", session=self.id, what=exc)
-
-        self.spawn(touch)
+    async def touch(self) -> None:
+        """Note in the listing that the session was used now. Raises JournalError."""
+        await self._context.journal.touch(self.id)

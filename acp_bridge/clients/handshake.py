@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from acp_bridge import __version__
-from acp_bridge.relay import ClientAbilities
-
-Json = dict[str, Any]
+from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.protocol import VERSION, Json, with_own_meta
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
 BUILTIN: Json = {
-    "protocolVersion": 1,
+    "protocolVersion": VERSION,
     "agentCapabilities": {
         "loadSession": True,
         "promptCapabilities": {"image": True, "embeddedContext": True},
@@ -45,12 +44,12 @@ _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
 def for_agent(params: Json) -> Json:
-    """The parameters of `initialize` for the agent: the client's, in our version."""
-    return {**params, "protocolVersion": 1}
+    """Return the parameters of `initialize` for the agent: the client's, in our version."""
+    return {**params, "protocolVersion": VERSION}
 
 
 def for_client(agent: Json, abilities: ClientAbilities, settings: Json) -> Json:
-    """The answer for the client, from the agent's."""
+    """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
     capabilities = dict(_dict(agent.get("agentCapabilities")))
     session = dict(_dict(capabilities.get("sessionCapabilities")))
     session.pop("fork", None)  # a fork would be a second session of one process
@@ -58,8 +57,8 @@ def for_client(agent: Json, abilities: ClientAbilities, settings: Json) -> Json:
         session.setdefault(name, {})
         session[name] = session[name] or {}
     own = {"version": __version__, "queue": True, **settings}
-    meta = {**_dict(capabilities.get("_meta")), "acp_bridge": own}
-    capabilities |= {"loadSession": True, "sessionCapabilities": session, "_meta": meta}
+    capabilities |= {"loadSession": True, "sessionCapabilities": session}
+    capabilities = with_own_meta(capabilities, own)
     methods = [method for method in _list(agent.get("authMethods")) if _usable(method, abilities)]
     return {**agent, "agentCapabilities": capabilities, "authMethods": methods}
 

@@ -1,26 +1,23 @@
-"""What the client's parameters must be, before anything is done with them; raises -32602."""
+"""Checks the parameters of a client before anything is done with them; raises -32602."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
-
 from acp_bridge import errors
-from acp_bridge.session.opening import Setup
-
-Json = dict[str, Any]
+from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Workspace
 
 
 def session_id(params: Json) -> str:
-    """`sessionId`."""
+    """Return `sessionId`."""
     found = params.get("sessionId")
     if not isinstance(found, str):
         raise errors.invalid("must be a string", "sessionId")
     return found
 
 
-def setup(params: Json) -> Setup:
-    """What the client says of the session's place."""
+def workspace(params: Json) -> Workspace:
+    """Return where the session is to work: `cwd`, additional roots, MCP servers."""
     cwd, roots = params.get("cwd"), params.get("additionalDirectories")
     servers = params.get("mcpServers")
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
@@ -35,11 +32,11 @@ def setup(params: Json) -> Setup:
                 raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
     own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
     extra = {key: value for key, value in params.items() if key not in own}
-    return Setup(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
+    return Workspace(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
 
 
 def prompt(params: Json) -> list[Json]:
-    """`prompt`: content blocks, not none."""
+    """Return `prompt`: content blocks, at least one."""
     blocks = params.get("prompt")
     if not isinstance(blocks, list) or not blocks:
         raise errors.invalid("must be a list of content blocks, not empty", "prompt")
@@ -52,7 +49,7 @@ def prompt(params: Json) -> list[Json]:
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:
-    """`cwd` and `cursor` of `session/list`."""
+    """Return `cwd` and `cursor` of `session/list`; None for one that was not given."""
     cwd, cursor = params.get("cwd"), params.get("cursor")
     if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
         raise errors.invalid("must be an absolute path", "cwd")
@@ -62,7 +59,7 @@ def listing(params: Json) -> tuple[str | None, str | None]:
 
 
 def version(params: Json) -> int:
-    """`protocolVersion` of `initialize`."""
+    """Return `protocolVersion` of `initialize`."""
     found = params.get("protocolVersion")
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= 65535:
         raise errors.invalid("must be an integer from 0 to 65535", "protocolVersion")

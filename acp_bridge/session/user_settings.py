@@ -1,55 +1,53 @@
-"""The session's mode and config options: what the client was shown, what the user chose.
+"""Keeps a session's mode and config options: what was shown of them, and what the user chose.
 
 What the user chose and the agent confirmed is set again in every later process, in order,
-before the next prompt (HAZARDS R9); it is kept in the journal for the next bridge.
+before the next prompt (invariant R9); it is kept in the journal for the next bridge. Everything
+here has the agent's form: what a client can't take is left out where it leaves for that client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from acp_bridge import protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, Json
 from acp_bridge.session.opening import Refused
 from acp_bridge.wire.jsonrpc import RpcError
 
-Json = dict[str, Any]
-
-SET_MODE = "session/set_mode"
-SET_OPTION = "session/set_config_option"
 _SHOWN = ("modes", "configOptions")
 
 
-class Choices:
+class UserSettings:
     """The settings of one session."""
 
-    def __init__(self, journal: SessionJournal, fit: Callable[[Json], Json]) -> None:
-        """`fit`: what of an object with `configOptions` the client may know."""
+    def __init__(self, journal: SessionJournal) -> None:
+        """Read what another bridge kept. Raises JournalError."""
         self._journal = journal
-        self._fit = fit
-        #: `modes` and `configOptions` as the client knows them.
-        self.shown: Json = fit(journal.get("shown") or {})
+        #: `modes` and `configOptions` as the agent told them last.
+        self.shown: Json = journal.get("shown") or {}
         #: confirmed requests, method and parameters without the session's id, in order.
         self.chosen: list[tuple[str, Json]] = [
             (method, params) for method, params in journal.get("chosen") or []
         ]
 
     def note_result(self, result: Json) -> None:
-        """The agent's answer to `session/new`, `load` or `resume`."""
+        """Take the agent's answer to `session/new`, `load` or `resume`."""
         self._show({key: result[key] for key in _SHOWN if result.get(key) is not None})
 
     def note_update(self, update: Json) -> None:
-        """A mode or options that the agent changed by itself."""
+        """Take a mode or options that the agent changed by itself."""
         match update.get("sessionUpdate"):
-            case "current_mode_update":
+            case protocol.MODE_UPDATE:
                 self._set_mode(update.get("currentModeId"))
-            case "config_option_update":
+            case protocol.OPTIONS_UPDATE:
                 self._show({"configOptions": update.get("configOptions")})
 
     def note_choice(self, method: str, params: object, result: object) -> None:
-        """A request of the client that the agent has confirmed."""
+        """Take a request of the client that the agent has confirmed."""
         if not isinstance(params, dict) or (kind := _kind(method, params)) is None:
             return
         kept = {key: value for key, value in params.items() if key != "sessionId"}
@@ -62,7 +60,7 @@ class Choices:
         self._keep("chosen", self.chosen)
 
     def forget(self, method: str, params: object) -> None:
-        """The user wants another value, and no process can confirm it: the old one is void."""
+        """Forget a choice: the user wants another value, and no process can confirm it."""
         kind = _kind(method, params) if isinstance(params, dict) else None
         if kind is not None:
             self.chosen = [each for each in self.chosen if _kind(*each) != kind]
@@ -86,15 +84,15 @@ class Choices:
             self.note_choice(method, params, result)
 
     def news(self, known: Json) -> list[Json]:
-        """The updates that tell a client what differs from what it knows."""
+        """Return the updates that tell a client what differs from `known`, an earlier `shown`."""
         updates: list[Json] = []
         options, modes = self.shown.get("configOptions"), self.shown.get("modes")
         if options is not None and options != known.get("configOptions"):
-            updates.append({"sessionUpdate": "config_option_update", "configOptions": options})
+            updates.append({"sessionUpdate": protocol.OPTIONS_UPDATE, "configOptions": options})
         mode = modes.get("currentModeId") if isinstance(modes, dict) else None
         before = known.get("modes")
         if isinstance(before, dict) and mode and mode != before.get("currentModeId"):
-            updates.append({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+            updates.append({"sessionUpdate": protocol.MODE_UPDATE, "currentModeId": mode})
         return updates
 
     def _set_mode(self, mode: object) -> None:
@@ -103,7 +101,7 @@ class Choices:
             self._show({"modes": {**modes, "currentModeId": mode}})
 
     def _show(self, changes: Json) -> None:
-        shown = {**self.shown, **self._fit(changes)}
+        shown = {**self.shown, **changes}
         if shown != self.shown:
             self.shown = shown
             self._keep("shown", shown)
@@ -116,9 +114,9 @@ class Choices:
 
 
 def _kind(method: str, params: Json) -> tuple[str, object] | None:
-    """What a request sets; a later one of the same kind replaces it."""
+    """Return what a request sets, or None; a later one of the same kind replaces it."""
     if method == SET_MODE:
         return method, None
-    if method == SET_OPTION and isinstance(params.get("configId"), str):
+    if method == SET_CONFIG_OPTION and isinstance(params.get("configId"), str):
         return method, params["configId"]
     return None

@@ -6,44 +6,50 @@ agent, nor waits for one for long (HAZARDS Q10).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
-from acp_bridge import errors, params
+from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import BadCursor, SessionRow
-from acp_bridge.lobby import Lobby
+from acp_bridge.journal import BadCursor, Journal, SessionRow
 from acp_bridge.log import event
-from acp_bridge.session.host import Host
+from acp_bridge.protocol import SESSION_LIST, Json
+from acp_bridge.sessions import params
 from acp_bridge.wire.jsonrpc import RpcError
-from acp_bridge.wire.peer import Call
 
-Json = dict[str, Any]
 Rows = list[Json]
-#: seconds for an agent to list its own sessions; it may be busy or deaf.
-_AGENT_PATIENCE = 1.0
 #: pages of the agent's listing that are searched for a session that only it knows.
 _SEARCHED_PAGES = 20
 
 
+class ListingPort(Protocol):
+    """What a listing needs of the registry."""
+
+    def links(self) -> list[Link]:
+        """Return every process that takes requests."""
+
+    async def ready(self) -> Link:
+        """Return a process without a session, started if there is none; raises RpcError."""
+
+
 class Listing:
-    """`links` gives every process that takes requests."""
+    """Lists the sessions of one agent."""
 
-    def __init__(self, host: Host, lobby: Lobby, links: Callable[[], list[Link]]) -> None:
-        self._host = host
-        self._lobby = lobby
-        self._links = links
+    def __init__(self, port: ListingPort, journal: Journal, agent: str) -> None:
+        """`agent`: the name under which the agent's sessions are kept."""
+        self._port = port
+        self._journal = journal
+        self._agent = agent
 
-    async def page(self, call: Call, given: Json) -> Json:
-        """`session/list`: the journal's, newest first, then those that only the agent knows."""
+    async def page(self, given: Json) -> Json:
+        """Return a page: the journal's, newest first, then those that only the agent knows."""
         cwd, cursor = params.listing(given)
         sessions: Rows = []
         if cursor is None or cursor.startswith("j:"):
             try:
-                rows, after = await self._host.journal.list(
-                    cwd=cwd, cursor=cursor and cursor[2:], agent=self._host.settings.agent_name
+                rows, after = await self._journal.list(
+                    cwd=cwd, cursor=cursor and cursor[2:], agent=self._agent
                 )
             except BadCursor:
                 raise errors.invalid("not a cursor of ours", "cursor") from None
@@ -59,15 +65,15 @@ class Listing:
         if not (link := self._listing_link()):
             return [], None
         rows, after = await self._agent_page(link, cwd, cursor)
-        known = await self._host.journal.known_agent_ids(self._host.settings.agent_name)
+        known = await self._journal.known_agent_ids(self._agent)
         return [row for row in rows if row.get("sessionId") not in known], after
 
     async def _agent_page(self, link: Link, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
         asked = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
         result: Any = None
-        with anyio.move_on_after(_AGENT_PATIENCE):
+        with anyio.move_on_after(waits.AGENT_PATIENCE):
             try:
-                result = await link.ask("session/list", asked)
+                result = await link.ask(SESSION_LIST, asked)
             except RpcError as exc:
                 event("agent.list_failed", what=exc.message)
         rows = result.get("sessions") if isinstance(result, dict) else None
@@ -81,12 +87,12 @@ class Listing:
         return self.able("sessionCapabilities", "list")
 
     def able(self, *capability: str) -> Link | None:
-        """A process whose agent has this capability."""
-        return next((link for link in self._links() if link.can(*capability)), None)
+        """Return a process whose agent has this capability, or None."""
+        return next((link for link in self._port.links() if link.can(*capability)), None)
 
     async def agent_lists(self, session_id: str) -> bool:
-        """Whether the agent says that it has this session."""
-        link = self._listing_link() or await self._lobby.wait_for()
+        """Return True when the agent says that it has this session."""
+        link = self._listing_link() or await self._port.ready()
         if not link.can("sessionCapabilities", "list"):
             return False
         cursor: Any = None

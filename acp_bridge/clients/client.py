@@ -1,0 +1,208 @@
+"""One client's end of the wire: its peer, what it can do, and its requests in flight.
+
+- A request is known by the client and its id there, never by the id alone.
+- Nothing here waits where messages are read: what takes time runs in a task of its own, which the
+  client may cancel (invariants Q10, C4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import errors
+from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.log import event
+from acp_bridge.protocol import Json
+from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
+from acp_bridge.wire.peer import Call, Peer
+
+#: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
+#: The limit is far above what makes the agents wait, so that a cancel still comes through.
+_FLOOD = 64 * 1024 * 1024
+#: returned by work that has answered its request itself.
+ANSWERED: Final = object()
+
+
+class Stage(Enum):
+    """How far a client is with `initialize`."""
+
+    NEW = auto()
+    INITIALIZING = auto()
+    READY = auto()
+
+
+class Incoming(Protocol):
+    """The bytes that a client sends (`wire.stdio.Reader`)."""
+
+    async def read(self) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Outgoing(Protocol):
+    """The way to a client (`wire.stdio.Writer`)."""
+
+    @property
+    def pending(self) -> int: ...
+    def write(self, data: bytes) -> None: ...
+    async def run(self) -> None: ...
+    async def drain_below(self, limit: int) -> None: ...
+    async def flush(self, seconds: float) -> bool: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRequest:
+    """A request of one client. It is answered once; a second answer is dropped by the peer."""
+
+    client: Client
+    call: Call
+
+    @property
+    def method(self) -> str:
+        """The method that is asked for."""
+        return self.call.method
+
+    @property
+    def params(self) -> Any:
+        """The raw parameters: any JSON value, or UNSET."""
+        return self.call.params
+
+    def is_of(self, client: Client, request_id: object) -> bool:
+        """Return True when this client knows the request by this id."""
+        return self.client is client and self.call.id == request_id
+
+    def answer(self, result: Any) -> None:
+        """Answer with a result."""
+        self.client.peer.answer(self.call.id, result)
+
+    def fail(self, error: RpcError) -> None:
+        """Answer with an error."""
+        self.client.peer.fail(self.call.id, error)
+
+    def respond(self, answer: Answer) -> None:
+        """Answer with a result or an error."""
+        match answer:
+            case Ok(result):
+                self.answer(result)
+            case Err(error):
+                self.fail(error)
+
+
+Work: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
+
+
+class ClientHandler(Protocol):
+    """The bridge, as a client's end of the wire sees it. Called in the order of reading."""
+
+    def on_client_request(self, request: ClientRequest) -> None:
+        """Answer now or later; raising RpcError is an answer."""
+
+    def on_client_notification(self, client: Client, method: str, params: Any) -> None:
+        """Take a notification; nothing comes back."""
+
+
+class Client:
+    """A client, from its first byte to its last."""
+
+    def __init__(self, handler: ClientHandler, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Own both streams from now on; `end` closes them."""
+        self.stage = Stage.NEW
+        self.abilities = ClientAbilities()
+        self.outgoing = outgoing
+        self.peer = Peer(
+            self, outgoing.write, answer_malformed=True, internal_error=errors.internal
+        )
+        self._handler = handler
+        self._incoming = incoming
+        self._running: dict[RequestId, anyio.CancelScope] = {}
+
+    @property
+    def hears_accepted(self) -> bool:
+        """True when the client asked to be told that a prompt is on disk."""
+        return self.abilities.has("_meta", "acp_bridge", "accepted")
+
+    async def serve(self) -> None:
+        """Return when the client is gone: it sends nothing more, or it takes nothing more."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._write, tasks.cancel_scope)
+            await self._read()
+            tasks.cancel_scope.cancel()
+        event("client.gone")
+
+    async def _write(self, scope: anyio.CancelScope) -> None:
+        await self.outgoing.run()
+        scope.cancel()
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._incoming.read():
+                self.peer.feed(data)
+                await self.outgoing.drain_below(_FLOOD)
+            self.peer.eof()
+        except OSError as exc:
+            event("client.unreadable", what=exc.strerror)
+
+    async def end(self, seconds: float) -> None:
+        """Let what was answered reach the client within `seconds`, then close both streams."""
+        await self.outgoing.flush(seconds)
+        self._incoming.close()
+        self.outgoing.close()
+
+    # --- requests in flight --------------------------------------------------------------------
+
+    def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
+        """Answer a request from a task of its own, which `$/cancel_request` ends."""
+        request_id = request.call.id
+        scope = self._running[request_id] = anyio.CancelScope()
+
+        async def answer() -> None:
+            try:
+                with scope:
+                    await _answer(request, work, params)
+                if scope.cancelled_caught:
+                    request.fail(errors.cancelled())
+            finally:
+                self._running.pop(request_id, None)
+
+        tasks.start_soon(answer)
+
+    def cancel_request(self, request_id: object) -> bool:
+        """Cancel a request that runs here; False when there is none of this id."""
+        # What is no id at all, a list say, may not even be hashable.
+        if not isinstance(request_id, int | str | float) or isinstance(request_id, bool):
+            return False
+        if scope := self._running.get(request_id):
+            scope.cancel()
+        return scope is not None
+
+    # --- what the peer hands over --------------------------------------------------------------
+
+    def on_request(self, call: Call) -> None:
+        self._handler.on_client_request(ClientRequest(self, call))
+
+    def on_notification(self, method: str, params: Any) -> None:
+        self._handler.on_client_notification(self, method, params)
+
+    def on_malformed(self, line: Malformed) -> None:
+        event("client.malformed", what=line.error.message)
+
+    def on_batch_end(self) -> None:
+        """Do nothing: messages of a client need no batch."""
+
+
+async def _answer(request: ClientRequest, work: Work, params: Json) -> None:
+    try:
+        result = await work(request, params)
+    except RpcError as exc:
+        request.fail(exc)
+    except Exception as exc:
+        request.fail(errors.internal(exc))
+    else:
+        if result is not ANSWERED:
+            request.answer(result)

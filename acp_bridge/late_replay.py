@@ -1,0 +1,76 @@
+"""Telling a late replay from an answer. SANS-IO.
+
+Some agents answer `session/load` first and replay afterwards, when the next prompt is on its way
+already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
+says is taken for its replay while it starts with the first prompt ever said and goes on as the
+record does. The first difference ends it (invariant R11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json
+
+#: characters of a conversation that are kept to compare with; a replay is told that far.
+_LIMIT = 4_000_000
+
+
+class LateReplay:
+    """Knows what a process may repeat of a conversation after it was given the session."""
+
+    def __init__(self) -> None:
+        #: what was said, by kind: in pieces until the first update is compared with it.
+        self._texts: dict[str, list[str]] = {kind: [] for kind in MESSAGES}
+        self._room = _LIMIT
+        self._cards: set[str] = set()
+        self._at = dict.fromkeys(MESSAGES, 0)
+        self._begun = False
+        #: nothing that comes now is a replay.
+        self.over = False
+
+    def note(self, params: Json) -> None:
+        """Take the next recorded `session/update` of the conversation."""
+        update = params.get("update")
+        if not isinstance(update, dict) or self._room <= 0:
+            return
+        kind = update.get("sessionUpdate")
+        if kind in self._at:
+            text = _text(update)
+            self._texts[kind].append(text)
+            self._room -= len(text)
+        elif isinstance(card := update.get("toolCallId"), str):
+            self._cards.add(card)
+
+    def add_prompt(self, blocks: Iterable[Any]) -> None:
+        """Take the prompt that is sent now: the replay may end with it."""
+        self._texts[USER_MESSAGE] += [_text({"content": block}) for block in blocks]
+
+    def covers(self, update: Json) -> bool:
+        """Return True while the updates of the conversation, in order, repeat what is recorded."""
+        if self.over:
+            return False
+        kind = update.get("sessionUpdate")
+        if kind in self._at:
+            repeated = (self._begun or kind == USER_MESSAGE) and self._repeats(str(kind), update)
+        else:
+            repeated = self._begun and update.get("toolCallId") in self._cards
+        self._begun = repeated
+        self.over = not repeated
+        return repeated
+
+    def _repeats(self, kind: str, update: Json) -> bool:
+        text, at = _text(update), self._at[kind]
+        said = "".join(self._texts[kind])
+        self._texts[kind] = [said]
+        if not text or not said.startswith(text, at):
+            return False
+        self._at[kind] += len(text)
+        return True
+
+
+def _text(update: Json) -> str:
+    content = update.get("content")
+    text = content.get("text") if isinstance(content, dict) else None
+    return text if isinstance(text, str) else ""

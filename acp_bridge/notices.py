@@ -1,0 +1,91 @@
+"""Every sentence that the bridge itself says in a session, and the one form in which it says them.
+
+A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
+the bridge can show it apart. The sentences of errors stand where the errors are made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import uuid4
+
+from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
+
+UNRECORDED: Final = (
+    "[acp-bridge] The journal can't be written: what follows is shown but will not be there"
+    " when this session is loaded again. Is the disk full?"
+)
+INTERRUPTED: Final = (
+    "[acp-bridge] Interrupted: the bridge ended during this turn. The prompt was not sent again."
+)
+FORGOT_YOUNG: Final = (
+    "[acp-bridge] The agent did not keep this session, since no turn of it had ended. It goes on"
+    " as a new session of the agent: what was said before is shown here, but the agent does not"
+    " remember it."
+)
+MEMORY_LOST: Final = (
+    "[acp-bridge] Memory lost: this agent can neither load nor resume sessions, and its process"
+    " had to be started again. It does not remember what was said before."
+)
+NOT_READY: Final = (
+    "[acp-bridge] The agent is not ready: it would not start, load the session or take it"
+    " without authentication; the log says which. The next prompt tries again."
+)
+
+#: the command as clients list it.
+QUEUE_COMMAND: Final[Json] = {
+    "name": "queue",
+    "description": "Show the prompts that wait; run or drop those held since a restart",
+    "input": {"hint": "run | drop [number]"},
+}
+QUEUE_USAGE: Final = "Usage: /queue, /queue run, /queue drop [number]"
+NOTHING_HELD: Final = "Nothing is held."
+RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
+DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
+
+
+def notice(text: str) -> Json:
+    """Return the parameters of `session/update` (without the session's id) that say this text."""
+    chunk = text_chunk(AGENT_MESSAGE, f"{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
+    return with_own_meta({"update": chunk}, {"notice": True})
+
+
+def held(prompts: list[Json]) -> str:
+    """Return what a load says of prompts that wait for the user's word."""
+    count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
+    return (
+        f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n"
+        f"{_numbered(prompts)}\n/queue run runs, /queue drop [number] forgets."
+    )
+
+
+def queue(waiting: list[Json], held_prompts: list[Json]) -> str:
+    """Return the answer to `/queue`; both lists hold parameters of `session/prompt`."""
+    lines = [f"{len(waiting)} waiting." if waiting else "Nothing is waiting."]
+    if waiting:
+        lines.append(_numbered(waiting))
+    if held_prompts:
+        lines += ["Held since a restart:", _numbered(held_prompts)]
+        lines.append("/queue run runs them, /queue drop [number] forgets.")
+    return "\n".join(lines)
+
+
+def dropped(count: int) -> str:
+    """Return the answer to `/queue drop`."""
+    return f"Dropped {count}." if count else NOTHING_HELD
+
+
+def no_such_held(words: list[str]) -> str:
+    """Return the answer to `/queue drop` with something that is no number of a held prompt."""
+    return f"There is no held prompt {' '.join(words)!r}. {QUEUE_USAGE}"
+
+
+def summary(prompt: list[Any], length: int) -> str:
+    """Return a prompt's text as one line, cut to `length` characters."""
+    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
+    text = " ".join(" ".join(str(each).split()) for each in texts if each)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _numbered(prompts: list[Json]) -> str:
+    return "\n".join(f"  {n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))

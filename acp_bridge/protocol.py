@@ -1,0 +1,130 @@
+"""The words of ACP that the bridge itself knows; everything else passes through unread.
+
+Every method, kind of update, capability and key of `_meta` that the code names stands here once.
+The error codes stand in `wire.jsonrpc`, because the codec answers with them too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+#: the version of the protocol, in `initialize`.
+VERSION: Final = 1
+
+# --- methods of the agent side, in the order of the specification -------------------------------
+
+INITIALIZE: Final = "initialize"
+AUTHENTICATE: Final = "authenticate"
+LOGOUT: Final = "logout"
+SESSION_NEW: Final = "session/new"
+SESSION_LOAD: Final = "session/load"
+SESSION_RESUME: Final = "session/resume"
+SESSION_LIST: Final = "session/list"
+SESSION_CLOSE: Final = "session/close"
+SESSION_DELETE: Final = "session/delete"
+SESSION_FORK: Final = "session/fork"
+SESSION_PROMPT: Final = "session/prompt"
+SESSION_CANCEL: Final = "session/cancel"
+SET_MODE: Final = "session/set_mode"
+SET_CONFIG_OPTION: Final = "session/set_config_option"
+
+# --- methods of the client side -----------------------------------------------------------------
+
+SESSION_UPDATE: Final = "session/update"
+REQUEST_PERMISSION: Final = "session/request_permission"
+READ_TEXT_FILE: Final = "fs/read_text_file"
+WRITE_TEXT_FILE: Final = "fs/write_text_file"
+CREATE_TERMINAL: Final = "terminal/create"
+RELEASE_TERMINAL: Final = "terminal/release"
+CREATE_ELICITATION: Final = "elicitation/create"
+
+# --- methods of both sides ----------------------------------------------------------------------
+
+CANCEL_REQUEST: Final = "$/cancel_request"
+
+#: the bridge's own notification: a prompt is on disk.
+ACCEPTED: Final = "_acp_bridge/accepted"
+
+# --- kinds of `session/update` ------------------------------------------------------------------
+
+USER_MESSAGE: Final = "user_message_chunk"
+AGENT_MESSAGE: Final = "agent_message_chunk"
+AGENT_THOUGHT: Final = "agent_thought_chunk"
+TOOL_CALL: Final = "tool_call"
+TOOL_CALL_UPDATE: Final = "tool_call_update"
+COMMANDS_UPDATE: Final = "available_commands_update"
+MODE_UPDATE: Final = "current_mode_update"
+OPTIONS_UPDATE: Final = "config_option_update"
+USAGE_UPDATE: Final = "usage_update"
+INFO_UPDATE: Final = "session_info_update"
+
+#: kinds that carry text of the conversation, in chunks.
+MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
+#: kinds that tell the conversation: recorded in order, replayed by a load.
+TRANSCRIPT: Final = frozenset(
+    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, "plan", "plan_update", "plan_removed"}
+)
+#: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
+STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
+_STATE: Final = frozenset(STATE)
+#: the statuses of a tool call that has ended.
+ENDED: Final = ("completed", "failed")
+
+CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
+
+
+def is_state(update: Json) -> bool:
+    """Return True when only the last update of this kind counts."""
+    return update.get("sessionUpdate") in _STATE
+
+
+def has(capabilities: object, *path: str) -> bool:
+    """Return True when this capability is declared: as a true flag or an object, not as null."""
+    at: Any = capabilities
+    for key in path:
+        at = at.get(key) if isinstance(at, dict) else None
+    return at is not None and at is not False
+
+
+def user_chunk(block: object) -> Json:
+    """Return the update that shows a content block of a prompt as said by the user."""
+    return {"sessionUpdate": USER_MESSAGE, "content": block}
+
+
+def text_chunk(kind: str, text: str, message_id: str) -> Json:
+    """Return the update that shows a text as a message, or as part of one."""
+    return {
+        "sessionUpdate": kind,
+        "content": {"type": "text", "text": text},
+        "messageId": message_id,
+    }
+
+
+# --- `_meta.acp_bridge` -------------------------------------------------------------------------
+
+_OWN: Final = "acp_bridge"
+
+
+def own_meta(params: Json) -> Json:
+    """Return what the other side says to the bridge itself with a message."""
+    meta = params.get("_meta")
+    own = meta.get(_OWN) if isinstance(meta, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def with_own_meta(holder: Json, own: Json) -> Json:
+    """Return a result or an update with what the bridge itself says; other `_meta` stays."""
+    meta = holder.get("_meta")
+    return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
+
+
+def without_own_meta(params: Json) -> Json:
+    """Return the parameters without what is meant for the bridge."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or _OWN not in meta:
+        return params
+    kept = {key: value for key, value in meta.items() if key != _OWN}
+    rest = {key: value for key, value in params.items() if key != "_meta"}
+    return {**rest, "_meta": kept} if kept else rest

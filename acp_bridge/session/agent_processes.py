@@ -1,0 +1,140 @@
+"""The agent processes of one session: started, closed, killed.
+
+At most one of them has the session open; the machine says when (invariant P12). An epoch is known
+here from its start until it is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import SESSION_CLOSE
+from acp_bridge.wire.jsonrpc import RpcError
+
+
+class ProcessSource(Protocol):
+    """Where processes come from (`session_context.SessionContext`)."""
+
+    tasks: TaskGroup
+
+    def new_link(self, owner: Owner, name: str) -> Link:
+        """Return a link that is not started."""
+
+    def take_ready(self) -> Link | None:
+        """Return a process that is initialized and has no session, owned by the caller now."""
+
+
+@dataclass(slots=True)
+class _Member:
+    link: Link
+    starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    #: set when the start has ended, well or not.
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+
+class AgentProcesses:
+    """A session's processes, by epoch. Each piece of work here ends in an event."""
+
+    def __init__(
+        self, source: ProcessSource, owner: Owner, lease: int, feed: Callable[[ev.Event], None]
+    ) -> None:
+        """`owner` is told what the processes say; `lease` is the descriptor of the session's lock."""
+        self._source = source
+        self._owner = owner
+        self._lease = lease
+        self._feed = feed
+        self._members: dict[int, _Member] = {}
+
+    def add(self, link: Link, epoch: int) -> None:
+        """Take a process that runs: the one that `session/new` opened the session in."""
+        self._add(link, epoch).settled.set()
+
+    def link(self, epoch: int) -> Link:
+        """Return the process of an epoch; raises KeyError."""
+        return self._members[epoch].link
+
+    def get(self, epoch: int) -> Link | None:
+        """Return the process of an epoch, if it is there still."""
+        member = self._members.get(epoch)
+        return member.link if member else None
+
+    def forget(self, epoch: int) -> Link | None:
+        """Forget an epoch whose tree is dead, or given up; returns its process."""
+        member = self._members.pop(epoch, None)
+        return member.link if member else None
+
+    async def start(self, epoch: int, name: str) -> None:
+        """Start a process, up to `initialize`, or take the one that waits for a session."""
+        if waiting := self._source.take_ready():
+            self._add(waiting, epoch).settled.set()
+            waiting.hold_lock(self._lease)
+            waiting.adopt(self._owner)
+            self._feed(ev.Started(epoch))
+            return
+        link = self._source.new_link(self._owner, name)
+        member = self._add(link, epoch)
+        outcome: ev.Event | None = None
+        try:
+            with member.starting:
+                outcome = await self._started(link, epoch)
+        finally:
+            member.settled.set()
+        if outcome:
+            self._feed(outcome)
+
+    async def _started(self, link: Link, epoch: int) -> ev.Event:
+        try:
+            await link.start(self._source.tasks, lock_fd=self._lease)
+        except StartFailed as exc:
+            return ev.StartFailed(epoch, exc.permanent, str(exc))
+        except RpcError as exc:
+            return ev.StartFailed(epoch, False, exc.message)
+        except Exception as exc:
+            errors.internal(exc, "an agent could not be started")
+            return ev.StartFailed(epoch, False, "the system refused")
+        return ev.Started(epoch)
+
+    def _add(self, link: Link, epoch: int) -> _Member:
+        link.epoch = epoch
+        member = self._members[epoch] = _Member(link)
+        return member
+
+    async def kill(self, epoch: int) -> None:
+        """Kill the tree, also one that still starts. Its owner is told when it is dead."""
+        if member := self._members.get(epoch):
+            await _kill(member)
+            if not member.link.started:  # nobody else can say of it that it is dead
+                self._feed(ev.TreeDead(epoch))
+
+    async def close(self, epoch: int, grace: float) -> None:
+        """Let the agent close the session and end within `grace` seconds, then kill what is left."""
+        link = self.link(epoch)
+        with anyio.move_on_after(grace):
+            if link.can("sessionCapabilities", "close"):
+                try:
+                    await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})
+                except RpcError as exc:
+                    event("agent.close_refused", agent=link.name, what=exc.message)
+            await link.close(grace)
+        await self.kill(epoch)
+
+    async def end(self) -> None:
+        """Return when nothing of any process is left; bounded by the bounds of killing."""
+        for member in list(self._members.values()):
+            await _kill(member)
+
+
+async def _kill(member: _Member) -> None:
+    member.starting.cancel()
+    await member.settled.wait()
+    await member.link.kill()

@@ -1,0 +1,58 @@
+"""The deadlines of one session's machine, kept by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Timer
+from acp_bridge.settings import Settings
+
+
+class DeadlinesPort(Protocol):
+    """What the deadlines need of their session."""
+
+    id: str
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+class Deadlines:
+    """At most one of each timer is armed; one that passes becomes a `Deadline`."""
+
+    def __init__(self, port: DeadlinesPort, settings: Settings) -> None:
+        """Nothing is armed."""
+        self._port = port
+        self._seconds = {
+            Timer.SPARE: settings.drain_timeout / 2,
+            Timer.DRAIN: settings.drain_timeout,
+            Timer.KILL: settings.kill_timeout,
+            Timer.RESTART: settings.restart_timeout,
+        }
+        self._armed: dict[Timer, anyio.CancelScope] = {}
+
+    def arm(self, timer: Timer, token: int) -> None:
+        """Start a timer; one armed before under the same name is void."""
+        self.disarm(timer)
+        scope = self._armed[timer] = anyio.CancelScope()
+        self._port.spawn(self._wait, timer, token, scope)
+
+    def disarm(self, timer: Timer) -> None:
+        """Stop a timer; nothing happens if it is not armed."""
+        if scope := self._armed.pop(timer, None):
+            scope.cancel()
+
+    async def _wait(self, timer: Timer, token: int, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep(self._seconds[timer])
+            event("deadline", session=self._port.id, what=timer.name.lower())
+        if not scope.cancelled_caught:
+            self._port.feed(ev.Deadline(timer, token))

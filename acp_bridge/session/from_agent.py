@@ -1,0 +1,157 @@
+"""What a session's processes say, and how it is to be taken just now (`agents.link.Owner`)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.agents.outcome import Exit
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Permits, Phase
+from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
+from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.updates import Leak, Updates
+from acp_bridge.wire.peer import Call
+
+
+class FromAgentPort(Protocol):
+    """What is needed of the session: its machine, and who keeps what is no conversation."""
+
+    @property
+    def epoch(self) -> int:
+        """The process that has the session, or gets it."""
+
+    @property
+    def permits(self) -> Permits:
+        """What the session's state permits."""
+
+    @property
+    def stopped(self) -> bool:
+        """True while changes that the agent wants to make through the client are refused."""
+
+    def phase(self, epoch: int) -> Phase:
+        """How what this process says is to be taken."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def note_state(self, update: Json) -> None:
+        """Keep an update that is about the session, not of the conversation."""
+
+
+class FromAgent:
+    """Takes updates, requests and the end of a session's processes."""
+
+    def __init__(
+        self,
+        port: FromAgentPort,
+        journal: SessionJournal,
+        updates: Updates,
+        transcript: TranscriptOut,
+        to_client: ToClient,
+        limit: int,
+    ) -> None:
+        """`limit`: bytes that may wait for a client before the agent is read no further."""
+        self._port = port
+        self._journal = journal
+        self._updates = updates
+        self._transcript = transcript
+        self._to_client = to_client
+        self._limit = limit
+        self._pause: anyio.CancelScope | None = None
+        # The phase of a process holds until the next event; a read brings hundreds of updates.
+        self._phased: Link | None = None
+        self._phase = Phase.NOTHING
+
+    # --- Owner ---------------------------------------------------------------------------------
+
+    def on_update(self, link: Link, params: Json) -> None:
+        if link is not self._phased:
+            self._phased, self._phase = link, self._port.phase(link.epoch)
+        update = params.get("update")
+        if self._phase is Phase.NOTHING or not isinstance(update, dict):
+            return
+        if not isinstance(update.get("sessionUpdate"), str):
+            event("agent.noise", agent=link.name, what="an update without a kind")
+            return
+        try:
+            shown = self._updates.incoming(update, self._phase)
+        except Leak:
+            self._leaked(link)
+            return
+        if shown is None:
+            return
+        if is_state(shown):
+            self._port.note_state(shown)
+        if len(params) == 2:  # the usual: sessionId and update
+            self._transcript.show({"update": shown})
+        else:
+            rest = {key: value for key, value in params.items() if key != "sessionId"}
+            self._transcript.show({**rest, "update": shown})
+
+    def on_agent_request(self, link: Link, call: Call) -> None:
+        self._transcript.flush()
+        phase = self._port.phase(link.epoch)
+        early = link.epoch == self._port.epoch and self._port.permits.asks_early
+        if phase is Phase.NOTHING and not early:
+            link.peer.fail(call.id, errors.cancelled())
+            return
+        tainted = phase is Phase.TAINTED
+        try:
+            refused = self._to_client.forward(link, call, stopped=self._port.stopped)
+        except Leak:
+            link.peer.fail(call.id, errors.cancelled())
+            refused = tainted = True
+        if refused and tainted:
+            self._leaked(link)
+
+    def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
+        if method == CANCEL_REQUEST and isinstance(params, dict):
+            self._to_client.cancel_request(link, params.get("requestId"))
+        elif link.epoch == self._port.epoch and self._port.permits.notifies:
+            if isinstance(params, dict) and "sessionId" in params:
+                params = {**params, "sessionId": self._journal.info.session_id}
+            self._transcript.notify(method, params)
+
+    def on_batch_end(self, link: Link) -> None:
+        if new := self._updates.take_new_ids():
+            try:
+                self._journal.add_ids(new)
+            except JournalError as exc:
+                event("journal.failed", session=self._journal.info.session_id, what=exc)
+        self._transcript.flush()
+
+    async def room(self, link: Link) -> None:
+        """Wait while a client doesn't read; while draining the agent is always read (C7)."""
+        while self._port.permits.paced:
+            slow = next((v for v in self._transcript.views if v.full(self._limit)), None)
+            if slow is None:
+                return
+            event("client.slow", session=self._journal.info.session_id)
+            with anyio.CancelScope() as self._pause:
+                await slow.room(self._limit)
+            self._pause = None
+
+    def on_gone(self, link: Link, exit_: Exit | None) -> None:
+        self._port.feed(ev.AgentExited(link.epoch, exit_))
+
+    def on_dead(self, link: Link) -> None:
+        self._port.feed(ev.TreeDead(link.epoch))
+
+    # --- the session's state -------------------------------------------------------------------
+
+    def look_again(self) -> None:
+        """Follow a change of the machine's state: who waits for the client need not any more."""
+        self._phased = None
+        if self._pause and not self._port.permits.paced:
+            self._pause.cancel()
+
+    def _leaked(self, link: Link) -> None:
+        event("agent.unclean", session=self._journal.info.session_id, agent=link.name)
+        self._port.feed(ev.Unclean(link.epoch))

@@ -1,0 +1,188 @@
+"""The prompts of one session that have no outcome yet, and what the journal is told of them.
+
+A prompt is known here by its key from reading to outcome; the journal gives it a number (`seq`)
+when it is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import uuid4
+
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.outcomes import Outcome, Replied
+from acp_bridge.protocol import ACCEPTED, Json
+from acp_bridge.session import answers
+from acp_bridge.session.transcript_out import TranscriptOut
+
+
+class PromptsPort(Protocol):
+    """What the prompts need of their session."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+    async def touch(self) -> None:
+        """Note in the listing that the session was used now. Raises JournalError."""
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A prompt that waits, runs, or is held."""
+
+    params: Json
+    #: the request that waits for the answer; None for one held since a restart.
+    request: ClientRequest | None
+    #: its number in the journal; 0 until it is written there.
+    seq: int = 0
+    prompt_id: str = field(default_factory=lambda: uuid4().hex)
+
+
+class Prompts:
+    """Keys, requests and journal numbers of a session's prompts."""
+
+    def __init__(self, journal: SessionJournal, transcript: TranscriptOut, port: PromptsPort):
+        """No prompt is here yet."""
+        self._journal = journal
+        self._transcript = transcript
+        self._port = port
+        self._open: dict[int, Prompt] = {}
+        self._held: list[int] = []
+        self._last_key = 0
+
+    @property
+    def held(self) -> dict[int, Json]:
+        """The parameters of the prompts that wait for the user's word, by key, in order (R12)."""
+        return {key: self._open[key].params for key in self._held}
+
+    def get(self, key: int) -> Prompt:
+        """Return the prompt with this key; raises KeyError."""
+        return self._open[key]
+
+    def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
+        """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""
+        self._last_key += 1
+        self._open[self._last_key] = Prompt(params, request, seq)
+        return self._last_key
+
+    def add_held(self, params: Json, seq: int) -> None:
+        """Take a prompt that waited when another bridge ended."""
+        self._held.append(self.add(params, None, seq))
+
+    def key_of(self, client: Client, request_id: object) -> int | None:
+        """Return the key of the prompt that this request of this client brought."""
+        for key, prompt in self._open.items():
+            if prompt.request and prompt.request.is_of(client, request_id):
+                return key
+        return None
+
+    # --- accept --------------------------------------------------------------------------------
+
+    def commit(self, key: int) -> None:
+        """Write a prompt down at once, in the order of reading; it is durable a moment later."""
+        prompt = self._open[key]
+        try:
+            prompt.seq = self._journal.accept(prompt.prompt_id, prompt.params)
+        except JournalError as exc:
+            self._port.feed(ev.CommitFailed(key, str(exc)))
+            return
+        self._port.spawn(self._sync, key, prompt)
+
+    async def _sync(self, key: int, prompt: Prompt) -> None:
+        try:
+            await self._journal.sync()
+        except JournalError as exc:
+            self._port.feed(ev.CommitFailed(key, str(exc)))
+            return
+        event("prompt.accepted", session=self._session_id, turn=prompt.seq)
+        if key in self._open:
+            self._tell_accepted(prompt)
+        self._port.feed(ev.Committed(key))
+
+    def _tell_accepted(self, prompt: Prompt) -> None:
+        if (request := prompt.request) and request.client.hears_accepted:
+            told = {"sessionId": self._session_id, "requestId": request.call.id}
+            request.client.peer.notify(ACCEPTED, {**told, "promptId": prompt.prompt_id})
+
+    # --- outcome -------------------------------------------------------------------------------
+
+    def answer(self, key: int, outcome: Outcome) -> None:
+        """Write the outcome into the journal, then tell it to the client that asked."""
+        prompt = self._open.pop(key)
+        answer = answers.of_outcome(outcome)
+        own = outcome.answer if isinstance(outcome, Replied) else None
+        self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+        how = answers.in_short(answer)
+        event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+        if request := prompt.request:
+            self._transcript.then(request.client, lambda: request.respond(answer))
+
+    def note(self, key: int, answer: object) -> None:
+        """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
+        self._end(self._open[key].seq, {"stopReason": "cancelled"}, answer)
+
+    def interrupt(self, key: int) -> None:
+        """Note that the bridge ends while the prompt runs: it is not sent again (Q6)."""
+        self._transcript.record_interrupted()
+        self._end(self._open.pop(key).seq, {"interrupted": True}, None)
+
+    def hold(self, keys: tuple[int, ...]) -> None:
+        """Let these prompts wait for the user's word from now on."""
+        for key in keys:
+            prompt = self._open[key]
+            prompt.request = None
+            self._held.append(key)
+            if prompt.seq:
+                self._try(self._journal.hold, prompt.seq)
+
+    def release(self, key: int) -> None:
+        """Let a held prompt run. Raises JournalError."""
+        self._journal.release(self._open[key].seq)
+        self._held.remove(key)
+
+    def drop(self, key: int) -> None:
+        """Forget a held prompt. Raises JournalError."""
+        self._journal.drop(self._open[key].seq)
+        self._held.remove(key)
+        del self._open[key]
+
+    def _end(self, seq: int, told: Json, own: object) -> None:
+        """Note an end; the answer doesn't wait for the disk, since it survives the process."""
+        self._transcript.end_turn(seq)
+        if seq:
+            self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
+            self._port.spawn(self._tidy, seq)
+
+    def _try(self, write: Callable[..., None], *args: object) -> None:
+        try:
+            write(*args)
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)
+
+    async def _tidy(self, seq: int) -> None:
+        """After a turn, make the journal durable and compact, and list the session with its time."""
+        steps: tuple[Callable[[], Awaitable[None]], ...] = (
+            self._journal.sync,
+            lambda: self._journal.compact(seq),
+            self._journal.checkpoint,
+            self._port.touch,
+        )
+        for step in steps:
+            if self._journal.closed:
+                return
+            try:
+                await step()
+            except JournalError as exc:
+                event("journal.failed", session=self._session_id, what=exc)
+
+    @property
+    def _session_id(self) -> str:
+        return self._journal.info.session_id

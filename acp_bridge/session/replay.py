@@ -1,0 +1,128 @@
+"""`session/load` and `session/resume`: the transcript as it was shown, then the answer.
+
+- The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
+  happens in the session meanwhile comes after it.
+- It is read once: the first load also notes what an agent may replay late (R11), and of a turn that
+  another bridge's death interrupted that turn alone is read again (C16).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import errors, notices
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.late_replay import LateReplay
+from acp_bridge.log import event
+from acp_bridge.protocol import STATE, Json, with_own_meta
+from acp_bridge.session.client_view import ClientView
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.updates import OpenCards, for_replay
+
+
+class ReplayPort(Protocol):
+    """What a replay needs of its session."""
+
+    @property
+    def closing(self) -> bool:
+        """True once the session is being closed: a replay of it ends."""
+
+
+class Replay:
+    """Shows one session to the clients that load it."""
+
+    def __init__(
+        self,
+        port: ReplayPort,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        user_settings: UserSettings,
+        limit: int,
+    ) -> None:
+        """`limit`: bytes that may wait for a client before more is read."""
+        self._port = port
+        self._journal = journal
+        self._transcript = transcript
+        self._prompts = prompts
+        self._user_settings = user_settings
+        self._limit = limit
+        #: what was read of the conversation, for the first process that is given the session.
+        self._replayed: LateReplay | None = None
+        self._wanted = True
+
+    async def recover(self) -> None:
+        """Settle what another bridge left: cards are closed, turns interrupted, prompts held.
+
+        Raises JournalError.
+        """
+        if sent := self._journal.prompts(PromptState.SENT):
+            cards = OpenCards()
+            for row in sent:
+                async for page in self._journal.replay(turn=row.seq):
+                    for params in page:
+                        cards.note(params.get("update"))
+            for update in cards.closing():
+                self._transcript.record_only({"update": update})
+            self._transcript.record_interrupted()
+            self._transcript.flush()
+        # The turns are over when that is written: a load that failed before says it the next time.
+        for row in self._journal.recover().held:
+            self._prompts.add_held(row.params, row.seq)
+
+    async def load(self, request: ClientRequest, *, replay: bool) -> None:
+        """Show the session to the client (a resume replays nothing), then answer the request.
+
+        Raises RpcError when the session is closed meanwhile, JournalError.
+        """
+        view = self._transcript.attach(request.client)
+        view.begin_replay()
+        try:
+            if replay:
+                await self._read(view)
+                self.replay_state(view)
+            if held := list(self._prompts.held.values()):
+                view.replay(notices.notice(notices.held(held)))
+            request.answer(self.result(request))
+        finally:
+            view.end_replay()
+
+    def result(self, request: ClientRequest) -> Json:
+        """Return the result of `session/load` or `resume`, fit for the client that asked."""
+        own: Json = {"agentSessionId": self._journal.info.agent_session_id}
+        if held := self._prompts.held:
+            own["held"] = [params["prompt"] for params in held.values()]
+        return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
+
+    def replay_state(self, view: ClientView) -> None:
+        """Show the last update of each kind of which only the last one counts."""
+        for kind in STATE:
+            if params := self._journal.get(f"state:{kind}"):
+                view.replay(params)
+
+    def take_replayed(self) -> LateReplay | None:
+        """Return what the first load read of the conversation: for one process, once."""
+        replayed, self._replayed, self._wanted = self._replayed, None, False
+        return replayed
+
+    async def _read(self, view: ClientView) -> None:
+        """Read the transcript and show it; what an agent may replay late is noted on the way."""
+        late = LateReplay() if self._wanted else None
+        async for page in self._journal.replay():
+            for params in page:
+                if late:
+                    late.note(params)
+                view.replay(for_replay(params))
+            await self._room(view)
+            if self._port.closing:
+                raise errors.unknown_session()
+        if self._wanted:  # no process was given the session meanwhile
+            self._replayed = late
+
+    async def _room(self, view: ClientView) -> None:
+        if view.client.outgoing.pending >= self._limit:
+            event("client.slow", session=self._journal.info.session_id)
+            await view.client.outgoing.drain_below(self._limit)

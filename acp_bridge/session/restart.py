@@ -1,0 +1,115 @@
+"""Brings a process up to where the one before it was: the session, its settings, what waited.
+
+The process is initialized, and no other process has the session open (invariant P12). The user's
+settings are in force before the next prompt, or the prompt does not run (R9).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import SessionJournal
+from acp_bridge.late_replay import LateReplay
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Known, Opening, Refused, Workspace
+from acp_bridge.session.to_agent import ToAgent
+from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import ErrorCode, RpcError
+
+
+class RestartPort(Protocol):
+    """What a restart needs of its session."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the session works now."""
+
+    @property
+    def credentials(self) -> Json | None:
+        """Parameters of `authenticate` that may be repeated to a later process."""
+
+    async def rename_at_agent(self, link: Link) -> None:
+        """Note the agent's id of the session, and take the process over. Raises JournalError."""
+
+    def take_replayed(self) -> LateReplay | None:
+        """Return what a load has just read of the conversation, if one did."""
+
+
+class Restart:
+    """Gives the session to one process after the other."""
+
+    def __init__(
+        self,
+        port: RestartPort,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        updates: Updates,
+        user_settings: UserSettings,
+        to_agent: ToAgent,
+    ) -> None:
+        """Nothing happens before `run`."""
+        self._port = port
+        self._journal = journal
+        self._transcript = transcript
+        self._updates = updates
+        self._user_settings = user_settings
+        self._to_agent = to_agent
+
+    async def run(self, link: Link) -> ev.Event:
+        """Give the process the session; returns the event that says how that went."""
+        session_id, epoch = self._journal.info.session_id, link.epoch
+        self._updates.new_process()
+        try:
+            await self._open(link)
+        except Refused as exc:
+            event("session.refused", session=session_id, agent=link.name, what=exc)
+            return ev.LoadRefused(epoch, exc.permanent, str(exc))
+        except RpcError as exc:
+            if exc.code == ErrorCode.AUTH_REQUIRED:
+                event("session.auth_needed", session=session_id, agent=link.name)
+                return ev.NeedsAuth(epoch, exc)
+            return ev.LoadRefused(epoch, False, exc.message)
+        except Exception as exc:
+            what = errors.internal(exc, "the session could not be opened")
+            return ev.LoadRefused(epoch, False, what.message)
+        event("session.reopened", session=session_id, agent=link.name)
+        return ev.Loaded(epoch)
+
+    async def _open(self, link: Link) -> None:
+        """Open the session, then bring its settings up to the user's.
+
+        Ends without a step between the last setting and the return, so that none is overtaken by
+        the next prompt. Raises Refused, RpcError, JournalError.
+        """
+        opening = Opening(link, self._port.workspace, self._port.credentials)
+        result = await opening.reopen(self._known(), self._transcript.notice)
+        replayed = self._port.take_replayed()
+        if opening.replays:
+            self._updates.expect_late_replay(replayed or await self._recorded())
+        await self._port.rename_at_agent(link)
+        known = self._user_settings.shown
+        self._user_settings.note_result(result)
+        await self._user_settings.restore(link, self._to_agent.deferred_settings())
+        await self._to_agent.send_deferred(link)
+        for update in self._user_settings.news(known):
+            self._transcript.show({"update": update})
+        self._transcript.flush()
+
+    def _known(self) -> Known:
+        info = self._journal.info
+        # A session that has the agent's own id was the agent's before: it had turns of its own.
+        imported = info.session_id == info.agent_session_id
+        return Known(info.agent_session_id, imported or bool(self._journal.turns_finished()))
+
+    async def _recorded(self) -> LateReplay:
+        late = LateReplay()
+        async for page in self._journal.replay():
+            for params in page:
+                late.note(params)
+        return late

@@ -1,0 +1,33 @@
+"""What all sessions of one bridge share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anyio.abc import TaskGroup
+
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link, Owner
+from acp_bridge.journal import Journal
+from acp_bridge.protocol import Json
+from acp_bridge.settings import Settings
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """The settings, the journal, the tasks, and where agent processes come from."""
+
+    settings: Settings
+    journal: Journal
+    tasks: TaskGroup
+    #: how an agent is started; what it is told in `initialize` is empty before a client has said it.
+    command: AgentCommand
+    #: parameters of `authenticate` that may be repeated to a later process.
+    credentials: Json | None = None
+    #: gives away the process that is initialized and has no session, if there is one.
+    take_ready: Callable[[], Link | None] = field(default=lambda: None)
+
+    def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
+        """Return a link that is not started; `name` is for the log."""
+        return Link(self.command, owner, name, parked=parked)

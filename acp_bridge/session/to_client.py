@@ -1,0 +1,162 @@
+"""What an agent asks of the client in a session: permissions, files, terminals, questions.
+
+- Ids are mapped both ways; a client never sees two requests of one id (invariant P13).
+- After a cancel the agent changes nothing through the client (C19), and what it waits for is
+  answered at once (C15).
+- What the client did not say it can do never reaches it.
+- When a process is dead, its terminals are released and its requests are called back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from acp_bridge import errors, protocol
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok
+from acp_bridge.wire.peer import Call
+
+#: what changes something for the user: refused once the turn was cancelled.
+_CHANGES = frozenset(
+    {protocol.WRITE_TEXT_FILE, protocol.CREATE_TERMINAL, protocol.CREATE_ELICITATION}
+)
+
+
+@dataclass(slots=True)
+class _Question:
+    """A request of an agent that a client has not answered yet."""
+
+    link: Link
+    call: Call
+    client: Client
+    client_id: int = 0
+
+    def call_back(self) -> None:
+        """Tell the client that nobody waits for its answer any more."""
+        self.client.peer.cancel(self.client_id)
+
+
+class ToClient:
+    """One session's requests from its agents to a client."""
+
+    def __init__(
+        self, session_id: str | None, client: Callable[[], Client | None], updates: Updates
+    ) -> None:
+        """`session_id`: None for requests of no session. `client`: who is asked now, if anybody."""
+        self._session_id = session_id
+        self._client = client
+        self._updates = updates
+        self._open: dict[int, _Question] = {}
+        self._terminals: dict[str, tuple[Link, Client]] = {}
+        self._last = 0
+
+    def forward(self, link: Link, call: Call, *, stopped: bool) -> bool:
+        """Pass a request to the client; returns True when it was refused because of `stopped`.
+
+        `stopped`: the turn was cancelled.
+        """
+        if stopped and call.method == REQUEST_PERMISSION:
+            link.peer.answer(call.id, CANCELLED_PERMISSION)
+            return True
+        if stopped and call.method in _CHANGES:
+            link.peer.fail(call.id, errors.cancelled())
+            return True
+        client = self._client()
+        if client and client.abilities.allows(call.method, call.params):
+            self._ask(client, link, call)
+        else:
+            link.peer.fail(call.id, errors.unknown_method(call.method))
+        return False
+
+    def cancel_questions(self) -> None:
+        """End permissions and elicitations now, whatever the client does with them."""
+        for key, asked in list(self._open.items()):
+            if asked.call.method == REQUEST_PERMISSION:
+                self._open.pop(key).call_back()
+                asked.link.peer.answer(asked.call.id, CANCELLED_PERMISSION)
+            elif asked.call.method == protocol.CREATE_ELICITATION:
+                self._open.pop(key).call_back()
+                asked.link.peer.fail(asked.call.id, errors.cancelled())
+
+    def cancel_request(self, link: Link, request_id: object) -> None:
+        """Take the agent's `$/cancel_request` for one of its own requests."""
+        for asked in self._open.values():
+            if asked.link is link and asked.call.id == request_id:
+                asked.call_back()
+                return
+
+    def release(self, link: Link) -> None:
+        """Release the terminals of a dead process, and call its requests back."""
+        for key, asked in list(self._open.items()):
+            if asked.link is link:
+                self._open.pop(key).call_back()
+        for terminal, (owner, client) in list(self._terminals.items()):
+            if owner is link:
+                del self._terminals[terminal]
+                self._release_terminal(client, terminal)
+
+    def _ask(self, client: Client, link: Link, call: Call) -> None:
+        params = self._for_client(client, link, call.params)
+        self._last += 1
+        key, asked = self._last, _Question(link, call, client)
+        self._open[key] = asked
+        asked.client_id = client.peer.request(
+            call.method, params, lambda answer: self._answered(key, asked, answer)
+        )
+
+    def _answered(self, key: int, asked: _Question, answer: Answer) -> None:
+        if self._open.pop(key, None) is None:
+            self._late_terminal(asked, answer)
+            return
+        match answer:
+            case Ok(result):
+                self._note_terminal(asked, result)
+                asked.link.peer.answer(asked.call.id, result)
+            case Err(error):
+                asked.link.peer.fail(asked.call.id, error)
+
+    def _note_terminal(self, asked: _Question, result: object) -> None:
+        params = asked.call.params
+        if asked.call.method == protocol.CREATE_TERMINAL:
+            if terminal := _terminal_of(result):
+                self._terminals[terminal] = (asked.link, asked.client)
+        elif asked.call.method == protocol.RELEASE_TERMINAL and isinstance(params, dict):
+            self._terminals.pop(str(params.get("terminalId")), None)
+
+    def _late_terminal(self, asked: _Question, answer: Answer) -> None:
+        """Release a terminal that was made after its agent was dead: nobody else does."""
+        if isinstance(answer, Ok) and (terminal := _terminal_of(answer.result)):
+            self._release_terminal(asked.client, terminal)
+
+    def _release_terminal(self, client: Client, terminal: str) -> None:
+        params = {"sessionId": self._session_id, "terminalId": terminal}
+        client.peer.request(protocol.RELEASE_TERMINAL, params, lambda answer: None)
+
+    def _for_client(self, client: Client, link: Link, params: Any) -> Any:
+        if not isinstance(params, dict):
+            return params
+        changed: Json = dict(params)
+        if "sessionId" in changed and self._session_id is not None:
+            changed["sessionId"] = self._session_id
+        on_behalf = changed.get("requestId")
+        if isinstance(on_behalf, int):
+            origin = link.on_behalf.get(on_behalf)
+            if isinstance(origin, ClientRequest) and origin.client is client:
+                changed["requestId"] = origin.call.id
+        tool_call = changed.get("toolCall")
+        if isinstance(tool_call, dict):
+            changed["toolCall"] = self._updates.card(tool_call)
+        tool_call_id = changed.get("toolCallId")
+        if isinstance(tool_call_id, str):
+            changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
+        return changed
+
+
+def _terminal_of(result: object) -> str | None:
+    terminal = result.get("terminalId") if isinstance(result, dict) else None
+    return terminal if isinstance(terminal, str) else None

@@ -1,0 +1,140 @@
+"""The way of updates out of a session: first into the journal, then to the clients that have it.
+
+- What is shown was recorded before (invariants T2, K1): one row and one write for each batch.
+- The journal keeps what the agent said; each client's view converts what that client can't take.
+- A journal that can't be written is said once in the session; the turn goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from acp_bridge import notices
+from acp_bridge.clients.client import Client
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.session import SessionJournal
+from acp_bridge.log import event
+from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
+from acp_bridge.session.client_view import ClientView, needs_fitting
+from acp_bridge.wire.jsonrpc import encode
+
+
+class TranscriptOut:
+    """Records and shows the updates of one session."""
+
+    def __init__(self, session_id: str, journal: SessionJournal) -> None:
+        """Nobody sees the session before `attach`."""
+        self._session_id = session_id
+        self._journal = journal
+        line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
+        self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
+        self._views: list[ClientView] = []
+        self._rows: list[bytes] = []
+        self._lines: list[bytes] = []
+        self._recorded = True
+        #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
+        self.seq = 0
+
+    # --- the clients that have the session -----------------------------------------------------
+
+    @property
+    def client(self) -> Client | None:
+        """The client that the agent's requests go to, if one has the session."""
+        return self._views[0].client if self._views else None
+
+    @property
+    def views(self) -> tuple[ClientView, ...]:
+        """The views of all clients that have the session."""
+        return tuple(self._views)
+
+    def attach(self, client: Client) -> ClientView:
+        """Show the session to a client from now on; one that has it already keeps its view."""
+        self.flush()
+        for view in self._views:
+            if view.client is client:
+                return view
+        view = ClientView(client, self._head)
+        self._views.append(view)
+        return view
+
+    def then(self, client: Client, action: Callable[[], None]) -> None:
+        """Do this when all that was shown to the client before is on its way."""
+        self.flush()
+        for view in self._views:
+            if view.client is client:
+                view.then(action)
+                return
+        action()
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def show(self, params: Json) -> None:
+        """Record and show one update: `params` of `session/update` without the session's id."""
+        line = encode(params)
+        if is_state(params["update"]):
+            self._keep_state(params)
+        else:
+            self._rows.append(line)
+        if needs_fitting(params):
+            self.show_only(params)
+        else:
+            self._lines.append(self._head + line[1:-1] + b"}\n")
+
+    def show_only(self, params: Json) -> None:
+        """Show one update in its order, without recording it."""
+        self.flush()
+        for view in self._views:
+            view.show(params)
+
+    def notify(self, method: str, params: object) -> None:
+        """Pass another notification of the agent on, in its order."""
+        self.flush()
+        for view in self._views:
+            view.then(partial(view.client.peer.notify, method, params))
+
+    def record_only(self, params: Json) -> None:
+        """Record one update that the clients show by themselves: the user's own words."""
+        self._rows.append(encode(params))
+
+    def record_interrupted(self) -> None:
+        """Record that the bridge ended during the turn: whoever loads the session is told (Q6)."""
+        self.record_only(notices.notice(notices.INTERRUPTED))
+
+    def notice(self, text: str) -> None:
+        """Say something of the bridge's own in the session."""
+        self.show(notices.notice(text))
+
+    def end_turn(self, seq: int) -> None:
+        """Let what was shown until now belong to the turn of this prompt, what follows to none."""
+        if seq == self.seq:
+            self.flush()
+            self.seq = 0
+
+    def flush(self) -> None:
+        """Commit what was collected, then send it."""
+        if self._rows:
+            self._record(b"".join(self._rows))
+            self._rows.clear()
+        if self._lines:
+            lines = b"".join(self._lines)
+            self._lines.clear()
+            for view in self._views:
+                view.send(lines)
+
+    def _record(self, rows: bytes) -> None:
+        try:
+            self._journal.record(self.seq, rows)
+            self._recorded = True
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)
+            if self._recorded:
+                self._recorded = False
+                said = encode(notices.notice(notices.UNRECORDED))
+                self._lines.append(self._head + said[1:-1] + b"}\n")
+
+    def _keep_state(self, params: Json) -> None:
+        try:
+            self._journal.set(f"state:{params['update']['sessionUpdate']}", params)
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)

@@ -1,0 +1,218 @@
+"""The sessions of a bridge: made, loaded, listed, closed, deleted.
+
+The journal has them all, live or not; `live` are those that this bridge runs now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import anyio
+
+from acp_bridge import errors, waits
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import ANSWERED, ClientRequest
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import SESSION_DELETE, Json, with_own_meta
+from acp_bridge.session.opening import Opening, Workspace
+from acp_bridge.session.session import Session
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params
+from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.wire.jsonrpc import RpcError
+
+
+class Sessions:
+    """Answers every request that is about sessions as a whole."""
+
+    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
+        """No session is live yet."""
+        self.live: dict[str, Session] = {}
+        self._context = context
+        self._waiting = waiting
+        self._store = SessionStore(context)
+        self._listing = Listing(self, context.journal, context.settings.agent_name)
+        self._busy: dict[str, anyio.Lock] = {}
+
+    def links(self) -> list[Link]:
+        """Return every process that takes requests."""
+        links = [self._waiting.link, *(session.link for session in self.live.values())]
+        return [link for link in links if link is not None]
+
+    async def ready(self) -> Link:
+        """Return a process without a session, started if there is none; raises RpcError."""
+        return await self._waiting.ready()
+
+    def wants_auth(self) -> Link | None:
+        """Return a session's process that waits for `authenticate`, or None."""
+        waiting = (session.link_wanting_auth for session in self.live.values())
+        return min(filter(None, waiting), key=lambda link: link.authenticated, default=None)
+
+    # --- new -----------------------------------------------------------------------------------
+
+    async def new(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/new` with the agent's answer, under an id of ours."""
+        workspace = params.workspace(given)
+        link = await self._waiting.take()
+        session: Session | None = None
+        try:
+            result = await self._opening(link, workspace, request).new()
+            session = await self._store.create(uuid4().hex, workspace, link)
+        finally:
+            if session is None:
+                with anyio.CancelScope(shield=True):
+                    await self._unused(link)
+        self.live[session.id] = session
+        session.user_settings.note_result(result)
+        session.transcript.attach(request.client)
+        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
+        link.adopt(session.from_agent)
+        return ANSWERED
+
+    def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
+        return Opening(link, workspace, self._context.credentials, request)
+
+    async def _unused(self, link: Link) -> None:
+        if link.agent_session_id is None:
+            await self._waiting.give_back(link)
+        else:
+            await link.kill()
+
+    # --- list ----------------------------------------------------------------------------------
+
+    async def list(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `session/list`."""
+        return await self._listing.page(given)
+
+    # --- load ----------------------------------------------------------------------------------
+
+    async def load(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/load` after the last replayed update."""
+        return await self._load(request, given, replay=True)
+
+    async def resume(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/resume`: nothing is replayed."""
+        return await self._load(request, given, replay=False)
+
+    async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
+        workspace, session_id = params.workspace(given), params.session_id(given)
+        async with self._alone(session_id):
+            session = self.live.get(session_id)
+            if session and session.closing:
+                await self._drop(session)
+                session = None
+            if session:
+                _move(session, workspace)
+            else:
+                session = await self._store.open(session_id, workspace)
+                if session is None:
+                    return await self._import(request, session_id, workspace, replay=replay)
+                self.live[session_id] = session
+            await session.replay.load(request, replay=replay)
+            session.wake()
+            return ANSWERED
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """Let one load, close or delete of a session run at a time."""
+        lock = self._busy.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():  # else it has gone to the next who waited
+                self._busy.pop(session_id, None)
+
+    async def _import(
+        self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
+    ) -> Json:
+        """Load a session that only the agent knows through it, and keep it from now on."""
+        mapped = await self._context.journal.known_agent_ids(self._context.settings.agent_name)
+        # One that has an id of ours is open under that one, or was deleted (P12).
+        if session_id in mapped or not await self._listing.agent_lists(session_id):
+            raise errors.unknown_session()
+        link = await self._waiting.take()
+        link.agent_session_id = session_id
+        try:
+            session = await self._store.create(session_id, workspace, link)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await link.kill()
+            raise
+        self.live[session_id] = session
+        if replay:
+            session.transcript.attach(request.client)
+        link.adopt(session.from_agent)
+        try:
+            result = await self._opening(link, workspace, request).load(session_id)
+        except BaseException:
+            with anyio.move_on_after(waits.UNDO, shield=True):
+                await self._drop(session)
+                await self._store.erase(session_id, known=False)
+            raise
+        session.user_settings.note_result(result)
+        if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
+            session.replay.replay_state(session.transcript.attach(request.client))
+        return session.replay.result(request)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def close(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `session/close`: the session's prompts are answered `cancelled` first."""
+        session_id = params.session_id(given)
+        if session := self.live.get(session_id):
+            session.close()  # at once: a replay of it ends, and is answered first
+        async with self._alone(session_id):
+            session = self.live.get(session_id)
+            if session is None:
+                raise errors.unknown_session()
+            await self._drop(session)
+        return {}
+
+    async def delete(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error."""
+        session_id = params.session_id(given)
+        if session := self.live.get(session_id):
+            session.close()
+        async with self._alone(session_id):
+            if session := self.live.get(session_id):
+                await self._drop(session)
+            agent_name = self._context.settings.agent_name
+            known = await self._context.journal.known_agent_ids(agent_name)
+            agent_id = next((a for a, own in known.items() if own == session_id), session_id)
+            await self._store.erase(session_id, known=True)
+        if link := self._listing.able("sessionCapabilities", "delete"):
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                try:
+                    await link.ask(SESSION_DELETE, {"sessionId": agent_id})
+                except RpcError as exc:
+                    event("agent.delete_failed", what=exc.message)
+        return {}
+
+    async def _drop(self, session: Session) -> None:
+        session.close()
+        await session.closed.wait()
+        self.live.pop(session.id, None)
+
+    async def end(self, grace: float) -> None:
+        """Interrupt running turns, hold waiting prompts, end every process."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._waiting.close, grace)
+            for session in list(self.live.values()):
+                session.feed(ev.Shutdown())
+                tasks.start_soon(session.closed.wait)
+
+
+def _move(session: Session, workspace: Workspace) -> None:
+    """Apply other roots or MCP servers to a live session, at idle; raises RpcError."""
+    if workspace.cwd != session.workspace.cwd:
+        raise errors.invalid("the session is open with another one", "cwd")
+    before, session.workspace = session.workspace, workspace
+    if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):
+        session.feed(ev.Renew())

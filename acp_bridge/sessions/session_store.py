@@ -1,0 +1,106 @@
+"""Makes sessions of what the journal has, and erases them, always under the session's lock.
+
+A session is open in one bridge at a time: the lock is taken before the journal is read
+(invariants K3, P12).
+"""
+
+from __future__ import annotations
+
+import os
+
+from acp_bridge import errors
+from acp_bridge.agents import lease
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError, SessionJournal, UnknownSession
+from acp_bridge.log import event
+from acp_bridge.session.opening import Workspace
+from acp_bridge.session.session import Session
+from acp_bridge.session.session_context import SessionContext
+
+
+class SessionStore:
+    """Creates, opens and erases single sessions."""
+
+    def __init__(self, context: SessionContext) -> None:
+        """Nothing is touched before the first call."""
+        self._context = context
+
+    async def create(self, session_id: str, workspace: Workspace, link: Link) -> Session:
+        """Make a session of a process that has one open, or is about to; raises RpcError."""
+        context = self._context
+        lock = await self._lock(session_id)
+        try:
+            journal = await context.journal.create(
+                session_id,
+                cwd=workspace.cwd,
+                additional_directories=workspace.roots,
+                agent=context.settings.agent_name,
+                agent_session_id=link.agent_session_id,
+            )
+        except BaseException as exc:
+            os.close(lock)
+            if isinstance(exc, JournalError):
+                raise errors.agent_trouble("the journal can't be written") from exc
+            raise
+        link.hold_lock(lock)
+        event("session.new", session=session_id, agent=link.name)
+        return Session(context, journal, lock, workspace, link)
+
+    async def open(self, session_id: str, workspace: Workspace) -> Session | None:
+        """Open a session of the journal; None if the journal has none of this id.
+
+        Raises RpcError, also when the session belongs to another agent (invariant R8).
+        """
+        if not self._context.journal.path(session_id).is_file():
+            return None
+        lock = await self._lock(session_id)
+        journal: SessionJournal | None = None
+        try:
+            journal = await self._context.journal.open(session_id)
+            await self._check(journal, workspace)
+            session = Session(self._context, journal, lock, workspace, None)
+            await session.replay.recover()
+        except BaseException as exc:
+            if journal:
+                await journal.close()
+            os.close(lock)
+            if isinstance(exc, UnknownSession):
+                raise errors.unknown_session() from exc
+            if isinstance(exc, JournalError):
+                raise errors.internal(exc, "the session's journal can't be read") from exc
+            raise
+        event("session.opened", session=session_id)
+        return session
+
+    async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
+        ours = self._context.settings.agent_name
+        if journal.info.agent != ours:
+            raise errors.invalid(
+                f"the session belongs to the agent {journal.info.agent!r}, this is {ours!r}",
+                "sessionId",
+            )
+        if journal.info.cwd != workspace.cwd:
+            await self._context.journal.touch(journal.info.session_id, cwd=workspace.cwd)
+
+    async def erase(self, session_id: str, *, known: bool) -> None:
+        """Delete a session that is not open here; raises RpcError, JournalError.
+
+        `known`: remember that the agent's session was ours.
+        """
+        lock = await self._lock(session_id)  # another bridge may have it open
+        try:
+            await self._context.journal.delete(session_id, known=known)
+        finally:
+            os.close(lock)
+
+    async def _lock(self, session_id: str) -> int:
+        path = self._context.journal.lock_path(session_id)
+        try:
+            await self._context.journal.prepare()
+            return await lease.acquire(path, self._context.settings.lease_timeout)
+        except lease.Busy:
+            raise errors.refused(
+                "the session is open in another acp-bridge; close it there first"
+            ) from None
+        except (JournalError, OSError) as exc:
+            raise errors.internal(exc, "the journal can't be written") from exc
