@@ -118,11 +118,12 @@ class Turns:
                 self._on_cancel(event)
             case events.Close() | events.Shutdown():
                 self._on_end(event)
-            case events.Deadline():
-                self._on_deadline(event)
+            case events.Deadline(timer, token) if self._timers.get(timer) == token:
+                del self._timers[timer]
+                self._on_deadline(timer)
             case events.Warm() if self.state is State.COLD:
                 self._begin()
-            case events.Warm():
+            case events.Deadline() | events.Warm():
                 self._drop(event)
             case events.Renew():
                 self._replace(event)
@@ -137,6 +138,8 @@ class Turns:
         match event:
             case events.TreeDead(epoch) | events.StartFailed(epoch) if epoch in self._epochs.dying:
                 self._on_dead(event)
+            case events.AgentExited(epoch) if epoch in self._epochs.dying:
+                pass  # as expected; the death of its tree is what counts
             case _ if event.epoch == self._epochs.spare:
                 self._emit(*self._epochs.on_spare(event))
             case _ if event.epoch == self.epoch:
@@ -193,12 +196,7 @@ class Turns:
             self._finish_badly()
             self._go_on()
 
-    def _on_deadline(self, event: events.Deadline) -> None:
-        timer = event.timer
-        if self._timers.get(timer) != event.token:
-            self._drop(event)
-            return
-        del self._timers[timer]
+    def _on_deadline(self, timer: Timer) -> None:
         match timer:
             case Timer.SPARE:
                 if not self._closing:
@@ -304,11 +302,11 @@ class Turns:
     def _note(self, event: events.AgentAnswered) -> None:
         """Keep what the agent says of its cancelled prompt, for the journal. (invariant C13)"""
         prompt = self._queue.running
-        if not prompt or prompt.noted or not isinstance(self._ending, Cancelled):
+        if prompt and not prompt.noted and isinstance(self._ending, Cancelled):
+            prompt.noted = True
+            self._emit(effects.NoteOutcome(prompt.key, event.answer))
+        else:
             self._drop(event)
-            return
-        prompt.noted = True
-        self._emit(effects.NoteOutcome(prompt.key, event.answer))
 
     def _rest(self) -> None:
         """Go on after a turn whose process lives."""
@@ -332,7 +330,7 @@ class Turns:
     # --- restart -------------------------------------------------------------------------------
 
     def _replace(self, event: events.Renew | events.Unclean) -> None:
-        """Give the process no further prompt; without a process that has the session, drop it."""
+        """Give the process no further prompt; drop the event if none has the session."""
         match self.state:
             case State.RUNNING | State.DRAINING:
                 self._renew = True

@@ -12,18 +12,53 @@ from typing import get_args
 
 import pytest
 
-from acp_bridge import signals as sig
-from acp_bridge.signals import Timer
-from acp_bridge.turns import State
-from tests.turns.bench import Bench
+from acp_bridge.machine.effects import (
+    AnswerPrompt,
+    Arm,
+    Disarm,
+    Dropped,
+    Effect,
+    Kill,
+    Open,
+    Release,
+    SendPrompt,
+    Start,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentEvent,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    Loaded,
+    LoadRefused,
+    NeedsAuth,
+    PromptReceived,
+    Renew,
+    RunHeld,
+    Shutdown,
+    Started,
+    StartFailed,
+    TreeDead,
+    Unclean,
+    Warm,
+)
+from acp_bridge.machine.outcomes import Failed
+from acp_bridge.machine.states import State, Timer
+from tests.machine.bench import Bench
 
 TABLE = Path(__file__).parent / "table.txt"
-#: Written in the table for "the same state, no effect".
-NOTHING = "nothing"
+#: Written in the table for "the same state, no effect", and for "nothing took it".
+NOTHING, DROPPED = "nothing", "dropped"
 
 
 def after(
-    *events: sig.Event, fire: tuple[Timer, ...] = (), then: tuple[sig.Event, ...] = (), epoch: int
+    *events: Event, fire: tuple[Timer, ...] = (), then: tuple[Event, ...] = (), epoch: int
 ) -> Bench:
     bench = Bench(epoch=epoch)
     bench.do(*events)
@@ -34,10 +69,10 @@ def after(
 
 
 #: Two prompts: 1 runs in a session that has a process, 2 waits.
-TWO = (sig.PromptReceived(1), sig.Committed(1), sig.PromptReceived(2), sig.Committed(2))
-STARTED, FAILED = sig.Started(1), sig.StartFailed(1, True)
-REFUSED, REFUSED_FOR_GOOD = sig.LoadRefused(1), sig.LoadRefused(1, True)
-CANCEL, EXITED, CLOSE = sig.Cancel(), sig.AgentExited(1), sig.Close()
+TWO = (PromptReceived(1), Committed(1), PromptReceived(2), Committed(2))
+STARTED, FAILED = Started(1), StartFailed(1, True)
+REFUSED, REFUSED_FOR_GOOD = LoadRefused(1), LoadRefused(1, True)
+CANCEL, EXITED, CLOSE = Cancel(), AgentExited(1), Close()
 SPARE, DRAIN, KILL, RESTART = Timer.SPARE, Timer.DRAIN, Timer.KILL, Timer.RESTART
 
 
@@ -47,29 +82,27 @@ def distrusted() -> Bench:
     return bench
 
 
-#: How each state of the table is reached. Epoch 1 counts unless a spare took over.
+#: How each state of the table is reached. Epoch 1 is current unless a spare took over.
 STATES: dict[str, Callable[[], Bench]] = {
     "COLD": lambda: after(epoch=0),
     "STARTING": lambda: after(*TWO, epoch=0),
-    "STARTING, the second try": lambda: after(*TWO, sig.StartFailed(1), epoch=0),
-    "STARTING, the third try": lambda: after(*TWO, sig.StartFailed(1), sig.StartFailed(2), epoch=0),
+    "STARTING, the second try": lambda: after(*TWO, StartFailed(1), epoch=0),
+    "STARTING, the third try": lambda: after(*TWO, StartFailed(1), StartFailed(2), epoch=0),
     "RELOADING": lambda: after(*TWO, STARTED, epoch=0),
     "IDLE": lambda: after(epoch=1),
-    "IDLE, after a cancelled turn": lambda: after(
-        *TWO[:2], CANCEL, sig.AgentAnswered(1, 1), epoch=1
-    ),
+    "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
     "RUNNING": lambda: after(*TWO, epoch=1),
-    "RUNNING, an agent that leaked": lambda: after(*TWO, sig.Unclean(1), epoch=1),
+    "RUNNING, an agent that leaked": lambda: after(*TWO, Unclean(1), epoch=1),
     "DRAINING": lambda: after(*TWO, CANCEL, epoch=1),
     "DRAINING, an agent that leaked": distrusted,
     "DRAINING, a spare starts": lambda: after(*TWO, CANCEL, fire=(SPARE,), epoch=1),
     "DRAINING, a spare is ready": lambda: after(
-        *TWO, CANCEL, fire=(SPARE,), then=(sig.Started(2),), epoch=1
+        *TWO, CANCEL, fire=(SPARE,), then=(Started(2),), epoch=1
     ),
     "DRAINING, to be closed": lambda: after(*TWO, CLOSE, epoch=1),
     "KILLING, a cancelled turn": lambda: after(*TWO, CANCEL, fire=(DRAIN,), epoch=1),
     "KILLING, a cancelled turn, a spare is ready": lambda: after(
-        *TWO, CANCEL, fire=(SPARE,), then=(sig.Started(2), EXITED), epoch=1
+        *TWO, CANCEL, fire=(SPARE,), then=(Started(2), EXITED), epoch=1
     ),
     "KILLING, a dead agent's turn": lambda: after(*TWO, EXITED, epoch=1),
     "KILLING, it was idle": lambda: after(EXITED, epoch=1),
@@ -78,52 +111,52 @@ STATES: dict[str, Callable[[], Bench]] = {
     "KILLING, to be closed": lambda: after(CLOSE, epoch=1),
     "KILLING, a turn to be closed": lambda: after(*TWO, EXITED, CLOSE, epoch=1),
     "BLOCKED": lambda: after(*TWO, FAILED, epoch=0),
-    "BLOCKED, wants authentication": lambda: after(*TWO, STARTED, sig.NeedsAuth(1), epoch=0),
+    "UNAUTHENTICATED": lambda: after(*TWO, STARTED, NeedsAuth(1), epoch=0),
     "BLOCKED, the tree lives on": lambda: after(EXITED, fire=(KILL,), epoch=1),
     "CLOSED": lambda: after(CLOSE, epoch=0),
 }
 
-#: What happens. `{}` stands for the epoch that counts.
-EVENTS: dict[str, Callable[[int, int], sig.Event]] = {
-    "prompt read": lambda epoch, turn: sig.PromptReceived(8),
-    "superseder read": lambda epoch, turn: sig.PromptReceived(8, True),
-    "prompt committed": lambda epoch, turn: sig.Committed(8),
-    "superseder committed": lambda epoch, turn: sig.Committed(8),
-    "commit failed": lambda epoch, turn: sig.CommitFailed(8),
-    "held run": lambda epoch, turn: sig.RunHeld(9, (11,)),
-    "cancel": lambda epoch, turn: sig.Cancel(),
-    "cancel of 1": lambda epoch, turn: sig.CancelPrompt(1),
-    "cancel of 2": lambda epoch, turn: sig.CancelPrompt(2),
-    "warm": lambda epoch, turn: sig.Warm(),
-    "renew": lambda epoch, turn: sig.Renew(),
-    "close": lambda epoch, turn: sig.Close(),
-    "client gone": lambda epoch, turn: sig.ClientGone(),
-    "started": lambda epoch, turn: sig.Started(epoch),
-    "start failed": lambda epoch, turn: sig.StartFailed(epoch),
-    "start failed for good": lambda epoch, turn: sig.StartFailed(epoch, True),
-    "loaded": lambda epoch, turn: sig.Loaded(epoch),
-    "load refused": lambda epoch, turn: sig.LoadRefused(epoch),
-    "load refused for good": lambda epoch, turn: sig.LoadRefused(epoch, True),
-    "needs auth": lambda epoch, turn: sig.NeedsAuth(epoch),
-    "answered": lambda epoch, turn: sig.AgentAnswered(epoch, turn),
-    "answered an old turn": lambda epoch, turn: sig.AgentAnswered(epoch, turn - 1),
-    "exited": lambda epoch, turn: sig.AgentExited(epoch),
-    "tree dead": lambda epoch, turn: sig.TreeDead(epoch),
-    "unclean": lambda epoch, turn: sig.Unclean(epoch),
-    "spare started": lambda epoch, turn: sig.Started(epoch + 1),
-    "spare failed": lambda epoch, turn: sig.StartFailed(epoch + 1),
-    "spare exited": lambda epoch, turn: sig.AgentExited(epoch + 1),
-    "spare's tree dead": lambda epoch, turn: sig.TreeDead(epoch + 1),
+#: What happens, given the current epoch and the key of the prompt that was sent last.
+EVENTS: dict[str, Callable[[int, int], Event]] = {
+    "prompt read": lambda epoch, key: PromptReceived(8),
+    "superseder read": lambda epoch, key: PromptReceived(8, True),
+    "prompt committed": lambda epoch, key: Committed(8),
+    "superseder committed": lambda epoch, key: Committed(8),
+    "commit failed": lambda epoch, key: CommitFailed(8),
+    "held run": lambda epoch, key: RunHeld(9, (11,)),
+    "cancel": lambda epoch, key: Cancel(),
+    "cancel of 1": lambda epoch, key: CancelPrompt(1),
+    "cancel of 2": lambda epoch, key: CancelPrompt(2),
+    "warm": lambda epoch, key: Warm(),
+    "renew": lambda epoch, key: Renew(),
+    "close": lambda epoch, key: Close(),
+    "shutdown": lambda epoch, key: Shutdown(),
+    "started": lambda epoch, key: Started(epoch),
+    "start failed": lambda epoch, key: StartFailed(epoch),
+    "start failed for good": lambda epoch, key: StartFailed(epoch, True),
+    "loaded": lambda epoch, key: Loaded(epoch),
+    "load refused": lambda epoch, key: LoadRefused(epoch),
+    "load refused for good": lambda epoch, key: LoadRefused(epoch, True),
+    "needs auth": lambda epoch, key: NeedsAuth(epoch),
+    "answered": lambda epoch, key: AgentAnswered(epoch, key),
+    "answered an old turn": lambda epoch, key: AgentAnswered(epoch, key - 1),
+    "exited": lambda epoch, key: AgentExited(epoch),
+    "tree dead": lambda epoch, key: TreeDead(epoch),
+    "unclean": lambda epoch, key: Unclean(epoch),
+    "spare started": lambda epoch, key: Started(epoch + 1),
+    "spare failed": lambda epoch, key: StartFailed(epoch + 1),
+    "spare exited": lambda epoch, key: AgentExited(epoch + 1),
+    "spare's tree dead": lambda epoch, key: TreeDead(epoch + 1),
 }
 FIRST = {
-    "prompt committed": sig.PromptReceived(8),
-    "superseder committed": sig.PromptReceived(8, True),
-    "commit failed": sig.PromptReceived(8),
+    "prompt committed": PromptReceived(8),
+    "superseder committed": PromptReceived(8, True),
+    "commit failed": PromptReceived(8),
 }
 
 
 def read_table() -> dict[str, dict[str, str]]:
-    """State -> event -> what is next; raises ValueError for a row that is there twice."""
+    """Return state -> event -> what is next; raises ValueError for a row that is there twice."""
     table: dict[str, dict[str, str]] = {}
     for line in TABLE.read_text("utf-8").splitlines():
         if line.startswith("=="):
@@ -138,34 +171,38 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 def happen(state: str, event: str) -> str:
-    """What the machine makes of the event, in the words of the table."""
+    """Feed the event in the state and return what follows, in the words of the table."""
     bench = STATES[state]()
     was, turns = bench.turns.state, bench.turns
     if event in FIRST:
         turns.step(FIRST[event])
     if event in Timer.__members__:
         timer = Timer[event]
-        effects = turns.step(sig.Deadline(timer, bench.armed.get(timer, 0)))
+        effects = turns.step(Deadline(timer, bench.armed.get(timer, 0)))
     else:
-        effects = turns.step(EVENTS[event](turns.epoch, turns.turn))
+        effects = turns.step(EVENTS[event](turns.epoch, bench.sent))
     if not effects and turns.state is was:
         return NOTHING
+    if isinstance(effects[0], Dropped):
+        assert len(effects) == 1
+        assert turns.state is was
+        return DROPPED
     return " ".join([turns.state.name, *map(word, effects)])
 
 
-def word(effect: sig.Effect) -> str:
+def word(effect: Effect) -> str:
     match effect:
-        case sig.Arm(timer):
+        case Arm(timer):
             return f"+{timer.name}"
-        case sig.Disarm(timer):
+        case Disarm(timer):
             return f"-{timer.name}"
-        case sig.Answer(key, sig.Failed(why)):
+        case AnswerPrompt(key, Failed(why)):
             return f"Answer({key},{why.name})"
-        case sig.Answer(key, outcome):
+        case AnswerPrompt(key, outcome):
             return f"Answer({key},{type(outcome).__name__})"
-        case sig.Start(epoch) | sig.Open(epoch) | sig.Kill(epoch) | sig.Release(epoch):
+        case Start(epoch) | Open(epoch) | Kill(epoch) | Release(epoch):
             return f"{type(effect).__name__}({epoch})"
-        case sig.SendPrompt(_, _, key):
+        case SendPrompt(_, key):
             return f"SendPrompt({key})"
         case _:
             return type(effect).__name__
@@ -182,19 +219,21 @@ def test_what_every_event_does_in_this_state(state: str) -> None:
 def test_the_table_is_of_every_state_and_every_event() -> None:
     assert read_table().keys() == STATES.keys()
     assert {name.partition(",")[0] for name in STATES} == set(State.__members__)
-    kinds = {type(event(1, 1)) for event in EVENTS.values()} | {sig.Deadline}
-    assert kinds == set(get_args(sig.Event))
+    kinds = {type(event(1, 1)) for event in EVENTS.values()} | {Deadline}
+    assert kinds == set(get_args(Event))
 
 
 @pytest.mark.hazard("C2", "C14")
 @pytest.mark.parametrize("state", STATES)
-def test_what_comes_from_an_old_process_or_an_old_timer_does_nothing(state: str) -> None:
+def test_what_comes_from_an_old_process_or_an_old_timer_is_dropped(state: str) -> None:
     bench = STATES[state]()
     turns, was = bench.turns, bench.turns.state
-    old: list[sig.Event] = [
-        kind(turns.epoch - 1) for kind in get_args(sig.AgentEvent) if kind is not sig.AgentAnswered
+    old: list[Event] = [
+        kind(turns.epoch - 1) for kind in get_args(AgentEvent) if kind is not AgentAnswered
     ]
-    old.append(sig.AgentAnswered(turns.epoch - 1, turns.turn))
-    old += [sig.Deadline(timer, token) for timer in Timer for token in (0, 99)]
+    old.append(AgentAnswered(turns.epoch - 1, bench.sent))
+    old += [Deadline(timer, token) for timer in Timer for token in (0, 99)]
+    before = len(bench.dropped)
     assert bench.do(*old) == []
+    assert bench.dropped[before:] == old
     assert turns.state is was
