@@ -320,3 +320,15 @@ def test_a_superseder_that_is_read_after_the_users_cancel_runs() -> None:
     bench.do(Cancel())
     assert bench.prompt(2, interrupt=True) == []
     assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 2)]
+
+
+@pytest.mark.hazard("C1")
+def test_what_finds_nothing_to_do_is_dropped_visibly() -> None:
+    bench = Bench()
+    late: list[Event] = [Cancel(), CancelPrompt(7), Committed(7), CommitFailed(7), Warm()]
+    assert bench.do(*late) == []
+    assert bench.dropped == late
+    bench.prompt(1)
+    unknown: list[Event] = [CancelPrompt(7), Committed(1), CommitFailed(1)]
+    assert bench.do(*unknown) == []
+    assert bench.dropped == late + unknown
