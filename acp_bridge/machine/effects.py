@@ -19,7 +19,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class SendPrompt:
-    """Send the prompt to the agent, which begins its turn; then feed `AgentAnswered`."""
+    """Send the prompt to the agent, which begins its turn; feed `AgentAnswered` at its end."""
 
     epoch: int
     key: int
@@ -81,7 +81,7 @@ class Disarm:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPrompt:
-    """Write the prompt's outcome to the journal, then tell the client; once for every prompt."""
+    """Write the prompt's outcome to the journal, then answer the client; once for every prompt."""
 
     key: int
     outcome: Outcome
@@ -126,12 +126,12 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session has ended; nothing of it is left, unless its killing took too long."""
+    """Let go of the session: nothing of it is left, unless killing its process took too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Nothing took the event, and nothing else happened: it is too late, too early or repeated."""
+    """Log the event, which came too late, too early or again: nothing else comes of it."""
 
     event: Event
 

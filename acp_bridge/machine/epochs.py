@@ -15,7 +15,7 @@ class Epochs:
     """Tracks the current, spare and dying epochs; methods return effects."""
 
     def __init__(self, current: int) -> None:
-        #: the process that has the session, or gets it.
+        #: the process that has the session, or is to get it.
         self.current = current
         self.spare: int | None = None
         #: the spare is initialized.

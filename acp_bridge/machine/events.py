@@ -61,7 +61,7 @@ class Warm:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The session's roots or MCP servers changed: the next prompt needs another process."""
+    """The session's roots or MCP servers changed: the next prompt needs a process that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """There is no process (any more); `permanent` when another try is useless."""
+    """The process could not be started, and is gone; `permanent`: another try is useless."""
 
     epoch: int
     permanent: bool = False
@@ -89,7 +89,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadRefused:
-    """The process does not take the session; `permanent` when another try is useless."""
+    """The process does not take the session; `permanent`: another try is useless."""
 
     epoch: int
     permanent: bool = False
@@ -123,7 +123,7 @@ class AgentExited:
 
 @dataclass(frozen=True, slots=True)
 class TreeDead:
-    """No process of that epoch is left; to be fed once, after the `Kill` or the `AgentExited`."""
+    """No process of that epoch is left; fed once, after its `AgentExited` or its `Kill`."""
 
     epoch: int
 
@@ -150,7 +150,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """The bridge ends."""
+    """The bridge ends, and the session with it."""
 
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld

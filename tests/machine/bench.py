@@ -1,4 +1,4 @@
-"""One machine on a bench: events go in by hand, the timers are kept aside."""
+"""A bench for one machine: a test feeds events by hand, and the timers are kept aside."""
 
 from __future__ import annotations
 

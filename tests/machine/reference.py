@@ -1,7 +1,7 @@
-"""What a session must do, said without a machine: a list of prompts and a few flags.
+"""A second opinion on what a session must do: a list of prompts and a few flags.
 
 `before(event)` takes what happens, `after(event, effects)` judges what the machine asked for.
-Knows events and effects, and nothing else of what it judges.
+It knows events and effects, and nothing else of what it judges.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from acp_bridge.machine.events import (
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import Timer
 
-#: At the end of a bad turn, and everywhere else: what comes later has a higher rank.
+#: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
 
 
@@ -79,7 +79,7 @@ class Reference:
     sent_keys: set[int] = field(default_factory=set)
     sent_last: int = 0
     epoch: int = 0
-    #: of the running turn: the cancel was sent; the agent answered; the agent's process ended.
+    #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = False
     leaky = closing = gone = closed = False
     #: epochs by what is known of them.
@@ -91,7 +91,7 @@ class Reference:
     doomed: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
-    #: may not get another prompt.
+    #: epochs that may not get another prompt.
     unfit: set[int] = field(default_factory=set)
 
     # --- what happens ----------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Reference:
                 self.unfit.add(epoch)
 
     def order(self) -> list[Asked]:
-        """Return the one that runs, then those that wait in the order of reading."""
+        """Return the prompt that runs, then those that wait in the order of reading."""
         return sorted(self.line, key=lambda asked: asked is not self.running)
 
     def next(self) -> list[Asked]:

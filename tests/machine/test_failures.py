@@ -23,7 +23,7 @@ from tests.machine.bench import Bench, cancelled, failed, replied
 
 
 def starting(*keys: int) -> Bench:
-    """A process starts because these prompts wait."""
+    """Return a bench on which a process starts because these prompts wait."""
     bench = Bench(epoch=0)
     bench.prompt(*keys)
     return bench
@@ -204,7 +204,7 @@ def test_an_agent_that_died_after_it_was_asked_again_is_not_asked_a_third_time()
 
 
 def undead() -> Bench:
-    """The process of turn 1 was killed and won't die."""
+    """Return a bench on which the process of prompt 1 was killed and won't die."""
     bench = Bench()
     bench.prompt(1, 2)
     bench.do(Cancel())

@@ -43,7 +43,7 @@ prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt])
 
 
 class TurnMachine(RuleBasedStateMachine):
-    """What Hypothesis draws and makes smaller."""
+    """Lets Hypothesis draw what happens, and make a failing history smaller."""
 
     @initialize(opened=mostly, clear=flags, always_reload=flags)
     def session(self, opened: bool, clear: bool, always_reload: bool) -> None:

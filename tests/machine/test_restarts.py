@@ -34,7 +34,7 @@ from tests.machine.bench import Bench, cancelled, failed, replied
 
 
 def draining(*, always_reload: bool = False) -> Bench:
-    """Turn 1 is told to cancel, prompt 2 waits."""
+    """Return a bench on which prompt 1 is told to cancel, and prompt 2 waits."""
     bench = Bench(always_reload=always_reload)
     bench.prompt(1, 2)
     bench.do(Cancel())

@@ -1,4 +1,4 @@
-"""All that is outside the turn machine: client, journal, processes and clock, in any order.
+"""A world around the turn machine: client, journal, processes and clock, in any order.
 
 What comes out of the machine is judged by `reference.py` and remembered: `due` is what a
 well-behaved world would do next, `armed` the deadlines. Every method lets something happen, likely
@@ -59,13 +59,13 @@ DEADLINES = {
 }
 #: More rounds than any history of a test can need until it is quiet.
 ROUNDS = 500
-#: What may come in the place of what should.
+#: The events that may come in the place of the one that should.
 WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     Started: [StartFailed, AgentExited],
     Loaded: [LoadRefused, NeedsAuth, AgentExited],
     AgentAnswered: [AgentExited, Unclean],
 }
-#: What a process may do at any time.
+#: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
     Started,
     StartFailed,
@@ -85,7 +85,7 @@ def of(kind: type[AgentEvent], epoch: int, permanent: bool) -> AgentEvent:
 
 
 class World:
-    """One machine and everything around it."""
+    """Holds one machine, its reference, and what is due."""
 
     def __init__(self, *, opened: bool, clear: bool, always_reload: bool) -> None:
         first = 1 if opened else 0
