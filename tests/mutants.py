@@ -24,9 +24,9 @@ ROOT = Path(__file__).parent.parent
 EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
 #: what is mutated, and the tests that have to see it.
 TARGETS = {
-    "acp_bridge/turns.py": "tests/turns",
-    "acp_bridge/prompt_queue.py": "tests/turns",
-    "acp_bridge/epochs.py": "tests/turns",
+    "acp_bridge/machine/turns.py": "tests/machine",
+    "acp_bridge/machine/prompt_queue.py": "tests/machine",
+    "acp_bridge/machine/epochs.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")

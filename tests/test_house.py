@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"session"},
     {"lobby", "handshake"},
     {"relay"},
-    {"turns", "epochs", "prompt_queue", "signals", "updates", "replays"},
+    {"machine", "updates", "replays"},
     {"agents", "journal"},
     {"errors", "log", "settings"},
     {"wire"},
@@ -37,7 +37,18 @@ FLOORS: list[set[str]] = [
 ]
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
-SANS_IO = ("turns", "epochs", "prompt_queue", "signals", "updates", "wire.jsonrpc")
+SANS_IO = (
+    "machine",
+    "machine.effects",
+    "machine.epochs",
+    "machine.events",
+    "machine.outcomes",
+    "machine.prompt_queue",
+    "machine.states",
+    "machine.turns",
+    "updates",
+    "wire.jsonrpc",
+)
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}
 
 #: What the front never needs. (FACTS: `import acp` costs 0.7 s, `import litellm` 3 s.)
@@ -46,8 +57,7 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/signals.py": (390, "a catalogue: one small class for each event and effect"),
-    "acp_bridge/turns.py": (460, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/machine/turns.py": (460, "one machine: to be read, and proved, as a whole"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 

@@ -1,17 +1,57 @@
-"""What a session must do, said without a machine: a list of prompts and a few flags.
+"""A second opinion on what a session must do: a list of prompts and a few flags.
 
 `before(event)` takes what happens, `after(event, effects)` judges what the machine asked for.
-Knows events and effects, and nothing else of what it judges.
+It knows events and effects, and nothing else of what it judges.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acp_bridge import signals as sig
+from acp_bridge.machine.effects import (
+    AnswerPrompt,
+    CloseAgent,
+    CloseCards,
+    Closed,
+    Commit,
+    Dropped,
+    Effect,
+    Hold,
+    Interrupted,
+    Kill,
+    NoteOutcome,
+    Open,
+    Release,
+    SendCancel,
+    SendPrompt,
+    Start,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    Loaded,
+    NeedsAuth,
+    PromptReceived,
+    Renew,
+    RunHeld,
+    Shutdown,
+    Started,
+    StartFailed,
+    TreeDead,
+    Unclean,
+)
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.states import Timer
 
-#: At the end of a bad turn, and everywhere else: what comes later has a higher rank.
-ORDER = (sig.Release, sig.CloseCards, sig.Answer, sig.Start, sig.Open, sig.SendPrompt)
+#: The order of effects at the end of a bad turn, and everywhere else.
+ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
 
 
 @dataclass(eq=False)
@@ -36,9 +76,10 @@ class Reference:
     carriers: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     answered: set[int] = field(default_factory=set)
-    turn: int = 0
+    sent_keys: set[int] = field(default_factory=set)
+    sent_last: int = 0
     epoch: int = 0
-    #: of the running turn: the cancel was sent; the agent answered; the agent's process ended.
+    #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = False
     leaky = closing = gone = closed = False
     #: epochs by what is known of them.
@@ -50,64 +91,64 @@ class Reference:
     doomed: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
-    #: may not get another prompt.
+    #: epochs that may not get another prompt.
     unfit: set[int] = field(default_factory=set)
 
     # --- what happens ----------------------------------------------------------------------
 
-    def before(self, event: sig.Event) -> None:
+    def before(self, event: Event) -> None:
         match event:
-            case sig.PromptReceived(key, interrupt) if not self.closing:
+            case PromptReceived(key, interrupt) if not self.closing:
                 victim = next(iter(self.order()), None) if interrupt else None
                 asked = Asked(key, key, False, interrupt, victim.key if victim else None)
                 self.line.append(asked)
-            case sig.RunHeld(carrier, keys) if not self.closing:
+            case RunHeld(carrier, keys) if not self.closing:
                 self.held -= set(keys)
                 self.carriers.add(carrier)
                 self.line += [Asked(key, carrier, True) for key in keys]
-            case sig.Committed(key):
+            case Committed(key):
                 self.commit(key)
-            case sig.Cancel():
+            case Cancel():
                 self.cancel()
-            case sig.CancelPrompt(key):
+            case CancelPrompt(key):
                 self.cancel_one(key)
-            case sig.Renew():
+            case Renew():
                 self.unfit |= self.loaded
-            case sig.Close():
+            case Close():
                 self.closing = True
                 for asked in self.line:
                     asked.cancelled = True
-            case sig.ClientGone():
+            case Shutdown():
                 self.closing = self.gone = True
             case _:
                 self.outside(event)
 
-    def outside(self, event: sig.Event) -> None:
-        """What the processes do: only the truth about them is kept."""
+    def outside(self, event: Event) -> None:
+        """Note what the processes did, whatever the machine makes of it."""
         match event:
-            case sig.Started(epoch) if epoch in self.started:
+            case Started(epoch) if epoch in self.started:
                 self.initialized.add(epoch)
-            case sig.Loaded(epoch) if epoch == self.opening:
+            case Loaded(epoch) if epoch == self.opening:
                 self.loaded.add(epoch)
-            case sig.NeedsAuth(epoch) if epoch == self.opening:
+            case NeedsAuth(epoch) if epoch == self.opening:
                 self.opening = None
-            case sig.AgentExited(epoch) if epoch in self.started:
+            case AgentExited(epoch) if epoch in self.started:
                 self.unfit.add(epoch)
                 self.died |= epoch == self.epoch
-            case sig.TreeDead(epoch) if epoch in self.started:
+            case TreeDead(epoch) if epoch in self.started:
                 self.dead.add(epoch)
-            case sig.StartFailed(epoch) if epoch in self.started - self.opened | self.doomed:
+            case StartFailed(epoch) if epoch in self.started - self.opened | self.doomed:
                 self.dead.add(epoch)
-            case sig.Unclean(epoch) if epoch in self.loaded and epoch not in self.doomed:
+            case Unclean(epoch) if epoch in self.loaded and epoch not in self.doomed:
                 self.leaky = True
                 self.unfit.add(epoch)
 
     def order(self) -> list[Asked]:
-        """The oldest first: the one that runs, then those that wait in the order of reading."""
+        """Return the prompt that runs, then those that wait in the order of reading."""
         return sorted(self.line, key=lambda asked: asked is not self.running)
 
     def next(self) -> list[Asked]:
-        """Those that wait, in the order in which they must run."""
+        """Return those that wait, in the order in which they must run."""
         waiting = [asked for asked in self.line if asked is not self.running]
         urgent = [asked for asked in waiting[::-1] if asked.interrupt]
         return urgent + [asked for asked in waiting if not asked.interrupt]
@@ -138,10 +179,12 @@ class Reference:
 
     # --- what is asked for -------------------------------------------------------------------
 
-    def after(self, event: sig.Event, effects: list[sig.Effect]) -> None:
+    def after(self, event: Event, effects: list[Effect]) -> None:
         ranks = [ORDER.index(type(effect)) for effect in effects if type(effect) in ORDER]
         assert ranks == sorted(ranks), f"out of order: {effects}"
-        assert not (self.closed and not all(isinstance(e, sig.Answer) for e in effects))
+        assert not (self.closed and not all(isinstance(e, AnswerPrompt | Dropped) for e in effects))
+        if isinstance(event, TreeDead) and event.epoch in self.doomed:
+            assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         for effect in effects:
             self.judge(event, effect)
         for asked in self.next():
@@ -149,34 +192,37 @@ class Reference:
         if self.running and self.running.cancelled:
             assert self.told or self.died, "the agent was not told"
 
-    def judge(self, event: sig.Event, effect: sig.Effect) -> None:
+    def judge(self, event: Event, effect: Effect) -> None:
         match effect:
-            case sig.Commit(key):
-                assert isinstance(event, sig.PromptReceived)
+            case Commit(key):
+                assert isinstance(event, PromptReceived)
                 assert event.key == key
-            case sig.SendPrompt():
+            case SendPrompt():
                 self.sent(effect)
-            case sig.SendCancel(epoch, turn):
+            case SendCancel(epoch, key):
                 assert self.running is not None
                 assert self.running.cancelled
                 assert not self.told, "a second cancel"
-                assert (epoch, turn) == (self.epoch, self.turn)
+                assert (epoch, key) == (self.epoch, self.running.key)
                 self.told = True
                 if self.leaky or self.always_reload:
                     self.unfit.add(epoch)
-            case sig.Answer():
+            case AnswerPrompt():
                 self.answer(event, effect)
-            case sig.NoteOutcome(key, answer):
-                assert event == sig.AgentAnswered(self.epoch, self.turn, answer)
+            case NoteOutcome(key, answer):
+                assert event == AgentAnswered(self.epoch, key, answer)
                 assert self.running is not None
                 assert self.running.key == key
                 assert self.running.cancelled
                 assert not self.noted, "a second outcome"
                 self.noted = True
-            case sig.Hold(keys):
+            case Dropped():
+                assert effect == Dropped(event)
+                assert not isinstance(event, PromptReceived | RunHeld), "nobody answers it"
+            case Hold(keys):
                 self.hold(event, keys)
-            case sig.Interrupted(key):
-                assert isinstance(event, sig.ClientGone)
+            case Interrupted(key):
+                assert isinstance(event, Shutdown)
                 assert self.running is not None
                 assert self.running.key == key
                 assert not self.running.cancelled
@@ -184,89 +230,90 @@ class Reference:
             case _:
                 self.process(event, effect)
 
-    def sent(self, effect: sig.SendPrompt) -> None:
+    def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
         assert not self.closing
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
         assert self.running.committed
         assert not self.running.cancelled
-        assert effect.turn == self.turn + 1
+        assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
         self.told = self.noted = self.died = False
-        self.turn, self.epoch = effect.turn, effect.epoch
+        self.sent_keys.add(effect.key)
+        self.sent_last, self.epoch = effect.key, effect.epoch
 
-    def process(self, event: sig.Event, effect: sig.Effect) -> None:
+    def process(self, event: Event, effect: Effect) -> None:
         match effect:
-            case sig.Start(epoch):
+            case Start(epoch):
                 assert epoch not in self.started
                 self.started.add(epoch)
-            case sig.Open(epoch):
+            case Open(epoch):
                 assert epoch in self.initialized - self.doomed
                 assert self.opened - self.dead <= {epoch}, "another process has the session"
                 self.opened.add(epoch)
                 self.opening = epoch
-            case sig.Kill(epoch) | sig.CloseAgent(epoch):
+            case Kill(epoch) | CloseAgent(epoch):
                 assert epoch in self.started
-                assert not isinstance(effect, sig.CloseAgent) or self.closing
+                assert not isinstance(effect, CloseAgent) or self.closing
                 self.doomed.add(epoch)
-            case sig.Release(epoch):
-                assert epoch in self.dead or (self.closing and late(event, sig.Timer.KILL))
+            case Release(epoch):
+                assert epoch in self.dead or (self.closing and late(event, Timer.KILL))
                 assert epoch not in self.released
                 self.released.add(epoch)
-            case sig.Closed():
+            case Closed():
                 assert self.closing
                 assert not self.line
-                assert self.doomed <= self.dead or late(event, sig.Timer.KILL)
+                assert self.doomed <= self.dead or late(event, Timer.KILL)
                 assert self.released == self.started
                 self.closed = True
 
-    def answer(self, event: sig.Event, effect: sig.Answer) -> None:
+    def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome
         assert key not in self.answered, "a second answer"
         self.answered.add(key)
-        if outcome == sig.Failed(sig.Failure.CLOSED):
+        if outcome == Failed(Failure.CLOSED):
             assert self.closing
-            assert isinstance(event, sig.PromptReceived | sig.RunHeld)
+            assert isinstance(event, PromptReceived | RunHeld)
         elif key in self.carriers:
             assert all(asked.request != key for asked in self.line), "its prompts are not done"
-            assert not isinstance(outcome, sig.Replied)
+            assert not isinstance(outcome, Replied)
             self.carriers.remove(key)
         else:
             asked = next(asked for asked in self.line if asked.key == key)
             if asked is self.running:
                 self.answer_running(event, asked, outcome)
             elif asked.cancelled:
-                assert outcome == sig.Cancelled()
+                assert outcome == Cancelled()
             else:
                 self.answer_waiting(event, asked, outcome)
             self.leave(asked)
 
-    def answer_running(self, event: sig.Event, asked: Asked, outcome: sig.Outcome) -> None:
-        ended = self.epoch in self.dead or late(event, sig.Timer.KILL) or self.gone
+    def answer_running(self, event: Event, asked: Asked, outcome: Outcome) -> None:
+        ended = self.epoch in self.dead or late(event, Timer.KILL) or self.gone
         if asked.cancelled:
-            assert outcome == sig.Cancelled()
+            assert outcome == Cancelled()
             clean = self.noted and (self.closing or self.epoch not in self.unfit)
             assert ended or clean, "work goes on"
         elif self.died:
-            assert isinstance(outcome, sig.Failed)
-            assert outcome.why is sig.Failure.AGENT_DIED
+            assert isinstance(outcome, Failed)
+            assert outcome.why is Failure.AGENT_DIED
             assert ended
         else:
-            assert isinstance(outcome, sig.Replied)
-            assert event == sig.AgentAnswered(self.epoch, self.turn, outcome.answer)
+            assert isinstance(outcome, Replied)
+            assert event == AgentAnswered(self.epoch, asked.key, outcome.answer)
 
-    def answer_waiting(self, event: sig.Event, asked: Asked, outcome: sig.Outcome) -> None:
-        assert isinstance(outcome, sig.Failed)
-        if isinstance(event, sig.CommitFailed):
+    def answer_waiting(self, event: Event, asked: Asked, outcome: Outcome) -> None:
+        assert isinstance(outcome, Failed)
+        if isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
-            assert outcome.why is sig.Failure.JOURNAL
-        elif isinstance(event, sig.NeedsAuth):
-            assert outcome.why is sig.Failure.NEEDS_AUTH
+            assert outcome.why is Failure.JOURNAL
+        elif isinstance(event, NeedsAuth):
+            assert outcome.why is Failure.NEEDS_AUTH
         else:
-            assert outcome.why is sig.Failure.NO_AGENT
+            assert outcome.why is Failure.NO_AGENT
 
-    def hold(self, event: sig.Event, keys: tuple[int, ...]) -> None:
+    def hold(self, event: Event, keys: tuple[int, ...]) -> None:
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
             assert self.gone or asked.request != key, "only a held prompt is held again"
@@ -279,5 +326,5 @@ class Reference:
             self.running = None
 
 
-def late(event: sig.Event, timer: sig.Timer) -> bool:
-    return isinstance(event, sig.Deadline) and event.timer is timer
+def late(event: Event, timer: Timer) -> bool:
+    return isinstance(event, Deadline) and event.timer is timer

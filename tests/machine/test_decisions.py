@@ -1,31 +1,54 @@
-"""DESIGN.md's decisions about prompts and cancels, a test each. Restarts and ends: next door."""
+"""The decisions about prompts and cancels, a test for each."""
 
 from __future__ import annotations
 
 import pytest
 
-from acp_bridge import signals as sig
-from acp_bridge.signals import Failure, Timer
-from acp_bridge.turns import State, Turns
-from tests.turns.bench import Bench, cancelled, failed, replied
+from acp_bridge.machine.effects import (
+    CloseCards,
+    Commit,
+    NoteOutcome,
+    Open,
+    Release,
+    SendCancel,
+    SendPrompt,
+    Start,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    CommitFailed,
+    Committed,
+    Event,
+    Loaded,
+    PromptReceived,
+    Started,
+    Warm,
+)
+from acp_bridge.machine.outcomes import Failure
+from acp_bridge.machine.states import State, Timer
+from acp_bridge.machine.turns import Turns
+from tests.machine.bench import Bench, cancelled, failed, replied
 
 # --- accepting and order ------------------------------------------------------------------------
 
 
 def test_a_prompt_is_sent_when_it_is_committed_and_not_before() -> None:
     bench = Bench()
-    assert bench.do(sig.PromptReceived(1)) == [sig.Commit(1)]
-    assert bench.do(sig.Committed(1)) == [sig.SendPrompt(1, 1, 1)]
+    assert bench.do(PromptReceived(1)) == [Commit(1)]
+    assert bench.do(Committed(1)) == [SendPrompt(1, 1)]
     assert (bench.state, bench.turns.running, bench.turns.waiting) == ("RUNNING", 1, ())
 
 
 @pytest.mark.hazard("Q3")
 def test_prompts_run_in_the_order_of_reading_even_if_committed_in_another() -> None:
     bench = Bench()
-    bench.do(sig.PromptReceived(1), sig.PromptReceived(2))
-    assert bench.do(sig.Committed(2)) == []
-    assert bench.do(sig.Committed(1)) == [sig.SendPrompt(1, 1, 1)]
-    assert bench.answer() == [replied(1), sig.SendPrompt(1, 2, 2)]
+    bench.do(PromptReceived(1), PromptReceived(2))
+    assert bench.do(Committed(2)) == []
+    assert bench.do(Committed(1)) == [SendPrompt(1, 1)]
+    assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
 @pytest.mark.hazard("Q2")
@@ -34,32 +57,30 @@ def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     bench.prompt(1)
     assert bench.prompt(2, 3) == []
     assert bench.turns.waiting == (2, 3)
-    assert bench.answer("one") == [replied(1, "one"), sig.SendPrompt(1, 2, 2)]
-    assert bench.answer("two") == [replied(2, "two"), sig.SendPrompt(1, 3, 3)]
-    assert bench.turns.awaited
+    assert bench.answer("one") == [replied(1, "one"), SendPrompt(1, 2)]
+    assert bench.answer("two") == [replied(2, "two"), SendPrompt(1, 3)]
     assert bench.answer("three") == [replied(3, "three")]
     assert bench.state == "IDLE"
-    assert not bench.turns.awaited
 
 
 @pytest.mark.hazard("Q10")
 def test_a_prompt_is_written_down_at_once_whatever_the_agent_is_doing() -> None:
     cold, running, killing = Bench(epoch=0), Bench(), Bench()
-    cold.do(sig.Warm())
+    cold.do(Warm())
     running.prompt(1)
-    killing.do(sig.AgentExited(1))
+    killing.do(AgentExited(1))
     for bench in (cold, running, killing):
-        assert bench.do(sig.PromptReceived(9)) == [sig.Commit(9)]
-        assert bench.do(sig.Committed(9)) == []
+        assert bench.do(PromptReceived(9)) == [Commit(9)]
+        assert bench.do(Committed(9)) == []
 
 
 def test_a_prompt_that_cannot_be_written_is_refused_and_the_next_goes_on() -> None:
     bench = Bench()
-    bench.do(sig.PromptReceived(1))
+    bench.do(PromptReceived(1))
     bench.prompt(2)
-    assert bench.do(sig.CommitFailed(1, "disk full")) == [
+    assert bench.do(CommitFailed(1, "disk full")) == [
         failed(1, Failure.JOURNAL, "disk full"),
-        sig.SendPrompt(1, 1, 2),
+        SendPrompt(1, 2),
     ]
 
 
@@ -67,11 +88,11 @@ def test_a_prompt_that_cannot_be_written_is_refused_and_the_next_goes_on() -> No
 def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2)
-    again: list[sig.Event] = [
-        sig.Committed(1),
-        sig.Committed(2),
-        sig.CommitFailed(2),
-        sig.Committed(77),
+    again: list[Event] = [
+        Committed(1),
+        Committed(2),
+        CommitFailed(2),
+        Committed(77),
     ]
     assert bench.do(*again) == []
     assert (bench.turns.running, bench.turns.waiting) == (1, (2,))
@@ -83,18 +104,19 @@ def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) 
     bench = Bench()
     bench.prompt(1, 2)
     with pytest.raises(ValueError, match="received twice"):
-        bench.do(sig.PromptReceived(key))
+        bench.do(PromptReceived(key))
     assert (bench.turns.running, bench.turns.waiting) == (1, (2,))
-    assert bench.answer() == [replied(1), sig.SendPrompt(1, 2, 2)]
+    assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
 @pytest.mark.hazard("Q3", "Q5")
-def test_an_answer_of_another_turn_or_process_ends_no_turn() -> None:
+def test_an_answer_to_another_prompt_or_of_another_process_ends_no_turn() -> None:
     bench = Bench()
     bench.prompt(1, 2)
     bench.answer()
-    for epoch, turn in [(1, 1), (1, 3), (0, 2), (2, 2)]:
-        assert bench.do(sig.AgentAnswered(epoch, turn, "not this one")) == []
+    strays = [AgentAnswered(*of, "not this one") for of in [(1, 1), (1, 3), (0, 2), (2, 2)]]
+    assert bench.do(*strays) == []
+    assert bench.dropped == strays
     assert bench.turns.running == 2
 
 
@@ -102,10 +124,10 @@ def test_by_default_there_is_no_process_a_cancel_spares_the_queue_and_reloads_no
     assert Turns().state is State.COLD
     turns = Turns(epoch=1)
     for key in (1, 2):
-        turns.step(sig.PromptReceived(key))
-        turns.step(sig.Committed(key))
-    turns.step(sig.Cancel())
-    assert turns.step(sig.AgentAnswered(1, 1))[-1] == sig.SendPrompt(1, 2, 2)
+        turns.step(PromptReceived(key))
+        turns.step(Committed(key))
+    turns.step(Cancel())
+    assert turns.step(AgentAnswered(1, 1))[-1] == SendPrompt(1, 2)
 
 
 # --- cancel ---------------------------------------------------------------------------------------
@@ -114,8 +136,8 @@ def test_by_default_there_is_no_process_a_cancel_spares_the_queue_and_reloads_no
 @pytest.mark.hazard("C1")
 def test_a_cancel_with_nothing_unanswered_does_nothing_to_the_next_prompt() -> None:
     bench = Bench()
-    assert bench.do(sig.Cancel()) == []
-    assert bench.prompt(1) == [sig.SendPrompt(1, 1, 1)]
+    assert bench.do(Cancel()) == []
+    assert bench.prompt(1) == [SendPrompt(1, 1)]
     assert bench.answer() == [replied(1)]
 
 
@@ -124,9 +146,9 @@ def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_i
     for said in ("end_turn", {"error": "boom"}):
         bench = Bench()
         bench.prompt(1)
-        assert bench.do(sig.Cancel()) == [sig.SendCancel(1, 1)]
+        assert bench.do(Cancel()) == [SendCancel(1, 1)]
         assert bench.state == "DRAINING"
-        assert bench.answer(said) == [sig.NoteOutcome(1, said), sig.CloseCards(), cancelled(1)]
+        assert bench.answer(said) == [NoteOutcome(1, said), CloseCards(), cancelled(1)]
         assert bench.state == "IDLE"
         assert bench.turns.tainted
         assert not bench.armed
@@ -137,8 +159,8 @@ def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn()
     bench = Bench()
     bench.prompt(1)
     bench.answer()
-    assert bench.do(sig.Cancel()) == []
-    assert bench.prompt(2) == [sig.SendPrompt(1, 2, 2)]
+    assert bench.do(Cancel()) == []
+    assert bench.prompt(2) == [SendPrompt(1, 2)]
     assert bench.answer() == [replied(2)]
 
 
@@ -146,15 +168,15 @@ def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn()
 def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
-    assert bench.do(*[sig.Cancel()] * 3) == [sig.SendCancel(1, 1)]
+    assert bench.do(*[Cancel()] * 3) == [SendCancel(1, 1)]
     assert bench.answer("x") == [
-        sig.NoteOutcome(1, "x"),
-        sig.CloseCards(),
+        NoteOutcome(1, "x"),
+        CloseCards(),
         cancelled(1),
-        sig.SendPrompt(1, 2, 2),
+        SendPrompt(1, 2),
     ]
     assert not bench.turns.tainted
-    assert bench.answer() == [replied(2), sig.SendPrompt(1, 3, 3)]
+    assert bench.answer() == [replied(2), SendPrompt(1, 3)]
 
 
 @pytest.mark.hazard("C3", "C20")
@@ -162,56 +184,56 @@ def test_a_cancel_while_the_prompt_is_being_committed_answers_it_and_the_agent_n
     None
 ):
     bench = Bench()
-    bench.do(sig.PromptReceived(1))
-    assert bench.do(sig.Cancel()) == [cancelled(1)]
-    assert bench.do(sig.Committed(1), sig.CommitFailed(1)) == []
+    bench.do(PromptReceived(1))
+    assert bench.do(Cancel()) == [cancelled(1)]
+    assert bench.do(Committed(1), CommitFailed(1)) == []
     assert bench.state == "IDLE"
 
 
 @pytest.mark.hazard("Q1", "C20")
 def test_what_waited_behind_a_prompt_that_is_cancelled_while_committed_goes_on_at_once() -> None:
-    for cancel in (sig.Cancel(), sig.CancelPrompt(1)):
+    for cancel in (Cancel(), CancelPrompt(1)):
         bench = Bench()
-        bench.do(sig.PromptReceived(1))
+        bench.do(PromptReceived(1))
         bench.prompt(2)
-        assert bench.do(cancel) == [cancelled(1), sig.SendPrompt(1, 1, 2)]
+        assert bench.do(cancel) == [cancelled(1), SendPrompt(1, 2)]
 
 
 @pytest.mark.hazard("C3")
 def test_a_cancel_while_the_agent_starts_or_reloads_answers_at_once() -> None:
     bench = Bench(epoch=0)
-    assert bench.prompt(1, 2) == [sig.Start(1)]
-    assert bench.do(sig.Cancel()) == [cancelled(1)]
-    assert bench.do(sig.Started(1)) == [sig.Open(1)]
-    assert bench.do(sig.Cancel()) == [cancelled(2)]
-    assert bench.do(sig.Loaded(1)) == []
+    assert bench.prompt(1, 2) == [Start(1)]
+    assert bench.do(Cancel()) == [cancelled(1)]
+    assert bench.do(Started(1)) == [Open(1)]
+    assert bench.do(Cancel()) == [cancelled(2)]
+    assert bench.do(Loaded(1)) == []
     assert bench.state == "IDLE"
 
 
 def test_on_cancel_clear_answers_the_queue_too() -> None:
     bench = Bench(clear_on_cancel=True)
     bench.prompt(1, 2)
-    bench.do(sig.PromptReceived(3))
-    assert bench.do(sig.Cancel()) == [sig.SendCancel(1, 1), cancelled(2), cancelled(3)]
+    bench.do(PromptReceived(3))
+    assert bench.do(Cancel()) == [SendCancel(1, 1), cancelled(2), cancelled(3)]
     assert bench.answer()[-1] == cancelled(1)
     waiting = Bench(epoch=0, clear_on_cancel=True)
     waiting.prompt(1, 2)
-    assert waiting.do(sig.Cancel()) == [cancelled(1), cancelled(2)]
+    assert waiting.do(Cancel()) == [cancelled(1), cancelled(2)]
 
 
 @pytest.mark.hazard("Q9")
 def test_cancel_request_of_a_queued_prompt_removes_it_and_of_an_unknown_one_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
-    assert bench.do(sig.CancelPrompt(2)) == [cancelled(2)]
-    assert bench.do(sig.CancelPrompt(2), sig.CancelPrompt(99)) == []
-    assert bench.answer() == [replied(1), sig.SendPrompt(1, 2, 3)]
+    assert bench.do(CancelPrompt(2)) == [cancelled(2)]
+    assert bench.do(CancelPrompt(2), CancelPrompt(99)) == []
+    assert bench.answer() == [replied(1), SendPrompt(1, 3)]
 
 
 def test_cancel_request_of_the_running_prompt_is_as_session_cancel() -> None:
     bench = Bench(clear_on_cancel=True)
     bench.prompt(1, 2)
-    assert bench.do(sig.CancelPrompt(1)) == [sig.SendCancel(1, 1), cancelled(2)]
+    assert bench.do(CancelPrompt(1)) == [SendCancel(1, 1), cancelled(2)]
 
 
 # --- superseding ----------------------------------------------------------------------------------
@@ -220,26 +242,26 @@ def test_cancel_request_of_the_running_prompt_is_as_session_cancel() -> None:
 def test_a_superseder_sends_one_cancel_and_runs_next() -> None:
     bench = Bench()
     bench.prompt(1, 2)
-    assert bench.prompt(3, interrupt=True) == [sig.SendCancel(1, 1)]
+    assert bench.prompt(3, interrupt=True) == [SendCancel(1, 1)]
     assert bench.turns.waiting == (3, 2)
-    assert bench.answer()[-2:] == [cancelled(1), sig.SendPrompt(1, 2, 3)]
-    assert bench.answer() == [replied(3), sig.SendPrompt(1, 3, 2)]
+    assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 3)]
+    assert bench.answer() == [replied(3), SendPrompt(1, 2)]
 
 
 def test_two_superseders_send_one_cancel_between_them_and_the_newest_runs_first() -> None:
     bench = Bench()
     bench.prompt(1, 2)
-    assert bench.prompt(3, 4, interrupt=True) == [sig.SendCancel(1, 1)]
+    assert bench.prompt(3, 4, interrupt=True) == [SendCancel(1, 1)]
     assert bench.turns.waiting == (4, 3, 2)
-    assert bench.answer()[-1] == sig.SendPrompt(1, 2, 4)
-    assert bench.answer() == [replied(4), sig.SendPrompt(1, 3, 3)]
+    assert bench.answer()[-1] == SendPrompt(1, 4)
+    assert bench.answer() == [replied(4), SendPrompt(1, 3)]
 
 
 def test_a_superseder_cancels_nothing_before_it_is_committed() -> None:
     bench = Bench()
     bench.prompt(1)
-    assert bench.do(sig.PromptReceived(2, interrupt=True)) == [sig.Commit(2)]
-    assert bench.do(sig.CommitFailed(2)) == [failed(2, Failure.JOURNAL)]
+    assert bench.do(PromptReceived(2, interrupt=True)) == [Commit(2)]
+    assert bench.do(CommitFailed(2)) == [failed(2, Failure.JOURNAL)]
     assert bench.answer() == [replied(1)]
 
 
@@ -247,24 +269,24 @@ def test_a_superseder_cancels_nothing_before_it_is_committed() -> None:
 def test_a_superseder_cancels_only_what_was_the_oldest_when_it_was_read() -> None:
     bench = Bench()
     bench.prompt(1)
-    bench.do(sig.PromptReceived(2, interrupt=True), sig.PromptReceived(3, interrupt=True))
+    bench.do(PromptReceived(2, interrupt=True), PromptReceived(3, interrupt=True))
     assert bench.answer() == [replied(1)]
-    assert bench.do(sig.Committed(3)) == [sig.SendPrompt(1, 2, 3)]
-    assert bench.do(sig.Committed(2)) == []
-    assert bench.answer() == [replied(3), sig.SendPrompt(1, 3, 2)]
+    assert bench.do(Committed(3)) == [SendPrompt(1, 3)]
+    assert bench.do(Committed(2)) == []
+    assert bench.answer() == [replied(3), SendPrompt(1, 2)]
 
 
 def test_a_superseder_takes_the_place_of_a_prompt_that_waits_for_the_agent_to_start() -> None:
     bench = Bench(epoch=0)
     bench.prompt(1, 2)
     assert bench.prompt(3, interrupt=True) == [cancelled(1)]
-    assert bench.ready() == [sig.Open(1), sig.SendPrompt(1, 1, 3)]
-    assert bench.answer() == [replied(3), sig.SendPrompt(1, 2, 2)]
+    assert bench.ready() == [Open(1), SendPrompt(1, 3)]
+    assert bench.answer() == [replied(3), SendPrompt(1, 2)]
 
 
 def test_a_superseder_with_nothing_to_supersede_is_a_prompt() -> None:
     bench = Bench()
-    assert bench.prompt(1, interrupt=True) == [sig.SendPrompt(1, 1, 1)]
+    assert bench.prompt(1, interrupt=True) == [SendPrompt(1, 1)]
     assert bench.answer() == [replied(1)]
 
 
@@ -273,12 +295,12 @@ def test_the_users_cancel_cancels_a_waiting_superseder_too_at_any_moment() -> No
     for committed in (True, False):
         bench = Bench()
         bench.prompt(1, 2)
-        bench.do(sig.PromptReceived(3, interrupt=True))
+        bench.do(PromptReceived(3, interrupt=True))
         if committed:
-            bench.do(sig.Committed(3))
-        effects = bench.do(sig.Cancel(), sig.Committed(3))
-        assert effects == ([] if committed else [sig.SendCancel(1, 1)]) + [cancelled(3)]
-        assert bench.answer()[-2:] == [cancelled(1), sig.SendPrompt(1, 2, 2)]
+            bench.do(Committed(3))
+        effects = bench.do(Cancel(), Committed(3))
+        assert effects == ([] if committed else [SendCancel(1, 1)]) + [cancelled(3)]
+        assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 2)]
 
 
 @pytest.mark.hazard("C11")
@@ -287,14 +309,26 @@ def test_the_users_cancel_during_the_kill_still_cancels_a_superseder() -> None:
     bench.prompt(1)
     bench.prompt(2, interrupt=True)
     bench.fire(Timer.DRAIN)
-    assert bench.do(sig.Cancel()) == [cancelled(2)]
-    assert bench.dead()[:3] == [sig.Release(1), sig.CloseCards(), cancelled(1)]
+    assert bench.do(Cancel()) == [cancelled(2)]
+    assert bench.dead()[:3] == [Release(1), CloseCards(), cancelled(1)]
 
 
 @pytest.mark.hazard("C1")
 def test_a_superseder_that_is_read_after_the_users_cancel_runs() -> None:
     bench = Bench()
     bench.prompt(1)
-    bench.do(sig.Cancel())
+    bench.do(Cancel())
     assert bench.prompt(2, interrupt=True) == []
-    assert bench.answer()[-2:] == [cancelled(1), sig.SendPrompt(1, 2, 2)]
+    assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 2)]
+
+
+@pytest.mark.hazard("C1")
+def test_what_finds_nothing_to_do_is_dropped_visibly() -> None:
+    bench = Bench()
+    late: list[Event] = [Cancel(), CancelPrompt(7), Committed(7), CommitFailed(7), Warm()]
+    assert bench.do(*late) == []
+    assert bench.dropped == late
+    bench.prompt(1)
+    unknown: list[Event] = [CancelPrompt(7), Committed(1), CommitFailed(1)]
+    assert bench.do(*unknown) == []
+    assert bench.dropped == late + unknown

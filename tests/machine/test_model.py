@@ -1,6 +1,6 @@
 """The turn machine against its reference, in a world that does whatever it likes, at any moment.
 
-The world may answer late, twice, for turns and processes long gone or never seen; processes exit
+The world may answer late, twice, for prompts and processes long gone or never seen; processes exit
 in any state, don't start, refuse, want authentication; deadlines pass at once or never; the client
 cancels, closes and goes. `reference.py` judges every effect, `world.py` makes the weather.
 Storms are long and find more; what Hypothesis finds it makes small.
@@ -19,20 +19,31 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from acp_bridge import signals as sig
-from acp_bridge.signals import Timer
-from tests.turns.world import PROCESS, World
+from acp_bridge.machine.events import (
+    AgentEvent,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Event,
+    Renew,
+    Shutdown,
+    Warm,
+)
+from acp_bridge.machine.states import Timer
+from tests.machine.world import PROCESS, World
 
 few = st.integers(0, 3)
 flags = st.booleans()
 mostly = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False] * 9 + [True])
 near = st.sampled_from([0, 1, -1])
-prompt_events = st.sampled_from([sig.Committed, sig.CommitFailed, sig.CancelPrompt])
+prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt])
 
 
 class TurnMachine(RuleBasedStateMachine):
-    """What Hypothesis draws and makes smaller."""
+    """Lets Hypothesis draw what happens, and make a failing history smaller."""
 
     @initialize(opened=mostly, clear=flags, always_reload=flags)
     def session(self, opened: bool, clear: bool, always_reload: bool) -> None:
@@ -49,18 +60,16 @@ class TurnMachine(RuleBasedStateMachine):
 
     @rule(kind=prompt_events, back=st.integers(-1, 6))
     def about_a_prompt(
-        self, kind: type[sig.Committed | sig.CommitFailed | sig.CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
     ) -> None:
         self.world.about_a_prompt(kind, back)
 
-    @rule(
-        event=st.sampled_from([sig.Cancel(), sig.Cancel(), sig.Cancel(), sig.Warm(), sig.Renew()])
-    )
-    def client(self, event: sig.Event) -> None:
+    @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), Renew()]))
+    def client(self, event: Event) -> None:
         self.world.feed(event)
 
-    @rule(event=st.sampled_from([sig.Close(), sig.ClientGone()]), really=seldom)
-    def end(self, event: sig.Event, really: bool) -> None:
+    @rule(event=st.sampled_from([Close(), Shutdown()]), really=seldom)
+    def end(self, event: Event, really: bool) -> None:
         if really:
             self.world.feed(event)
 
@@ -80,12 +89,12 @@ class TurnMachine(RuleBasedStateMachine):
         self.world.something_else(which, how, permanent)
 
     @rule(kind=st.sampled_from(PROCESS), back=near, permanent=seldom)
-    def process(self, kind: type[sig.AgentEvent], back: int, permanent: bool) -> None:
+    def process(self, kind: type[AgentEvent], back: int, permanent: bool) -> None:
         self.world.process(kind, back, permanent)
 
-    @rule(back=near, turn_back=near)
-    def answer(self, back: int, turn_back: int) -> None:
-        self.world.answer(back, turn_back)
+    @rule(back=near, key_back=near)
+    def answer(self, back: int, key_back: int) -> None:
+        self.world.answer(back, key_back)
 
     @rule(which=few)
     def deadline(self, which: int) -> None:

@@ -1,4 +1,4 @@
-"""All that is outside the turn machine: client, journal, processes and clock, in any order.
+"""A world around the turn machine: client, journal, processes and clock, in any order.
 
 What comes out of the machine is judged by `reference.py` and remembered: `due` is what a
 well-behaved world would do next, `armed` the deadlines. Every method lets something happen, likely
@@ -10,10 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from acp_bridge import signals as sig
-from acp_bridge.signals import Timer
-from acp_bridge.turns import Turns
-from tests.turns.reference import Reference
+from acp_bridge.machine.effects import (
+    Arm,
+    CloseAgent,
+    Commit,
+    Disarm,
+    Dropped,
+    Effect,
+    Kill,
+    Open,
+    SendPrompt,
+    Start,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentEvent,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    Loaded,
+    LoadRefused,
+    NeedsAuth,
+    PromptReceived,
+    Renew,
+    RunHeld,
+    Shutdown,
+    Started,
+    StartFailed,
+    TreeDead,
+    Unclean,
+    Warm,
+)
+from acp_bridge.machine.states import Phase, Timer
+from acp_bridge.machine.turns import Turns
+from tests.machine.reference import Reference
 
 #: States on their way somewhere, the deadline that ends each, and what else may be armed.
 DEADLINES = {
@@ -24,33 +59,33 @@ DEADLINES = {
 }
 #: More rounds than any history of a test can need until it is quiet.
 ROUNDS = 500
-#: What may come in the place of what should.
-WRONG: dict[type[sig.Event], list[type[sig.AgentEvent]]] = {
-    sig.Started: [sig.StartFailed, sig.AgentExited],
-    sig.Loaded: [sig.LoadRefused, sig.NeedsAuth, sig.AgentExited],
-    sig.AgentAnswered: [sig.AgentExited, sig.Unclean],
+#: The events that may come in the place of the one that should.
+WRONG: dict[type[Event], list[type[AgentEvent]]] = {
+    Started: [StartFailed, AgentExited],
+    Loaded: [LoadRefused, NeedsAuth, AgentExited],
+    AgentAnswered: [AgentExited, Unclean],
 }
-#: What a process may do at any time.
-PROCESS: list[type[sig.AgentEvent]] = [
-    sig.Started,
-    sig.StartFailed,
-    sig.Loaded,
-    sig.LoadRefused,
-    sig.NeedsAuth,
-    sig.AgentExited,
-    sig.TreeDead,
-    sig.Unclean,
+#: The events that a process may cause at any time.
+PROCESS: list[type[AgentEvent]] = [
+    Started,
+    StartFailed,
+    Loaded,
+    LoadRefused,
+    NeedsAuth,
+    AgentExited,
+    TreeDead,
+    Unclean,
 ]
 
 
-def of(kind: type[sig.AgentEvent], epoch: int, permanent: bool) -> sig.AgentEvent:
-    if kind in (sig.StartFailed, sig.LoadRefused):
+def of(kind: type[AgentEvent], epoch: int, permanent: bool) -> AgentEvent:
+    if kind in (StartFailed, LoadRefused):
         return kind(epoch, permanent)
     return kind(epoch)  # type: ignore[call-arg]  # one that needs a turn is in no list
 
 
 class World:
-    """One machine and everything around it."""
+    """Holds one machine, its reference, and what is due."""
 
     def __init__(self, *, opened: bool, clear: bool, always_reload: bool) -> None:
         first = 1 if opened else 0
@@ -64,69 +99,74 @@ class World:
         self.keys = 0
         self.tokens: set[int] = set()
         self.armed: dict[Timer, int] = {}
-        self.due: list[sig.Event] = []
+        self.due: list[Event] = []
 
-    def feed(self, event: sig.Event) -> None:
+    def feed(self, event: Event) -> None:
+        state = self.turns.state
         self.reference.before(event)
         effects = self.turns.step(event)
+        assert effects != [Dropped(event)] or self.turns.state is state
         self.reference.after(event, effects)
         for effect in effects:
             self.note(effect)
         self.check()
 
-    def note(self, effect: sig.Effect) -> None:
+    def note(self, effect: Effect) -> None:
         match effect:
-            case sig.Arm(timer, token):
+            case Arm(timer, token):
                 assert token not in self.tokens, "a token comes once"
                 assert timer not in self.armed
                 self.tokens.add(token)
                 self.armed[timer] = token
-            case sig.Disarm(timer):
+            case Disarm(timer):
                 del self.armed[timer]
-            case sig.Commit(key):
-                self.due.append(sig.Committed(key))
-            case sig.Start(epoch):
-                self.due.append(sig.Started(epoch))
-            case sig.Open(epoch):
-                self.due.append(sig.Loaded(epoch))
-            case sig.SendPrompt(epoch, turn, key):
-                self.due.append(sig.AgentAnswered(epoch, turn, f"answer {key}"))
-            case sig.Kill(epoch) | sig.CloseAgent(epoch):
-                self.due.append(sig.TreeDead(epoch))
+            case Commit(key):
+                self.due.append(Committed(key))
+            case Start(epoch):
+                self.due.append(Started(epoch))
+            case Open(epoch):
+                self.due.append(Loaded(epoch))
+            case SendPrompt(epoch, key):
+                self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
+            case Kill(epoch) | CloseAgent(epoch):
+                self.due.append(TreeDead(epoch))
 
     def check(self) -> None:
-        """What holds at every moment, whatever happened."""
+        """Assert what holds at every moment, whatever happened."""
         known, turns, state = self.reference, self.turns, self.turns.state.name
         assert turns.waiting == tuple(asked.key for asked in known.next())
         assert turns.running == (known.running.key if known.running else None)
-        assert turns.awaited == bool(known.line)
         if state in DEADLINES:
             needed, allowed = DEADLINES[state]
             assert {needed} <= self.armed.keys() <= {needed} | allowed
         else:
             assert not self.armed
-        if state in ("COLD", "IDLE", "BLOCKED", "CLOSED"):
+        if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             assert not any(asked.committed for asked in known.next()[:1]), "stranded"
         assert isinstance(turns.tainted, bool)
         assert not (turns.tainted and state in ("RUNNING", "DRAINING"))
         assert not turns.tainted or known.told or known.died
+        phase = turns.phase(turns.epoch)
+        assert phase is not Phase.LIVE or turns.epoch in known.loaded
+        assert phase is not Phase.REPLAY or turns.epoch in known.opened
+        assert turns.phase(turns.epoch + 1) is Phase.NOTHING
 
     # --- the client and the journal ------------------------------------------------------------
 
     def prompt(self, interrupt: bool, commit: bool) -> None:
         self.keys += 1
-        self.feed(sig.PromptReceived(self.keys, interrupt))
+        self.feed(PromptReceived(self.keys, interrupt))
         if commit:
-            self.feed(sig.Committed(self.keys))
+            self.feed(Committed(self.keys))
 
     def queue_run(self, count: int) -> None:
         self.keys += 1
-        self.feed(sig.RunHeld(self.keys, tuple(sorted(self.reference.held)[:count])))
+        self.feed(RunHeld(self.keys, tuple(sorted(self.reference.held)[:count])))
 
     def about_a_prompt(
-        self, kind: type[sig.Committed | sig.CommitFailed | sig.CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
     ) -> None:
-        """Of one of the last prompts, of a held one, or of one that never was."""
+        """Name one of the last prompts, a held one, or one that never was."""
         self.feed(kind(self.keys - back))
 
     # --- processes and clock -------------------------------------------------------------------
@@ -141,53 +181,53 @@ class World:
             self.feed(self.due.pop(which % len(self.due)))
 
     def lost(self, which: int) -> None:
-        """What should happen never does; but a killed tree dies and a journal answers."""
+        """Forget something that is due; but a killed tree dies and a journal answers."""
         due = [event for event in self.due if type(event) in WRONG]
         if due:
             self.due.remove(due[which % len(due)])
 
     def something_else(self, which: int, how: int, permanent: bool) -> None:
-        """It goes wrong."""
-        due = [e for e in self.due if isinstance(e, sig.Started | sig.Loaded | sig.AgentAnswered)]
+        """Let something that is due go wrong."""
+        due = [e for e in self.due if isinstance(e, Started | Loaded | AgentAnswered)]
         if due:
             event = due[which % len(due)]
             self.due.remove(event)
             kinds = WRONG[type(event)]
             self.feed(of(kinds[how % len(kinds)], event.epoch, permanent))
 
-    def process(self, kind: type[sig.AgentEvent], back: int, permanent: bool) -> None:
-        """Of this process, or of one that was before it or comes after it."""
+    def process(self, kind: type[AgentEvent], back: int, permanent: bool) -> None:
+        """Let this process do something, or one that was before it or comes after it."""
         self.feed(of(kind, self.turns.epoch - back, permanent))
 
-    def answer(self, back: int, turn_back: int) -> None:
-        """Of this turn, or of one that was before it or comes after it."""
-        epoch, turn = self.turns.epoch - back, self.turns.turn - turn_back
-        self.feed(sig.AgentAnswered(epoch, turn, "out of order"))
+    def answer(self, back: int, key_back: int) -> None:
+        """Answer the prompt that was sent last, or another one, of this process or another one."""
+        epoch, key = self.turns.epoch - back, self.reference.sent_last - key_back
+        self.feed(AgentAnswered(epoch, key, "out of order"))
 
     def deadline(self, which: int) -> None:
         if self.armed:
             timer = list(self.armed)[which % len(self.armed)]
-            self.feed(sig.Deadline(timer, self.armed.pop(timer)))
+            self.feed(Deadline(timer, self.armed.pop(timer)))
 
     def old_deadline(self, timer: Timer, which: int) -> None:
         if old := sorted(self.tokens - set(self.armed.values())):
-            self.feed(sig.Deadline(timer, old[which % len(old)]))
+            self.feed(Deadline(timer, old[which % len(old)]))
 
     # --- many things, and the end --------------------------------------------------------------
 
     def storm(self, random: Random, events: int) -> None:
-        """Many things happen; most of them make sense."""
+        """Let many things happen; most of them make sense."""
         few = range(4)
-        user: list[sig.Event] = [sig.Warm(), sig.Renew()]
-        end: list[sig.Event] = [sig.Close(), sig.ClientGone()]
+        user: list[Event] = [Warm(), Renew()]
+        end: list[Event] = [Close(), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),
-            (3, lambda: self.feed(sig.Cancel())),
+            (3, lambda: self.feed(Cancel())),
             (1, lambda: self.feed(random.choice(user))),
-            (1, lambda: self.about_a_prompt(sig.Committed, random.choice(few))),
-            (1, lambda: self.about_a_prompt(sig.CommitFailed, random.choice(few))),
-            (2, lambda: self.about_a_prompt(sig.CancelPrompt, random.choice(few))),
+            (1, lambda: self.about_a_prompt(Committed, random.choice(few))),
+            (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
+            (2, lambda: self.about_a_prompt(CancelPrompt, random.choice(few))),
             (10, lambda: self.as_it_should(random.choice(few))),
             (6, lambda: self.in_another_order(random.choice(few))),
             (1, lambda: self.lost(random.choice(few))),
@@ -204,17 +244,20 @@ class World:
             happen()
 
     def come_to_rest(self, *, silent: bool) -> None:
-        """The world does what it should; or only the journal answers, the user presses Stop,
-        and time passes. Either way nobody may be left waiting. (HAZARDS Q1, C21)"""
+        """Let the world do what it should until all is quiet, and assert that nobody waits.
+
+        If it is silent, only the journal answers, the user presses Stop, and time passes.
+        (invariants Q1, C21)
+        """
         for _ in range(ROUNDS):
-            due = [e for e in self.due if not silent or isinstance(e, sig.Committed)]
+            due = [e for e in self.due if not silent or isinstance(e, Committed)]
             if due:
                 self.due.remove(due[0])
                 self.feed(due[0])
             elif self.armed:
                 self.deadline(0)
             elif self.reference.running and silent:
-                self.feed(sig.Cancel())
+                self.feed(Cancel())
             elif self.reference.running:
                 self.answer(0, 0)
             else:

@@ -1,0 +1,157 @@
+"""What the turn machine asks the shell to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from acp_bridge.machine.events import Event
+from acp_bridge.machine.outcomes import Outcome
+from acp_bridge.machine.states import Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write the prompt to the journal with fsync, then feed `Committed` or `CommitFailed`."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendPrompt:
+    """Send the prompt to the agent, which begins its turn; feed `AgentAnswered` at its end."""
+
+    epoch: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendCancel:
+    """Send `session/cancel` to the agent; answer `cancelled` to what it asks of the user."""
+
+    epoch: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a process and initialize it, then feed `Started` or `StartFailed`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Resume or load the session in the process and apply its settings.
+
+    Then feed `Loaded`, `LoadRefused` or `NeedsAuth`.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Kill the process tree, also one that still starts; then feed `TreeDead`, once."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAgent:
+    """Let the process end by itself, bounded, then kill the tree and feed `TreeDead`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Start a timer; one armed before under the same name is void."""
+
+    timer: Timer
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disarm:
+    """Stop a timer."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPrompt:
+    """Write the prompt's outcome to the journal, then answer the client; once for every prompt."""
+
+    key: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class NoteOutcome:
+    """Write the agent's own outcome of a cancelled prompt to the journal, and only there."""
+
+    key: int
+    answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Write to the journal, and only there, that the bridge ended while the prompt ran."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Write to the journal, and only there, that these prompts wait for the user's word."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCards:
+    """Make every tool card that is still open `failed`; often there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Forget a dead process, and release its terminals and open requests at the client.
+
+    This comes once for every epoch that was started; at the end also for one that won't die.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Let go of the session: nothing of it is left, unless killing its process took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Log the event, which came too late, too early or again: nothing else comes of it."""
+
+    event: Event
+
+
+Effect: TypeAlias = (
+    Commit
+    | SendPrompt
+    | SendCancel
+    | Start
+    | Open
+    | Kill
+    | CloseAgent
+    | Arm
+    | Disarm
+    | AnswerPrompt
+    | NoteOutcome
+    | Interrupted
+    | Hold
+    | CloseCards
+    | Release
+    | Closed
+    | Dropped
+)

@@ -1,0 +1,172 @@
+"""What happens outside the turn machine and is fed to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from acp_bridge.machine.states import Timer
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReceived:
+    """A prompt was read; with `interrupt` it supersedes the oldest one without an answer."""
+
+    key: int
+    interrupt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The journal has the prompt, with fsync."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The journal could not take the prompt."""
+
+    key: int
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeld:
+    """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run.
+
+    Its outcome is `Done`, or that of the last of them if that was not the agent's own.
+    """
+
+    carrier: int
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The client sent `session/cancel`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPrompt:
+    """The client sent `$/cancel_request` for one prompt."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """The session was loaded: an agent is to be ready before the first prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The session's roots or MCP servers changed: the next prompt needs a process that has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process answered `initialize`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The process could not be started, and is gone; `permanent`: another try is useless."""
+
+    epoch: int
+    permanent: bool = False
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The process has the session, and its settings are applied."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRefused:
+    """The process does not take the session; `permanent`: another try is useless."""
+
+    epoch: int
+    permanent: bool = False
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsAuth:
+    """The process wants the client to authenticate before it takes the session."""
+
+    epoch: int
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAnswered:
+    """The agent answered the prompt `key`."""
+
+    epoch: int
+    key: int
+    answer: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentExited:
+    """The agent's main process ended; everything that it wrote has been read."""
+
+    epoch: int
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDead:
+    """No process of that epoch is left; fed once, after its `AgentExited` or its `Kill`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unclean:
+    """The agent went on with a turn after it had answered `cancelled`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A timer passed; `token` is the one it was armed with."""
+
+    timer: Timer
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The client closed or deleted the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The bridge ends, and the session with it."""
+
+
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
+
+AgentEvent: TypeAlias = (
+    Started
+    | StartFailed
+    | Loaded
+    | LoadRefused
+    | NeedsAuth
+    | AgentAnswered
+    | AgentExited
+    | TreeDead
+    | Unclean
+)
+
+Event: TypeAlias = (
+    PromptEvent | Cancel | CancelPrompt | Warm | Renew | Deadline | Close | Shutdown | AgentEvent
+)

@@ -1,0 +1,459 @@
+"""The turn machine of one session: `step(event)` gives effects. SANS-IO.
+
+Everything that decides what happens to a prompt lives here and in the two files that it uses,
+and nothing here knows a clock, a process or JSON. The rules that must always hold:
+
+- One turn runs at a time; prompts run in the order of reading, only after they are committed.
+- Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `Hold` or
+  `Interrupted`), and is sent at most once: its key names its turn.
+- What comes from an old epoch, an old turn or a disarmed timer is `Dropped`.
+- The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
+  answered, session reloaded, next prompt.
+- A session is opened in a process only when no other process that had it lives.
+- A state that is on its way somewhere has a deadline, armed before anything else is done.
+
+      COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
+                ^           |            |         |           |
+                +-- KILLING <------------+---------+-----------+
+                                                  BLOCKED, UNAUTHENTICATED, CLOSED
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import assert_never
+
+from acp_bridge.machine import effects, events
+from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.prompt_queue import PromptQueue
+from acp_bridge.machine.states import DEADLINES, KEPT, PERMITS, Permits, Phase, State, Timer
+
+#: a restart is given up after so many starts that failed.
+MAX_TRIES = 3
+
+
+class Turns:
+    """One session's machine: `step` feeds it, the properties say where it stands."""
+
+    def __init__(
+        self, *, epoch: int = 0, clear_on_cancel: bool = False, always_reload: bool = False
+    ) -> None:
+        """`epoch` > 0 names a process that has the session open already (`session/new`)."""
+        self.state = State.IDLE if epoch else State.COLD
+        #: the last turn was cancelled and nothing was sent since: what still comes is unclean.
+        self.tainted = False
+        #: the process was given the session and no prompt since: it may replay what is known.
+        self.replaying = False
+        self._queue = PromptQueue()
+        self._epochs = Epochs(epoch)
+        self._clear = clear_on_cancel
+        #: no process is used again after a cancel: the setting, or the agent was seen to leak.
+        self._distrust = always_reload
+        #: what the running prompt is answered when its process is dead.
+        self._ending: Outcome = Cancelled()
+        #: the process may not get another prompt; only a new process clears it. (invariant C12)
+        self._renew = False
+        #: KILLING ends in a start, even if no prompt waits.
+        self._revive = False
+        #: starts that failed in a row, and why the last one did.
+        self._tries = 0
+        self._trouble: object = None
+        self._closing = False
+        self._timers: dict[Timer, int] = {}
+        self._tokens = count(1)
+        self._out: list[effects.Effect] = []
+
+    @property
+    def epoch(self) -> int:
+        """The process that has the session, or gets it."""
+        return self._epochs.current
+
+    @property
+    def running(self) -> int | None:
+        """The key of the prompt that the agent has, or None."""
+        return self._queue.running.key if self._queue.running else None
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The keys in the queue, the next one first."""
+        return tuple(prompt.key for prompt in self._queue.waiting)
+
+    @property
+    def permits(self) -> Permits:
+        """What the state permits."""
+        return PERMITS[self.state]
+
+    @property
+    def stopped(self) -> bool:
+        """The agent may change nothing through the client: its turn is, or was, cancelled."""
+        return self.permits.stopped or self.phase(self.epoch) is Phase.TAINTED
+
+    def phase(self, epoch: int) -> Phase:
+        """Return how what the process of this epoch says now is to be taken."""
+        if epoch != self.epoch:
+            return Phase.NOTHING
+        if self.state is State.IDLE and self.replaying:
+            return Phase.REPLAY
+        if self.state is State.IDLE and self.tainted:
+            return Phase.TAINTED
+        return self.permits.updates
+
+    def step(self, event: events.Event) -> list[effects.Effect]:
+        """Take one event and return what is to be done, in order.
+
+        An event that nothing takes gives `Dropped` and nothing else. Raises ValueError, and
+        nothing has happened, if a prompt is received twice.
+        """
+        self._out = []
+        match event:
+            case (
+                events.PromptReceived()
+                | events.Committed()
+                | events.CommitFailed()
+                | events.RunHeld()
+            ):
+                self._on_prompt(event)
+            case events.Cancel() | events.CancelPrompt():
+                self._on_cancel(event)
+            case events.Close() | events.Shutdown():
+                self._on_end(event)
+            case events.Deadline(timer, token) if self._timers.get(timer) == token:
+                del self._timers[timer]
+                self._on_deadline(timer)
+            case events.Warm() if self.state is State.COLD:
+                self._begin()
+            case events.Deadline() | events.Warm():
+                self._drop(event)
+            case events.Renew():
+                self._replace(event)
+            case _:
+                self._on_process(event)
+        self._proceed()
+        return self._out
+
+    # --- what the processes do -----------------------------------------------------------------
+
+    def _on_process(self, event: events.AgentEvent) -> None:
+        match event:
+            case events.TreeDead(epoch) | events.StartFailed(epoch) if epoch in self._epochs.dying:
+                self._on_dead(event)
+            case events.AgentExited(epoch) if epoch in self._epochs.dying:
+                pass  # as expected; the death of its tree is what counts
+            case _ if event.epoch == self._epochs.spare:
+                self._emit(*self._epochs.on_spare(event))
+            case _ if event.epoch == self.epoch:
+                self._on_agent(event)
+            case _:
+                self._drop(event)
+
+    def _on_agent(self, event: events.AgentEvent) -> None:
+        """Take an event of the current process, by state."""
+        match self.state, event:
+            case State.STARTING, events.Started():
+                self._open()
+            case State.STARTING, events.StartFailed(epoch, permanent, detail):
+                self._count_failure(detail, permanent)
+                self._emit(*self._epochs.bury(epoch))
+                self._go_on()
+            case State.RELOADING, events.Loaded():
+                self._renew = self.tainted = False
+                self._enter(State.IDLE)
+            case State.RELOADING, events.NeedsAuth(_, detail):
+                self._give_up(State.UNAUTHENTICATED, Failed(Failure.NEEDS_AUTH, detail))
+            case State.RELOADING, events.LoadRefused(_, permanent, detail):
+                self._count_failure(detail, permanent)
+                self._kill()
+            case State.STARTING | State.RELOADING, events.AgentExited(_, detail):
+                self._count_failure(detail)
+                self._kill()
+            case State.IDLE | State.RUNNING | State.DRAINING, events.Unclean():
+                self._distrust = True
+                self._replace(event)
+            case State.IDLE | State.UNAUTHENTICATED, events.AgentExited():
+                self._kill(revive=False)
+            case State.RUNNING, events.AgentAnswered(_, self.running, answer):
+                self._finish(Replied(answer))
+                self._rest()
+            case State.RUNNING, events.AgentExited(_, detail):
+                self._ending = Failed(Failure.AGENT_DIED, detail)
+                self._restart()
+            case State.DRAINING, events.AgentAnswered(_, self.running):
+                self._drained(event)
+            case State.DRAINING, events.AgentExited():
+                self._restart()
+            case State.KILLING, events.AgentAnswered(_, self.running):
+                self._note(event)
+            case _:
+                self._drop(event)
+
+    def _on_dead(self, event: events.TreeDead | events.StartFailed) -> None:
+        """Take the news that a process which was told to die is dead."""
+        self._emit(*self._epochs.bury(event.epoch))
+        if event.epoch == self.epoch and isinstance(event, events.StartFailed) and event.permanent:
+            self._count_failure(event.detail, permanent=True)
+        if self.state is State.KILLING and not self._epochs.dying:
+            self._finish_badly()
+            self._go_on()
+
+    def _on_deadline(self, timer: Timer) -> None:
+        match timer:
+            case Timer.SPARE:
+                if not self._closing:
+                    self._emit(*self._epochs.start_spare())
+            case Timer.DRAIN:
+                self._restart()
+            case Timer.RESTART:
+                self._tries = MAX_TRIES
+                self._emit(*self._queue.drop(Failed(Failure.NO_AGENT, self._trouble)))
+                if self.state is not State.KILLING:
+                    self._kill()
+            case Timer.KILL:
+                if self._closing:
+                    self._emit(*self._epochs.bury(*sorted(self._epochs.dying)))
+                self._tries = MAX_TRIES
+                self._finish_badly()
+                self._go_on()
+            case _:
+                assert_never(timer)
+
+    # --- prompts -------------------------------------------------------------------------------
+
+    def _on_prompt(self, event: events.PromptEvent) -> None:
+        match event:
+            case events.PromptReceived(key) | events.RunHeld(key) if self._closing:
+                self._emit(effects.AnswerPrompt(key, Failed(Failure.CLOSED)))
+            case events.PromptReceived(key, interrupt):
+                self._queue.receive(key, interrupt)
+                self._emit(effects.Commit(key))
+            case events.RunHeld(carrier, keys):
+                self._emit(*self._queue.receive_held(carrier, keys))
+            case events.Committed(key):
+                prompt = self._queue.find(key)
+                if not prompt or prompt.committed:
+                    self._drop(event)
+                    return
+                prompt.committed = True
+                if prompt.victim is not None:
+                    self._supersede(prompt.victim)
+            case events.CommitFailed(key, detail):
+                failure = Failed(Failure.JOURNAL, detail)
+                out = self._queue.drop(failure, lambda p: p.key == key and not p.committed)
+                self._emit(*out or [effects.Dropped(event)])
+            case _:
+                assert_never(event)
+
+    def _supersede(self, victim: int) -> None:
+        if self.state is State.RUNNING and self.running == victim:
+            self._drain()
+        self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim))
+
+    def _proceed(self) -> None:
+        """After every event: send the next committed prompt, or start a process for it."""
+        waiting = self._queue.waiting
+        if self._closing or not waiting or not waiting[0].committed:
+            return
+        if self.state is State.IDLE:
+            self.tainted = self.replaying = False
+            self._enter(State.RUNNING)
+            prompt = self._queue.take_next()
+            self._emit(effects.SendPrompt(self.epoch, prompt.key))
+        elif self.state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED):
+            self._begin()
+
+    # --- the end of a turn ---------------------------------------------------------------------
+
+    def _on_cancel(self, event: events.Cancel | events.CancelPrompt) -> None:
+        if self._closing or not self._queue.unanswered:
+            self._drop(event)
+            return
+        oldest, running = self._queue.unanswered[0], self._queue.running
+        if isinstance(event, events.CancelPrompt):
+            key = event.key
+            if not running or key not in (running.key, running.request):
+                out = self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
+                self._emit(*out or [effects.Dropped(event)])
+                return
+        if self.state is State.RUNNING:
+            self._drain()
+        self._ending = Cancelled()
+        self._emit(
+            *self._queue.drop(
+                Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
+            )
+        )
+
+    def _drain(self) -> None:
+        self._ending = Cancelled()
+        self._enter(State.DRAINING)
+        if prompt := self._queue.running:
+            self._emit(effects.SendCancel(self.epoch, prompt.key))
+
+    def _drained(self, event: events.AgentAnswered) -> None:
+        """Take the answer that came in time to a cancelled prompt."""
+        self._note(event)
+        if (self._distrust or self._renew) and not self._closing:
+            self._restart()
+            return
+        self._emit(*self._epochs.drop_spare())
+        self._finish_badly()
+        self._rest()
+
+    def _note(self, event: events.AgentAnswered) -> None:
+        """Keep what the agent says of its cancelled prompt, for the journal. (invariant C13)"""
+        prompt = self._queue.running
+        if prompt and not prompt.noted and isinstance(self._ending, Cancelled):
+            prompt.noted = True
+            self._emit(effects.NoteOutcome(prompt.key, event.answer))
+        else:
+            self._drop(event)
+
+    def _rest(self) -> None:
+        """Go on after a turn whose process lives."""
+        if self._closing:
+            self._close_agent()
+        elif self._renew:
+            self._restart()
+        else:
+            self._enter(State.IDLE)
+
+    def _finish_badly(self) -> None:
+        """Close the tool cards and end the turn, if there is one, as `_ending` says."""
+        self._emit(effects.CloseCards())
+        self._finish(self._ending)
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._queue.running:
+            self.tainted = isinstance(outcome, Cancelled)
+            self._emit(*self._queue.finish(outcome))
+
+    # --- restart -------------------------------------------------------------------------------
+
+    def _replace(self, event: events.Renew | events.Unclean) -> None:
+        """Give the process no further prompt; drop the event if none has the session."""
+        match self.state:
+            case State.RUNNING | State.DRAINING:
+                self._renew = True
+            case State.IDLE | State.RELOADING:
+                self._restart()
+            case _:
+                self._drop(event)
+
+    def _restart(self) -> None:
+        self._tries, self._trouble = 0, None
+        self._kill()
+
+    def _kill(self, *epochs: int, revive: bool = True) -> None:
+        """Kill these processes, or the one that has the session."""
+        self._revive = revive
+        self._enter(State.KILLING)
+        self._emit(*self._epochs.kill(*epochs or (self.epoch,)))
+
+    def _count_failure(self, detail: object, permanent: bool = False) -> None:
+        self._tries = MAX_TRIES if permanent else self._tries + 1
+        self._trouble = detail
+
+    def _go_on(self) -> None:
+        """End, give up, start a process, or wait for a prompt: no process has the session."""
+        if self._closing:
+            self._end()
+        elif self._tries >= MAX_TRIES:
+            self._give_up(State.BLOCKED, Failed(Failure.NO_AGENT, self._trouble))
+        elif self._revive:
+            self._start()
+        else:
+            self._enter(State.COLD)
+
+    def _begin(self) -> None:
+        """Make the first try, from a state in which nothing is on its way."""
+        self._tries, self._trouble, self._revive = 0, None, True
+        if self.state is State.UNAUTHENTICATED:
+            self._open()
+        elif self._epochs.dying:
+            self._kill(*sorted(self._epochs.dying))
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        ready = self._epochs.spare is not None and self._epochs.spare_ready
+        start = self._epochs.start()
+        if ready:
+            self._open()
+        else:
+            self._enter(State.STARTING)
+            self._emit(*start)
+
+    def _open(self) -> None:
+        self.replaying = True
+        self._enter(State.RELOADING)
+        self._emit(effects.Open(self.epoch))
+
+    def _give_up(self, state: State, failure: Failed) -> None:
+        """Answer all that wait; the next prompt tries again."""
+        self._emit(*self._epochs.drop_spare())
+        self._enter(state)
+        self._emit(*self._queue.drop(failure))
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _on_end(self, event: events.Close | events.Shutdown) -> None:
+        self._closing = True
+        self._emit(*self._epochs.drop_spare())
+        if isinstance(event, events.Close):
+            self._ending = Cancelled()
+            self._emit(*self._queue.drop(Cancelled()))
+        else:
+            self._abandon()
+        match self.state:
+            case State.IDLE | State.RUNNING | State.DRAINING if not self._queue.running:
+                self._close_agent()
+            case State.RUNNING:
+                self._drain()
+            case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
+                self._kill()
+            case State.BLOCKED if self._epochs.dying:
+                self._kill(*sorted(self._epochs.dying))
+            case State.COLD | State.BLOCKED:
+                self._end()
+            case State.CLOSED:
+                self._drop(event)
+            case State.IDLE | State.DRAINING | State.KILLING:
+                pass  # what is on its way leads to the end
+            case _:
+                assert_never(self.state)
+
+    def _abandon(self) -> None:
+        """Hold what waits; interrupt the turn unless it was cancelled. (invariant Q6)"""
+        self._emit(*self._queue.hold())
+        if self.state is State.RUNNING:
+            self._emit(effects.CloseCards(), *self._queue.interrupt())
+        elif self._queue.running:
+            self._finish_badly()
+
+    def _close_agent(self) -> None:
+        self._enter(State.KILLING)
+        self._emit(*self._epochs.close())
+
+    def _end(self) -> None:
+        self._enter(State.CLOSED)
+        self._emit(effects.Closed())
+
+    # --- effects and deadlines -----------------------------------------------------------------
+
+    def _emit(self, *asked: effects.Effect) -> None:
+        self._out += asked
+
+    def _drop(self, event: events.Event) -> None:
+        self._emit(effects.Dropped(event))
+
+    def _enter(self, state: State) -> None:
+        wanted = DEADLINES.get(state, ())
+        for timer in tuple(self._timers):
+            if timer not in wanted and timer not in KEPT.get(state, ()):
+                del self._timers[timer]
+                self._emit(effects.Disarm(timer))
+        for timer in wanted:
+            if timer not in self._timers:
+                self._timers[timer] = next(self._tokens)
+                self._emit(effects.Arm(timer, self._timers[timer]))
+        self.state = state

@@ -1,0 +1,239 @@
+"""Every state, and what hangs on it, against every event: what is next, and what is asked for.
+
+`table.txt` holds the answers, written down and not computed: a row that is missing fails, and so
+does one too many. In it `+DRAIN` is a deadline that is armed, `-DRAIN` one that is disarmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from acp_bridge.machine.effects import (
+    AnswerPrompt,
+    Arm,
+    Disarm,
+    Dropped,
+    Effect,
+    Kill,
+    Open,
+    Release,
+    SendPrompt,
+    Start,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentEvent,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    Loaded,
+    LoadRefused,
+    NeedsAuth,
+    PromptReceived,
+    Renew,
+    RunHeld,
+    Shutdown,
+    Started,
+    StartFailed,
+    TreeDead,
+    Unclean,
+    Warm,
+)
+from acp_bridge.machine.outcomes import Failed
+from acp_bridge.machine.states import State, Timer
+from tests.machine.bench import Bench
+
+TABLE = Path(__file__).parent / "table.txt"
+#: Written in the table for "the same state, no effect", and for "nothing took it".
+NOTHING, DROPPED = "nothing", "dropped"
+
+
+def after(
+    *events: Event, fire: tuple[Timer, ...] = (), then: tuple[Event, ...] = (), epoch: int
+) -> Bench:
+    bench = Bench(epoch=epoch)
+    bench.do(*events)
+    for timer in fire:
+        bench.fire(timer)
+    bench.do(*then)
+    return bench
+
+
+#: Two prompts: 1 runs in a session that has a process, 2 waits.
+TWO = (PromptReceived(1), Committed(1), PromptReceived(2), Committed(2))
+STARTED, FAILED = Started(1), StartFailed(1, True)
+REFUSED, REFUSED_FOR_GOOD = LoadRefused(1), LoadRefused(1, True)
+CANCEL, EXITED, CLOSE = Cancel(), AgentExited(1), Close()
+SPARE, DRAIN, KILL, RESTART = Timer.SPARE, Timer.DRAIN, Timer.KILL, Timer.RESTART
+
+
+def distrusted() -> Bench:
+    bench = Bench(always_reload=True)
+    bench.do(*TWO, CANCEL)
+    return bench
+
+
+#: How each state of the table is reached. Epoch 1 is current unless a spare took over.
+STATES: dict[str, Callable[[], Bench]] = {
+    "COLD": lambda: after(epoch=0),
+    "STARTING": lambda: after(*TWO, epoch=0),
+    "STARTING, the second try": lambda: after(*TWO, StartFailed(1), epoch=0),
+    "STARTING, the third try": lambda: after(*TWO, StartFailed(1), StartFailed(2), epoch=0),
+    "RELOADING": lambda: after(*TWO, STARTED, epoch=0),
+    "IDLE": lambda: after(epoch=1),
+    "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
+    "RUNNING": lambda: after(*TWO, epoch=1),
+    "RUNNING, an agent that leaked": lambda: after(*TWO, Unclean(1), epoch=1),
+    "DRAINING": lambda: after(*TWO, CANCEL, epoch=1),
+    "DRAINING, an agent that leaked": distrusted,
+    "DRAINING, a spare starts": lambda: after(*TWO, CANCEL, fire=(SPARE,), epoch=1),
+    "DRAINING, a spare is ready": lambda: after(
+        *TWO, CANCEL, fire=(SPARE,), then=(Started(2),), epoch=1
+    ),
+    "DRAINING, to be closed": lambda: after(*TWO, CLOSE, epoch=1),
+    "KILLING, a cancelled turn": lambda: after(*TWO, CANCEL, fire=(DRAIN,), epoch=1),
+    "KILLING, a cancelled turn, a spare is ready": lambda: after(
+        *TWO, CANCEL, fire=(SPARE,), then=(Started(2), EXITED), epoch=1
+    ),
+    "KILLING, a dead agent's turn": lambda: after(*TWO, EXITED, epoch=1),
+    "KILLING, it was idle": lambda: after(EXITED, epoch=1),
+    "KILLING, a failed try": lambda: after(*TWO, STARTED, REFUSED, epoch=0),
+    "KILLING, the last try": lambda: after(*TWO, STARTED, REFUSED_FOR_GOOD, epoch=0),
+    "KILLING, to be closed": lambda: after(CLOSE, epoch=1),
+    "KILLING, a turn to be closed": lambda: after(*TWO, EXITED, CLOSE, epoch=1),
+    "BLOCKED": lambda: after(*TWO, FAILED, epoch=0),
+    "UNAUTHENTICATED": lambda: after(*TWO, STARTED, NeedsAuth(1), epoch=0),
+    "BLOCKED, the tree lives on": lambda: after(EXITED, fire=(KILL,), epoch=1),
+    "CLOSED": lambda: after(CLOSE, epoch=0),
+}
+
+#: What happens, given the current epoch and the key of the prompt that was sent last.
+EVENTS: dict[str, Callable[[int, int], Event]] = {
+    "prompt read": lambda epoch, key: PromptReceived(8),
+    "superseder read": lambda epoch, key: PromptReceived(8, True),
+    "prompt committed": lambda epoch, key: Committed(8),
+    "superseder committed": lambda epoch, key: Committed(8),
+    "commit failed": lambda epoch, key: CommitFailed(8),
+    "held run": lambda epoch, key: RunHeld(9, (11,)),
+    "cancel": lambda epoch, key: Cancel(),
+    "cancel of 1": lambda epoch, key: CancelPrompt(1),
+    "cancel of 2": lambda epoch, key: CancelPrompt(2),
+    "warm": lambda epoch, key: Warm(),
+    "renew": lambda epoch, key: Renew(),
+    "close": lambda epoch, key: Close(),
+    "shutdown": lambda epoch, key: Shutdown(),
+    "started": lambda epoch, key: Started(epoch),
+    "start failed": lambda epoch, key: StartFailed(epoch),
+    "start failed for good": lambda epoch, key: StartFailed(epoch, True),
+    "loaded": lambda epoch, key: Loaded(epoch),
+    "load refused": lambda epoch, key: LoadRefused(epoch),
+    "load refused for good": lambda epoch, key: LoadRefused(epoch, True),
+    "needs auth": lambda epoch, key: NeedsAuth(epoch),
+    "answered": lambda epoch, key: AgentAnswered(epoch, key),
+    "answered an old turn": lambda epoch, key: AgentAnswered(epoch, key - 1),
+    "exited": lambda epoch, key: AgentExited(epoch),
+    "tree dead": lambda epoch, key: TreeDead(epoch),
+    "unclean": lambda epoch, key: Unclean(epoch),
+    "spare started": lambda epoch, key: Started(epoch + 1),
+    "spare failed": lambda epoch, key: StartFailed(epoch + 1),
+    "spare exited": lambda epoch, key: AgentExited(epoch + 1),
+    "spare's tree dead": lambda epoch, key: TreeDead(epoch + 1),
+}
+FIRST = {
+    "prompt committed": PromptReceived(8),
+    "superseder committed": PromptReceived(8, True),
+    "commit failed": PromptReceived(8),
+}
+
+
+def read_table() -> dict[str, dict[str, str]]:
+    """Return state -> event -> what is next; raises ValueError for a row that is there twice."""
+    table: dict[str, dict[str, str]] = {}
+    for line in TABLE.read_text("utf-8").splitlines():
+        if line.startswith("=="):
+            rows = table[line.strip("= ")] = {}
+        elif line and not line.startswith("#"):
+            events, _, result = line.partition(": ")
+            for event in events.split(", "):
+                if event in rows:
+                    raise ValueError(f"twice: {line}")
+                rows[event] = result.strip()
+    return table
+
+
+def happen(state: str, event: str) -> str:
+    """Feed the event in the state and return what follows, in the words of the table."""
+    bench = STATES[state]()
+    was, turns = bench.turns.state, bench.turns
+    if event in FIRST:
+        turns.step(FIRST[event])
+    if event in Timer.__members__:
+        timer = Timer[event]
+        effects = turns.step(Deadline(timer, bench.armed.get(timer, 0)))
+    else:
+        effects = turns.step(EVENTS[event](turns.epoch, bench.sent))
+    if not effects and turns.state is was:
+        return NOTHING
+    if isinstance(effects[0], Dropped):
+        assert len(effects) == 1
+        assert turns.state is was
+        return DROPPED
+    return " ".join([turns.state.name, *map(word, effects)])
+
+
+def word(effect: Effect) -> str:
+    match effect:
+        case Arm(timer):
+            return f"+{timer.name}"
+        case Disarm(timer):
+            return f"-{timer.name}"
+        case AnswerPrompt(key, Failed(why)):
+            return f"Answer({key},{why.name})"
+        case AnswerPrompt(key, outcome):
+            return f"Answer({key},{type(outcome).__name__})"
+        case Start(epoch) | Open(epoch) | Kill(epoch) | Release(epoch):
+            return f"{type(effect).__name__}({epoch})"
+        case SendPrompt(_, key):
+            return f"SendPrompt({key})"
+        case _:
+            return type(effect).__name__
+
+
+@pytest.mark.hazard("Q1", "C21")
+@pytest.mark.parametrize("state", STATES)
+def test_what_every_event_does_in_this_state(state: str) -> None:
+    rows = read_table()[state]
+    assert rows.keys() == EVENTS.keys() | Timer.__members__.keys()
+    assert {event: happen(state, event) for event in rows} == rows
+
+
+def test_the_table_is_of_every_state_and_every_event() -> None:
+    assert read_table().keys() == STATES.keys()
+    assert {name.partition(",")[0] for name in STATES} == set(State.__members__)
+    kinds = {type(event(1, 1)) for event in EVENTS.values()} | {Deadline}
+    assert kinds == set(get_args(Event))
+
+
+@pytest.mark.hazard("C2", "C14")
+@pytest.mark.parametrize("state", STATES)
+def test_what_comes_from_an_old_process_or_an_old_timer_is_dropped(state: str) -> None:
+    bench = STATES[state]()
+    turns, was = bench.turns, bench.turns.state
+    old: list[Event] = [
+        kind(turns.epoch - 1) for kind in get_args(AgentEvent) if kind is not AgentAnswered
+    ]
+    old.append(AgentAnswered(turns.epoch - 1, bench.sent))
+    old += [Deadline(timer, token) for timer in Timer for token in (0, 99)]
+    before = len(bench.dropped)
+    assert bench.do(*old) == []
+    assert bench.dropped[before:] == old
+    assert turns.state is was
