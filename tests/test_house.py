@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"relay"},
     {"turns", "epochs", "prompt_queue", "signals", "updates", "replays"},
     {"agents", "journal"},
-    {"errors", "log", "settings"},
+    {"errors", "log", "settings", "waits"},
     {"wire"},
     {"acp_bridge"},
 ]
