@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"relay"},
     {"machine", "updates", "replays"},
     {"agents", "journal"},
-    {"errors", "log", "settings"},
+    {"errors", "log", "settings", "waits"},
     {"wire"},
     {"acp_bridge"},
 ]

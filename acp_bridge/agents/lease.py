@@ -34,11 +34,6 @@ async def acquire(path: Path, timeout: float) -> int:  # noqa: ASYNC109 - polls,
         await anyio.sleep(min(RETRY_INTERVAL, remaining))
 
 
-def release(fd: int) -> None:
-    """Let go of the lock; a guard that shares it holds it further."""
-    os.close(fd)
-
-
 def _try_lock(path: Path) -> int | None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,79 +1,96 @@
-"""ACP to one agent process: started, initialized, listened to until its tree is dead.
+"""The connection to one agent process: started, initialized, read until its tree is dead.
 
-- One link is one process and one epoch; it never comes back.
-- The agent's pipe is read to its end before the owner is told of the exit, so an answer written
-  just before it counts (HAZARDS P3).
-- A process that has closed a pipe and lives on is as good as dead, and ended (P3).
-- Until a session owns the link, what the agent says of sessions is kept in order (P8).
+- A link is one process and one epoch; it is never started a second time.
+- The agent's stdout is read to its end before the owner is told of the exit, so an answer that was
+  written just before the exit counts (invariant P3).
+- A process that has closed a pipe and lives on can serve nobody, so it is killed (P3).
+- While a link is parked, the agent's messages about sessions are kept in order (P8).
+- An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
+  also one that adopts the link after either happened (Q12).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
-from acp_bridge.agents.owner import Owner
+from acp_bridge import errors, waits
+from acp_bridge.agents.command import AgentCommand, has
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
-from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
-#: seconds for the rest of a dead agent's output; its pipe has ended unless it was handed on.
-_LAST_WORDS = 0.2
-#: seconds for a process that has closed its stdin or stdout to end by itself.
-_CUT_OFF_GRACE = 1.0
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
-#: bytes that may wait for an agent that doesn't read; more and it is ended.
+#: bytes that may wait for an agent that doesn't read; with more it is killed.
 _AGENT_LIMIT = 64 * 1024 * 1024
-#: bytes that an agent may say before its session has a name; more and it is ended.
-_EARLY_LIMIT = 16 * 1024 * 1024
+#: bytes that an agent may say while it is parked; with more it is killed.
+_PARKED_LIMIT = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
-    """How agents are started: the words, the environment, what `initialize` tells them."""
+class Owner(Protocol):
+    """Is told what a process says and how it ends: the waiting room's or a session's part."""
 
-    words: tuple[str, ...]
-    env: Mapping[str, str] | None
-    initialize: Mapping[str, Any]
+    def on_update(self, link: Link, params: dict[str, Any]) -> None:
+        """Take the parameters of a `session/update`."""
+
+    def on_agent_request(self, link: Link, call: Call) -> None:
+        """Take a request; it is answered now or later through `link.peer`."""
+
+    def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
+        """Take a notification that is no `session/update`."""
+
+    def on_batch_end(self, link: Link) -> None:
+        """Note that everything of one read has been handed over."""
+
+    async def room(self, link: Link) -> None:
+        """Return when more of the agent's output may be read."""
+
+    def on_gone(self, link: Link, exit_: Exit | None) -> None:
+        """Note that the process has ended and was read to its end; its tree may be alive."""
+
+    def on_dead(self, link: Link) -> None:
+        """Note that no process of the tree is left."""
 
 
 class Link:
-    """One agent process. Made by `start`, ended by `kill` or `close`."""
+    """One agent process, started by `start` and ended by `kill` or `close`."""
 
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
-        """`parked`: what the agent says of sessions is kept until `adopt`."""
+        """`name` is for the log; `parked` is what `park` does."""
         self.command = command
         self.owner = owner
-        self.name = name  # for the log
+        self.name = name
         self.peer = Peer(self, self._send, answer_malformed=False, internal_error=errors.internal)
+        self._requests = Requests(self.peer)
+        #: the origins of the requests that are not answered yet, by the id that the agent knows.
+        self.on_behalf: Mapping[RequestId, object] = self._requests.on_behalf
         #: the result of `initialize`.
         self.initialized: dict[str, Any] = {}
-        #: which process of its session this is.
+        #: the number of this process among those of its session.
         self.epoch = 0
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: requests that were sent for the client: our id -> the client's.
-        self.on_behalf: dict[object, RequestId] = {}
-        #: `authenticate` was repeated for it.
+        #: the process was given the client's credentials.
         self.authenticated = False
-        #: the process has ended: what its requests get now is no answer of the agent.
+        #: the process has ended: an answer that its requests get from now on is not the agent's.
         self.gone = False
+        #: set when no process of the tree is left, just before the owner is told.
         self.dead = anyio.Event()
+        self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
         self._parked = parked
-        self._early: list[tuple[str, Any]] = []
-        self._early_bytes = 0
+        self._parked_bytes = 0
+        self._kept: list[tuple[str, Any]] = []
         self._read_all = anyio.Event()
         self._hurry = anyio.CancelScope()
         self._doomed = anyio.Event()
@@ -81,21 +98,22 @@ class Link:
 
     # --- life ----------------------------------------------------------------------------------
 
-    async def start(
-        self, tasks: TaskGroup, *, cwd: str | None = None, lock_fd: int | None = None
-    ) -> None:
+    @property
+    def started(self) -> bool:
+        """A process was spawned, so `Owner.on_dead` comes once its tree is dead.
+
+        It comes whoever kills the tree. Only a tree that outlives `kill` is never reported.
+        """
+        return self._process is not None
+
+    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
         """Start the process and initialize it. Unbounded: the caller sets the deadline.
 
-        Raises StartFailed or RpcError (the agent's answer to `initialize`); then, and when
-        cancelled, the process is ended.
+        Raises StartFailed, RpcError (the agent's answer to `initialize`), or OSError. Then, and
+        when cancelled, the process is killed, and the owner is told of it if it was `started`.
         """
         process = await AgentProcess.start(
-            tasks,
-            self.command.words,
-            cwd=cwd,
-            env=self.command.env,
-            lock_fd=lock_fd,
-            on_stderr=self._on_stderr,
+            tasks, self.command.words, lock_fd=lock_fd, on_stderr=self._on_stderr
         )
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)
@@ -114,45 +132,44 @@ class Link:
         self.initialized = result
 
     async def _live(self, process: AgentProcess, writer: Writer, reader: Reader) -> None:
-        exit_: Exit | None = None
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(writer.run)
                 tasks.start_soon(self._read, reader)
                 tasks.start_soon(self._kill_doomed)
                 tasks.start_soon(self._doom_cut_off)
-                exit_ = await process.wait_exit()
+                self._exit = await process.wait_exit()
                 self._hurry.cancel()  # what is left is one pipe at most
-                with anyio.move_on_after(_LAST_WORDS):
+                with anyio.move_on_after(waits.LAST_WORDS):
                     await process.wait_dead()
                     await self._read_all.wait()
                 tasks.cancel_scope.cancel()
-        except Exception as exc:  # no other process's trouble (HAZARDS P6)
+        except Exception as exc:  # the trouble of one process is no other's (invariant P6)
             errors.internal(exc, "an agent's pipe failed")
         finally:
             with anyio.CancelScope(shield=True):
-                self._over(exit_)
+                self._over()
                 if await self.kill():
+                    self.dead.set()
                     _contained(self.owner.on_dead, self)
                 await process.close(0)
                 writer.close()
                 reader.close()
-                self.dead.set()
 
-    def _over(self, exit_: Exit | None) -> None:
-        if exit_:
-            event("agent.exited", agent=self.name, how=exit_.describe())
+    def _over(self) -> None:
+        if self._exit:
+            event("agent.exited", agent=self.name, how=self._exit.describe())
         self.peer.eof()
         self.gone = True
-        _contained(self.owner.on_gone, self, exit_)
-        how = f" ({exit_.describe()})" if exit_ else ""
+        _contained(self.owner.on_gone, self, self._exit)
+        how = f" ({self._exit.describe()})" if self._exit else ""
         self.peer.close(errors.agent_trouble(f"the agent's process has ended{how}"))
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
             self.peer.feed(data)
-            self._early_bytes += len(data) if self._parked else 0
-            if self._early_bytes > _EARLY_LIMIT:
+            self._parked_bytes += len(data) if self._parked else 0
+            if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
                 break
@@ -168,12 +185,12 @@ class Link:
 
     async def _doom_cut_off(self) -> None:
         await self._cut_off.wait()
-        await anyio.sleep(_CUT_OFF_GRACE)
+        await anyio.sleep(waits.CUT_OFF_GRACE)
         event("agent.cut_off", agent=self.name)
         self._doomed.set()
 
     async def kill(self) -> bool:
-        """Kill the whole tree; True when it is dead, False when it isn't after a bound."""
+        """Kill the whole tree; bounded. Returns False if it is not dead after the bound."""
         return self._process is None or await self._process.kill()
 
     async def close(self, grace: float) -> None:
@@ -184,73 +201,54 @@ class Link:
             await self._process.close(grace)
 
     def hold_lock(self, lock_fd: int) -> None:
-        """Let the guard hold the session's lock until the tree is dead (P12)."""
+        """Let the guard hold the session's lock, too, until the tree is dead (invariant P12)."""
         if self._process:
             self._process.hold_lock(lock_fd)
 
-    # --- capabilities --------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     def can(self, *path: str) -> bool:
-        """Whether `agentCapabilities` has this: a true flag or an object (null means no)."""
-        at: Any = self.initialized.get("agentCapabilities")
-        for key in path:
-            at = at.get(key) if isinstance(at, dict) else None
-        return at is not None and at is not False
+        """Return whether `agentCapabilities` has this as a true flag or an object."""
+        return has(self.initialized.get("agentCapabilities"), *path)
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """The agent's answer; raises RpcError."""
-        return await self.ask_for(None, method, params)
+        """Return the agent's result for a request of the bridge's own; raises RpcError."""
+        return await self._requests.ask(None, method, params)
+
+    async def ask_for(self, origin: object | None, method: str, params: Any) -> Any:
+        """Return the agent's result for a request that `origin` caused; raises RpcError."""
+        return await self._requests.ask(origin, method, params)
 
     def request_for(
-        self, call: Call | None, method: str, params: Any, on_answer: Callable[[Answer], None]
+        self, origin: object | None, method: str, params: Any, on_answer: Callable[[Answer], None]
     ) -> int:
-        """Send a request, on behalf of the client's `call` if there is one; returns its id."""
+        """Send a request that `origin` caused, without waiting; returns the id, for `cancel`."""
+        return self._requests.send(origin, method, params, on_answer)
 
-        def settled(answer: Answer) -> None:
-            self.on_behalf.pop(request_id, None)
-            on_answer(answer)
-
-        request_id = 0
-        request_id = self.peer.request(method, params, settled)
-        if call and not self.dead.is_set():
-            self.on_behalf[request_id] = call.id
-        return request_id
-
-    async def ask_for(self, call: Call | None, method: str, params: Any) -> Any:
-        """The agent's answer to a request on behalf of the client's `call`; raises RpcError."""
-        answers: list[Answer] = []
-        settled = anyio.Event()
-
-        def on_answer(answer: Answer) -> None:
-            answers.append(answer)
-            settled.set()
-
-        request_id = self.request_for(call, method, params, on_answer)
-        try:
-            await settled.wait()
-        except BaseException:
-            self.peer.cancel(request_id)
-            raise
-        match answers[0]:
-            case Ok(result):
-                return result
-            case Err(error):
-                raise error
+    # --- parking -------------------------------------------------------------------------------
 
     def park(self) -> None:
-        """The agent is about to name its session anew: keep what it says until `adopt`."""
+        """Keep what the agent says of sessions until `adopt`: it is about to name its session."""
         self._parked, self.agent_session_id = True, None
 
-    # --- the agent's side of the wire ----------------------------------------------------------
-
     def adopt(self, owner: Owner) -> None:
-        """A session takes the process over, and with it what the agent said so far."""
+        """Tell `owner` everything from now on, and first what was kept of its session.
+
+        A new owner is also told of an end that the one before was told of already.
+        """
+        changed = owner is not self.owner
         self.owner, self._parked = owner, False
-        early, self._early = self._early, []
-        for method, params in early:
-            if params["sessionId"] == self.agent_session_id:  # else of one that came to nothing
+        kept, self._kept = self._kept, []
+        for method, params in kept:
+            if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
                 self._hand_over(method, params)
         owner.on_batch_end(self)
+        if changed and self.gone:
+            _contained(owner.on_gone, self, self._exit)
+            if self.dead.is_set():
+                _contained(owner.on_dead, self)
+
+    # --- the agent's side of the wire ----------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
         self.owner.on_agent_request(self, call)
@@ -262,7 +260,7 @@ class Link:
             else:
                 event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and isinstance(params, dict) and "sessionId" in params:
-            self._early.append((method, params))
+            self._kept.append((method, params))
         else:
             self._hand_over(method, params)
 
@@ -294,6 +292,7 @@ class Link:
 
 
 def _contained(tell: Callable[..., None], *what: object) -> None:
+    """Tell an owner; what it raises is logged, since its trouble must not stop the clean-up."""
     try:
         tell(*what)
     except Exception as exc:

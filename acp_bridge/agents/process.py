@@ -6,7 +6,7 @@ Invariants
 - One task, the owner, runs in the task group given to `AgentProcess.start`. It ends after `close`,
   or by cancellation; either way the tree is killed (bounded, shielded) and every descriptor closed.
 - Every descriptor is close-on-exec, so no other agent keeps a pipe of this one open.
-- The agent gets the environment it was given, unchanged.
+- The agent gets the working directory and the environment of the bridge, unchanged.
 - If the guard itself is killed, the kernel kills the agent's main process and the bridge kills
   the agent's process group: that is what can still be known of the tree.
 """
@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -69,16 +69,13 @@ class AgentProcess:
         task_group: TaskGroup,
         command: Sequence[str],
         *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within START_TIMEOUT.
 
-        `env` is the agent's whole environment (default: the bridge's own). `lock_fd` is held by
-        the guard from before the agent starts. `on_stderr` gets the agent's stderr, by lines cut
-        at 8 KiB. The owner task runs in `task_group`.
+        `lock_fd` is held by the guard from before the agent starts. `on_stderr` gets the agent's
+        stderr, by lines cut at 8 KiB. The owner task runs in `task_group`.
 
         Raises StartFailed. Failed or cancelled, nothing is left behind.
         """
@@ -87,7 +84,7 @@ class AgentProcess:
             process.hold_lock(lock_fd)
         try:
             with anyio.fail_after(START_TIMEOUT):
-                await anyio.to_thread.run_sync(process._spawn, command, cwd, env)
+                await anyio.to_thread.run_sync(process._spawn, command)
                 await process._wait_started(command[0])
             task_group.start_soon(process._own)
         except TimeoutError:
@@ -181,12 +178,9 @@ class AgentProcess:
             self._exited.set()
             self._finished.set()
 
-    def _spawn(
-        self, command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None
-    ) -> None:
+    def _spawn(self, command: Sequence[str]) -> None:
         """Start the guard. Runs in a thread; what it opened is the object's at once."""
-        environment = dict(os.environ if env is None else env)
-        locale = f"LC_CTYPE={environment['LC_CTYPE']}" if "LC_CTYPE" in environment else ""
+        locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
         control = self._guard_end.fileno()
         agent_ends: list[int] = []
         try:
@@ -202,15 +196,12 @@ class AgentProcess:
                 stdout=agent_ends[1],
                 stderr=agent_ends[2],
                 pass_fds=[control],
-                cwd=cwd,
-                env=environment,
+                env=os.environ,  # the C library's may hold more: readline puts COLUMNS there
                 start_new_session=True,
             )
         except ValueError:  # a NUL
-            raise StartFailed("the command or its folder is not valid", permanent=True) from None
-        except OSError as error:
-            if cwd is not None and error.filename == cwd:
-                raise StartFailed("the working directory cannot be used", permanent=True) from None
+            raise StartFailed("the command is not valid", permanent=True) from None
+        except OSError:
             raise StartFailed("the system could not start a process", permanent=False) from None
         finally:
             self._guard_end.close()

@@ -112,21 +112,6 @@ class Err:
 Answer: TypeAlias = Ok | Err
 
 
-class Kind(Enum):
-    """What a decoded message is."""
-
-    REQUEST = "request"
-    NOTIFICATION = "notification"
-    RESPONSE = "response"
-
-
-def kind(message: Message) -> Kind:
-    """Tell the kind of a message that the decoder let through."""
-    if "method" not in message:
-        return Kind.RESPONSE
-    return Kind.REQUEST if "id" in message else Kind.NOTIFICATION
-
-
 def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
     """A request; without `params` the key is left out."""
     message: Message = {"jsonrpc": "2.0", "id": id, "method": method}

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import anyio
-
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     UNSET,
@@ -26,7 +24,6 @@ from acp_bridge.wire.jsonrpc import (
     ErrorCode,
     Malformed,
     Message,
-    Ok,
     RequestId,
     RpcError,
     encode,
@@ -226,29 +223,3 @@ class Peer:
         except (ValueError, TypeError, RecursionError) as exc:
             line = encode(jsonrpc.error(call_id, self._internal_error(exc)))
         self._send(line)
-
-
-async def ask(peer: Peer, method: str, params: Any = UNSET) -> Any:
-    """The result of a request of ours; raises RpcError.
-
-    When cancelled, the other side is told so, and its answer is dropped. Not bounded: the caller
-    sets the deadline.
-    """
-    settled = anyio.Event()
-    answers: list[Answer] = []
-
-    def on_answer(answer: Answer) -> None:
-        answers.append(answer)
-        settled.set()
-
-    request_id = peer.request(method, params, on_answer)
-    try:
-        await settled.wait()
-    except BaseException:
-        peer.cancel(request_id)
-        raise
-    match answers[0]:
-        case Ok(result):
-            return result
-        case Err(error):
-            raise error

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from acp_bridge.agents.lease import Busy, acquire, release
+from acp_bridge.agents.lease import Busy, acquire
 
 pytestmark = pytest.mark.hazard("K3", "P12")
 
@@ -18,14 +18,14 @@ async def test_a_second_bridge_is_refused_while_the_first_holds_the_session(tmp_
     fd = await acquire(tmp_path / "lock", 0)
     with pytest.raises(Busy):
         await acquire(tmp_path / "lock", 0)
-    release(fd)
+    os.close(fd)
 
 
 async def test_a_second_bridge_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     with anyio.fail_after(5), pytest.raises(Busy):
         await acquire(tmp_path / "lock", 0.06)
-    release(fd)
+    os.close(fd)
 
 
 async def test_a_waiting_bridge_gets_the_session_when_the_first_lets_go(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ async def test_a_waiting_bridge_gets_the_session_when_the_first_lets_go(tmp_path
         async with anyio.create_task_group() as tasks:
             await tasks.start(wait)
             assert got == []
-            release(first)
-    release(got[0])
+            os.close(first)
+    os.close(got[0])
 
 
 async def test_the_lock_lasts_until_every_holder_of_the_open_file_has_let_go(
@@ -50,17 +50,17 @@ async def test_the_lock_lasts_until_every_holder_of_the_open_file_has_let_go(
 ) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     guards = os.dup(fd)
-    release(fd)
+    os.close(fd)
     with pytest.raises(Busy):
         await acquire(tmp_path / "lock", 0)
     os.close(guards)
-    release(await acquire(tmp_path / "lock", 0))
+    os.close(await acquire(tmp_path / "lock", 0))
 
 
 async def test_two_sessions_do_not_know_each_other(tmp_path: Path) -> None:
     fds = [await acquire(tmp_path / name, 0) for name in ("one", "two")]
     for fd in fds:
-        release(fd)
+        os.close(fd)
 
 
 async def test_a_lock_on_a_file_deleted_meanwhile_is_not_taken_for_the_sessions(
@@ -73,20 +73,20 @@ async def test_a_lock_on_a_file_deleted_meanwhile_is_not_taken_for_the_sessions(
     def flock_too_late(fd: int, operation: int) -> None:
         monkeypatch.undo()
         path.unlink()
-        release(deleter)
+        os.close(deleter)
         fcntl.flock(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock_too_late)
     fd = await acquire(path, 5)
     assert os.path.samestat(os.fstat(fd), path.stat())
-    release(fd)
+    os.close(fd)
 
 
 async def test_the_lock_file_is_private_and_not_inherited(tmp_path: Path) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o600
     assert not os.get_inheritable(fd)
-    release(fd)
+    os.close(fd)
 
 
 async def test_waiting_and_being_cancelled_leave_no_descriptor(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ async def test_waiting_and_being_cancelled_leave_no_descriptor(tmp_path: Path) -
     with pytest.raises(FileNotFoundError):
         await acquire(tmp_path / "no folder" / "lock", 0)
     assert len(os.listdir("/proc/self/fd")) == len(before)
-    release(fd)
+    os.close(fd)

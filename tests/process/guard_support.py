@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import anyio
@@ -36,12 +37,16 @@ def marked_env(env: Mapping[str, str] | None = None) -> tuple[str, dict[str, str
 async def started(
     command: list[str], *, env: Mapping[str, str] | None = None, **options: Any
 ) -> AsyncIterator[tuple[AgentProcess, str]]:
-    """The agent, and the mark that it, its guard and every descendant carry."""
+    """The agent, and the mark that it, its guard and every descendant carry.
+
+    `env` is what the bridge has as its environment while the agent is started.
+    """
     mark, environment = marked_env(env)
     try:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
-                process = await AgentProcess.start(tasks, command, env=environment, **options)
+                with patch.dict(os.environ, environment, clear=True):
+                    process = await AgentProcess.start(tasks, command, **options)
                 try:
                     yield process, mark
                 finally:
@@ -50,10 +55,10 @@ async def started(
         kill_marked(mark)
 
 
-async def failure_of(command: list[str], cwd: str | None = None) -> StartFailed:
+async def failure_of(command: list[str]) -> StartFailed:
     async with anyio.create_task_group() as tasks:
         with anyio.fail_after(5), pytest.raises(StartFailed) as caught:
-            await AgentProcess.start(tasks, command, cwd=cwd)
+            await AgentProcess.start(tasks, command)
     return caught.value
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+from unittest.mock import patch
 
 import anyio
 import pytest
@@ -175,7 +176,8 @@ async def test_the_tree_dies_with_the_task_group_it_was_started_in() -> None:
     try:
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
-                process = await AgentProcess.start(tasks, stand_in("daemon"), env=env)
+                with patch.dict(os.environ, env):
+                    process = await AgentProcess.start(tasks, stand_in("daemon"))
                 await read_line(process)
                 tasks.cancel_scope.cancel()
         assert marked(mark) == []

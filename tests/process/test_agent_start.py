@@ -44,19 +44,16 @@ async def test_a_command_that_cannot_be_one_fails_for_good(command: list[str]) -
     assert (await failure_of(command)).permanent
 
 
-async def test_a_folder_that_does_not_exist_is_told_from_a_missing_command(tmp_path: Path) -> None:
-    failure = await failure_of(["cat"], str(tmp_path / "missing"))
-    assert failure.permanent
-    assert str(failure) == "the working directory cannot be used"
-
-
-async def test_a_command_is_looked_up_in_the_given_path_and_folder(tmp_path: Path) -> None:
+async def test_a_command_is_looked_up_in_the_path_and_the_folder_of_the_bridge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
     agent = tmp_path / "bin" / "agent"
     agent.symlink_to("/bin/pwd")
     async with started(["agent"], env={"PATH": f"/nowhere:{agent.parent}"}) as (process, _):
         await process.wait_exit()
-    async with started(["./agent"], cwd=str(agent.parent)) as (process, _):
+    monkeypatch.chdir(agent.parent)
+    async with started(["./agent"]) as (process, _):
         assert await read_line(process) == str(agent.parent)
 
 

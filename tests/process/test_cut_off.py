@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_bridge.agents import link as links
+from acp_bridge import waits
 from tests.process import bridge_support
 from tests.process.bridge_support import World, refused
 from tests.process.tiny_agent import tiny_agent
@@ -41,7 +41,7 @@ def behind(world: World, monkeypatch: pytest.MonkeyPatch, code: str, grace: floa
     once = f"TROUBLED = {str(world.home / 'troubled')!r}\n{ONCE}"
     command = tiny_agent(world.cwd, once + code)
     monkeypatch.setattr(bridge_support, "fixture_command", lambda *names: command)
-    monkeypatch.setattr(links, "_CUT_OFF_GRACE", grace)
+    monkeypatch.setattr(waits, "CUT_OFF_GRACE", grace)
 
 
 @pytest.mark.parametrize("code", [CLOSES_STDOUT, CLOSES_BOTH], ids=["stdout", "both"])

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.agents.lease import Busy, acquire, release
+from acp_bridge.agents.lease import Busy, acquire
 from acp_bridge.agents.process import AgentProcess, Exit
 from tests.process.guard_support import (
     FOLDER,
@@ -136,11 +136,11 @@ async def test_the_guard_holds_the_lock_when_the_bridge_has_let_go(
     async with started(["cat"], lock_fd=fd if passed == "at the start" else None) as (process, _):
         if passed == "later":
             process.hold_lock(fd)
-        release(fd)
+        os.close(fd)
         with pytest.raises(Busy):
             await acquire(lock, 0)
         assert await process.kill()
-        release(await acquire(lock, 0))
+        os.close(await acquire(lock, 0))
 
 
 @pytest.mark.hazard("P1", "P3")
@@ -209,11 +209,14 @@ async def test_the_agent_inherits_its_standard_streams_and_nothing_else(tmp_path
     async with started(["cat"]), started(["cat"], lock_fd=fd) as (process, _):
         await echo(process)
         assert sorted(open_files(process.pid)) == [0, 1, 2]
-    release(fd)
+    os.close(fd)
 
 
-async def test_the_guard_keeps_no_end_of_the_agents_pipes_and_no_folder(tmp_path: Path) -> None:
-    async with started(["cat"], cwd=str(tmp_path)) as (process, _):
+async def test_the_guard_keeps_no_end_of_the_agents_pipes_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with started(["cat"]) as (process, _):
         await echo(process)
         guard = parent_of(process.pid)
         streams = set(open_files(process.pid).values())
@@ -253,7 +256,9 @@ async def test_the_agent_gets_the_environment_unchanged(locale: dict[str, str]) 
 
 
 @pytest.mark.hazard("P14")
-async def test_nothing_of_the_users_is_imported_by_the_guard(tmp_path: Path) -> None:
+async def test_nothing_of_the_users_is_imported_by_the_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither from the working directory, nor by PYTHON... variables."""
     trace = tmp_path / "imported"
     code = f"open({str(trace)!r}, 'a').write(__name__)"
@@ -262,7 +267,8 @@ async def test_nothing_of_the_users_is_imported_by_the_guard(tmp_path: Path) -> 
         (tmp_path / f"{name}.py").write_text(code)
     env = {"PATH": os.environ["PATH"], "PYTHONHOME": "/nowhere", "PYTHONSTARTUP": "os.py"}
     env |= {"PYTHONPATH": str(tmp_path), "PYTHONUSERBASE": str(tmp_path), "PYTHONINSPECT": "1"}
-    async with started(["pwd"], cwd=str(tmp_path), env=env) as (process, _):
+    monkeypatch.chdir(tmp_path)
+    async with started(["pwd"], env=env) as (process, _):
         assert await read_line(process) == str(tmp_path)
         assert await process.kill()
     assert not trace.exists()

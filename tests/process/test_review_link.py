@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from acp_bridge.agents import link as links
-from acp_bridge.agents.link import AgentCommand, Link
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import Exit
 from acp_bridge.wire.peer import Call
 from tests.process import bridge_support
@@ -47,7 +48,7 @@ class Fails:
 async def test_an_owner_that_fails_ends_its_own_process_and_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    command = AgentCommand(tuple(fixture_command()), None, {"protocolVersion": 1})
+    command = AgentCommand(tuple(fixture_command()), {"protocolVersion": 1})
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             one = Link(command, Fails(), "one")
@@ -92,7 +93,7 @@ async def test_an_agent_that_takes_nothing_any_more_is_ended(
 async def test_an_agent_that_talks_without_end_before_it_has_a_session_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "_EARLY_LIMIT", 100_000)
+    monkeypatch.setattr(links, "_PARKED_LIMIT", 100_000)
     floods = "def session_new(id, params):\n    while True: update('s', **text('x' * 1000))\n"
     command = tiny_agent(world.cwd, floods)
     monkeypatch.setattr(bridge_support, "fixture_command", lambda *names: command)

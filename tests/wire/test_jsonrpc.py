@@ -17,15 +17,13 @@ from acp_bridge.wire.jsonrpc import (
     Decoder,
     Err,
     ErrorCode,
-    Kind,
     Malformed,
     Ok,
     RpcError,
     encode,
-    kind,
     read_answer,
 )
-from tests.wire.json_values import hostile_lines, ids, messages, texts, values
+from tests.wire.json_values import hostile_lines, messages, values
 
 
 def decode(data: bytes, limit: int = jsonrpc.DEFAULT_LIMIT) -> list[Any]:
@@ -208,7 +206,6 @@ def test_whatever_was_accepted_can_be_encoded_and_answered(line: bytes) -> None:
             assert only(encode(jsonrpc.error(found.id, found.error)))["error"]["code"] < 0
         else:
             assert repr(only(encode(found))) == repr(found)
-            assert kind(found) in Kind
 
 
 # -- lines that are no messages
@@ -347,18 +344,6 @@ def test_messages_are_built_as_the_specification_writes_them() -> None:
         "id": 2,
         "error": {"code": -1, "message": "no", "data": [1]},
     }
-
-
-@given(ids, texts, values)
-def test_the_kind_of_what_was_built_is_told_back(id: Any, method: str, value: Any) -> None:
-    assert kind(jsonrpc.request(id, method, value)) is Kind.REQUEST
-    assert kind(jsonrpc.notification(method, value)) is Kind.NOTIFICATION
-    assert kind(jsonrpc.response(id, value)) is Kind.RESPONSE
-    assert kind(jsonrpc.error(id, RpcError(1, method, value))) is Kind.RESPONSE
-
-
-def test_a_method_with_an_id_of_null_is_a_request() -> None:
-    assert kind(only(b'{"id":null,"method":"m"}')) is Kind.REQUEST
 
 
 @pytest.mark.parametrize(

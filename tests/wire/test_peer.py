@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ from acp_bridge.wire.jsonrpc import (
     request,
     response,
 )
-from acp_bridge.wire.peer import Call, Peer, ask
+from acp_bridge.wire.peer import Call, Peer
 from tests.wire.json_values import hostile_lines
 
 GONE = RpcError(-32603, "The agent is gone")
@@ -406,43 +405,6 @@ def test_what_the_other_side_asked_can_be_answered_after_closing(talk: Conversat
     talk.peer.close(GONE)
     talk.peer.answer(1, "x")
     assert talk.sent == [response(1, "x")]
-
-
-# -- ask
-
-
-async def test_asking_returns_the_result(talk: Conversation) -> None:
-    results: list[Any] = []
-
-    async def run() -> None:
-        results.append(await ask(talk.peer, "a", {"x": 1}))
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            await anyio.wait_all_tasks_blocked()
-            talk.hear(response(1, {"y": 2}))
-    assert results == [{"y": 2}]
-    assert talk.sent == [request(1, "a", {"x": 1})]
-
-
-async def test_asking_raises_the_other_sides_error(talk: Conversation) -> None:
-    talk.peer.close(GONE)
-    with anyio.fail_after(5), pytest.raises(RpcError) as raised:
-        await ask(talk.peer, "a")
-    assert raised.value == GONE
-
-
-async def test_a_cancelled_question_is_withdrawn_and_its_answer_dropped(
-    talk: Conversation,
-) -> None:
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, talk.peer, "a")
-            await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-    assert talk.sent[1:] == [notification("$/cancel_request", {"requestId": 1})]
-    talk.hear(response(1, "late"))
 
 
 # -- anything at all

@@ -1,0 +1,20 @@
+"""How the processes of one agent are started."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """The agent's command line, at least one word, and the parameters of its `initialize`."""
+
+    words: tuple[str, ...]
+    initialize: Mapping[str, Any]
+
+
+def has(capabilities: Any, *path: str) -> bool:
+    """Return whether capabilities have this as a true flag or an object (null means no)."""
+    for key in path:
+        capabilities = capabilities.get(key) if isinstance(capabilities, dict) else None
+    return capabilities is not None and capabilities is not False

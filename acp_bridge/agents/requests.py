@@ -1,0 +1,74 @@
+"""Requests to one agent, and on whose behalf each of them was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId
+from acp_bridge.wire.peer import Peer
+
+
+class Requests:
+    """Sends requests through `peer` and remembers the origin of each until it is answered.
+
+    An origin is whatever the caller gives, and is never looked into here: a client's bare request
+    id would not do, because two clients may use the same one.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        #: the origins of the requests that are open, by the id under which the agent knows them.
+        self.on_behalf: dict[RequestId, object] = {}
+        self._peer = peer
+
+    def send(
+        self,
+        origin: object | None,
+        method: str,
+        params: Any,
+        on_answer: Callable[[Answer], None],
+    ) -> int:
+        """Send a request; `on_answer` is called exactly once. Returns the id, for `Peer.cancel`.
+
+        A peer that is closed answers before this returns.
+        """
+        answered = False
+
+        def settled(answer: Answer) -> None:
+            nonlocal answered
+            answered = True
+            self.on_behalf.pop(request_id, None)
+            on_answer(answer)
+
+        request_id = 0
+        request_id = self._peer.request(method, params, settled)
+        if origin is not None and not answered:
+            self.on_behalf[request_id] = origin
+        return request_id
+
+    async def ask(self, origin: object | None, method: str, params: Any) -> Any:
+        """Return the result of a request; raises RpcError.
+
+        A caller that is cancelled gives the request up, and the agent is told so. The wait is
+        unbounded: the caller sets the deadline.
+        """
+        answers: list[Answer] = []
+        settled = anyio.Event()
+
+        def on_answer(answer: Answer) -> None:
+            answers.append(answer)
+            settled.set()
+
+        request_id = self.send(origin, method, params, on_answer)
+        try:
+            await settled.wait()
+        except BaseException:
+            self._peer.cancel(request_id)
+            raise
+        match answers[0]:
+            case Ok(result):
+                return result
+            case Err(error):
+                raise error

@@ -1,0 +1,119 @@
+"""A link tells whoever owns it of the end of its process, once, whoever ended it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_bridge.agents.process import Exit
+from acp_bridge.wire.jsonrpc import RpcError
+from tests.agents.scripted_process import Listener, linked
+
+GONE = ("gone", Exit(7, None))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_the_owner_is_told_once_of_the_exit_and_once_of_the_dead_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        assert link.started
+        process.die()
+        await link.dead.wait()
+        assert await link.kill()
+    assert owner.told == [GONE, "dead"]
+
+
+async def test_whoever_kills_the_tree_the_owner_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.kill)
+            tasks.start_soon(link.kill)
+            await until(lambda: owner.told)
+            process.die()
+        await link.dead.wait()
+    assert owner.told == [GONE, "dead"]
+
+
+@pytest.mark.hazard("P3")
+async def test_an_owner_that_adopts_a_process_that_has_ended_is_told_at_once_and_of_its_tree_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, process):
+        process.exit()
+        await until(lambda: link.gone)
+        link.adopt(second)
+        assert second.told == [GONE]
+        process.die()
+        await link.dead.wait()
+    assert second.told == [GONE, "dead"]
+    assert first.told == [GONE]
+
+
+@pytest.mark.hazard("P3")
+async def test_an_owner_that_adopts_a_process_whose_tree_is_dead_is_told_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, process):
+        update = {"sessionId": "s", "update": {"sessionUpdate": "plan"}}
+        process.says({"method": "session/update", "params": update})
+        link.agent_session_id = "s"
+        process.die()
+        await link.dead.wait()
+        link.adopt(second)
+    assert second.told == [("update", update["update"]), GONE, "dead"]
+
+
+async def test_an_owner_that_has_the_process_already_is_not_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        process.die()
+        await link.dead.wait()
+        link.adopt(owner)
+    assert owner.told == [GONE, "dead"]
+
+
+async def test_a_tree_that_outlives_the_kill_is_never_called_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first) as (link, process):
+        process.immortal = True
+        assert not await link.kill()
+        process.exit()
+        await until(lambda: link.gone)
+        link.adopt(second)
+    assert (first.told, second.told) == ([GONE], [GONE])
+
+
+async def test_an_open_request_keeps_its_origin_and_gets_an_error_when_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    origin, answers = object(), list[Any]()
+    async with linked(monkeypatch, Listener()) as (link, process):
+        request_id = link.request_for(origin, "session/prompt", {}, answers.append)
+        link.request_for(None, "session/list", {}, answers.append)
+        assert dict(link.on_behalf) == {request_id: origin}
+        process.says({"id": request_id, "result": 5})
+        await until(lambda: answers)
+        assert dict(link.on_behalf) == {}
+        process.die()
+        await link.dead.wait()
+        link.request_for(origin, "session/prompt", {}, answers.append)
+        assert dict(link.on_behalf) == {}
+        with pytest.raises(RpcError, match=r"has ended \(exit code 7\)"):
+            await link.ask_for(origin, "session/prompt", {})
+    assert [type(answer).__name__ for answer in answers] == ["Ok", "Err", "Err"]
