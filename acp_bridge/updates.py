@@ -103,7 +103,7 @@ class Updates:
         return update
 
     def card(self, call: Json, *, creates: bool = False) -> Json:
-        """Return a tool call, or what an update or a request says of one, with its client-side id."""
+        """Return what an update or a request says of a tool call, with its client-side id."""
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
             return call
@@ -158,7 +158,7 @@ class Updates:
     # --- the end of a turn ---------------------------------------------------------------------
 
     def close_cards(self) -> list[Json]:
-        """Return the updates that end the open cards of a bad turn; what follows of it is a leak."""
+        """Return the updates that end the open cards; what follows of the turn is a leak."""
         closing = [closing_update(card_id) for card_id in self._orphans]
         self._orphans.clear()
         for card in self._cards.values():
@@ -210,8 +210,12 @@ class OpenCards:
     def note(self, update: object) -> None:
         """Take the next recorded update."""
         match update:
-            case {"sessionUpdate": "tool_call" | "tool_call_update", "toolCallId": str(card)}:
-                ended = update.get("status") in ENDED
+            case {
+                "sessionUpdate": "tool_call" | "tool_call_update",
+                "toolCallId": str(card),
+                **rest,
+            }:
+                ended = rest.get("status") in ENDED
                 self._open[card] = self._open.get(card, True) and not ended
 
     def closing(self) -> list[Json]:

@@ -17,7 +17,7 @@ class ClientAbilities:
         return has(self._capabilities, *path)
 
     def allows(self, method: str, params: object) -> bool:
-        """Return True when the client takes this request of an agent (spec: client capabilities)."""
+        """Return True when the client takes such a request (spec: client capabilities)."""
         match method:
             case protocol.READ_TEXT_FILE:
                 return self.has("fs", "readTextFile")

@@ -47,27 +47,31 @@ class Slice(NamedTuple):
     shorter: bool
 
 
-def read_rows(path: Path, after: int, to: int) -> tuple[list[Row], int]:
-    """The next page of rows with after < id <= to, and the last id that it covers.
+def read_rows(path: Path, after: int, to: int, turn: int | None = None) -> tuple[list[Row], int]:
+    """Return the next page of rows with after < id <= to, and the last id that it covers.
+
+    `turn`: only the rows of this turn.
 
     Raises:
         JournalError: the file can't be opened.
     """
     with journal_errors(), closing(connect(path, wait=5)) as connection:
         try:
-            rows = _page(connection, after, to)
+            rows = _page(connection, after, to, turn)
         except sqlite3.DatabaseError as error:
             if not _damaged(error):
                 raise
-            return _salvage(connection, after, min(after + PAGE_ROWS, to))
+            rows, last = _salvage(connection, after, min(after + PAGE_ROWS, to))
+            return [row for row in rows if turn in (None, row.turn)], last
         return rows, rows[-1].id if rows else to
 
 
-def _page(connection: sqlite3.Connection, after: int, to: int) -> list[Row]:
+def _page(connection: sqlite3.Connection, after: int, to: int, turn: int | None) -> list[Row]:
     rows: list[Row] = []
     size = 0
-    page = f"{_SELECT} WHERE id > ? AND id <= ? ORDER BY id LIMIT {PAGE_ROWS}"
-    with closing(connection.execute(page, (after, to))) as cursor:
+    which = "id > :after AND id <= :to AND (:turn IS NULL OR turn = :turn)"
+    page = f"{_SELECT} WHERE {which} ORDER BY id LIMIT {PAGE_ROWS}"
+    with closing(connection.execute(page, {"after": after, "to": to, "turn": turn})) as cursor:
         for row in cursor:
             rows.append(Row(*row))
             size += len(rows[-1].lines)
@@ -98,13 +102,15 @@ def _damaged(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
-def read_entries(path: Path, merger: Merger, after: int, to: int) -> tuple[list[Entry], int]:
+def read_entries(
+    path: Path, merger: Merger, after: int, to: int, turn: int | None = None
+) -> tuple[list[Entry], int]:
     """The next page of a replay; the merger carries a message that is still growing across.
 
     Raises:
         JournalError: the file can't be opened.
     """
-    rows, last = read_rows(path, after, to)
+    rows, last = read_rows(path, after, to, turn)
     entries = [entry for row in rows for entry in merger.feed(row.turn, row.lines)]
     if last >= to:
         entries += merger.flush()

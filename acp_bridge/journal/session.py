@@ -147,16 +147,19 @@ class SessionJournal:
         """
         self._file.write(_INSERT, (turn, lines))
 
-    async def replay(self) -> AsyncIterator[list[dict[str, Any]]]:
-        """The transcript up to the moment of the first step, in pages, messages joined (R1).
+    async def replay(self, *, turn: int | None = None) -> AsyncIterator[list[dict[str, Any]]]:
+        """Give the transcript up to the moment of the first step, in pages, messages joined (R1).
 
-        What is recorded meanwhile is not part of it. Raises JournalError.
+        `turn`: only what was recorded in the turn of the prompt with this number. What is recorded
+        meanwhile is not part of it. Raises JournalError.
         """
         self._replays += 1  # compaction moves rows: it waits until nobody reads them
         try:
             merger, after, to = Merger(), 0, self._last_row()
             while after < to:
-                entries, after = await in_thread(read_entries, self._file.path, merger, after, to)
+                entries, after = await in_thread(
+                    read_entries, self._file.path, merger, after, to, turn
+                )
                 if page := [entry.params for entry in entries if entry.params is not None]:
                     yield page
         finally:

@@ -48,7 +48,7 @@ class AgentProcesses:
     def __init__(
         self, source: ProcessSource, owner: Owner, lease: int, feed: Callable[[ev.Event], None]
     ) -> None:
-        """`owner` is told what the processes say; `lease` is the descriptor of the session's lock."""
+        """`owner` is told what the processes say; `lease` is the session's lock, a descriptor."""
         self._source = source
         self._owner = owner
         self._lease = lease
@@ -117,7 +117,7 @@ class AgentProcesses:
                 self._feed(ev.TreeDead(epoch))
 
     async def close(self, epoch: int, grace: float) -> None:
-        """Let the agent close the session and end within `grace` seconds, then kill what is left."""
+        """Let the agent close the session and end in `grace` seconds, then kill what is left."""
         link = self.link(epoch)
         with anyio.move_on_after(grace):
             if link.can("sessionCapabilities", "close"):

@@ -11,14 +11,15 @@ from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
-
 def of_outcome(outcome: Outcome) -> Answer:
     """Return the answer to `session/prompt`."""
     match outcome:
         case Replied(Ok() | Err() as answer):
             return answer
         case Replied(odd):
-            return Err(errors.internal(TypeError(type(odd)), "the agent's answer was not understood"))
+            return Err(
+                errors.internal(TypeError(type(odd)), "the agent's answer was not understood")
+            )
         case Cancelled():
             return Ok({"stopReason": "cancelled"})
         case Done():

@@ -78,7 +78,7 @@ class Opening:
         self._workspace = workspace
         self._credentials = credentials
         self._origin = origin
-        #: `session/load` was used: the agent replays the session, some agents later than they should.
+        #: `session/load` was used: the agent replays the session, maybe later than it should.
         self.replays = False
 
     async def new(self) -> Json:
@@ -158,7 +158,7 @@ class Opening:
         return result if isinstance(result, dict) else {}
 
     async def _authenticate(self, refusal: RpcError) -> None:
-        """Repeat the client's `authenticate`, once a process; raises the refusal if that is no help."""
+        """Repeat the client's `authenticate`, once a process, or raise the refusal."""
         asked = refusal.code == ErrorCode.AUTH_REQUIRED and not self._link.authenticated
         if not asked or self._credentials is None:
             raise refusal

@@ -168,7 +168,7 @@ class Prompts:
             event("journal.failed", session=self._session_id, what=exc)
 
     async def _tidy(self, seq: int) -> None:
-        """After a turn, make the journal durable and compact, and list the session with its time."""
+        """Make the journal durable and compact after a turn, and list the session's new time."""
         steps: tuple[Callable[[], Awaitable[None]], ...] = (
             self._journal.sync,
             lambda: self._journal.compact(seq),

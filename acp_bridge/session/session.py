@@ -36,8 +36,8 @@ from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.title import Title
+from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.turn import Turn
@@ -88,9 +88,7 @@ class Session:
         self._deadlines = Deadlines(self, settings)
         self._to_client = ToClient(self.id, lambda: self.transcript.client, updates)
         self.to_agent = ToAgent(self, self.transcript, self.user_settings)
-        self.from_agent = FromAgent(
-            self, journal, updates, self.transcript, self._to_client, limit
-        )
+        self.from_agent = FromAgent(self, journal, updates, self.transcript, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self._restart = Restart(
             self, journal, self.transcript, updates, self.user_settings, self.to_agent
@@ -98,9 +96,7 @@ class Session:
         self.replay = Replay(
             self, journal, self.transcript, self._prompts, self.user_settings, limit
         )
-        self._turn = Turn(
-            self, journal, self.transcript, updates, self._prompts, self._to_client
-        )
+        self._turn = Turn(self, journal, self.transcript, updates, self._prompts, self._to_client)
         self._queue = QueueCommand(self, self._prompts, self.transcript)
         self._title = Title(self, context.journal, journal)
         if link:

@@ -21,7 +21,7 @@ class SessionContext:
     settings: Settings
     journal: Journal
     tasks: TaskGroup
-    #: how an agent is started; what it is told in `initialize` is empty before a client has said it.
+    #: how an agent is started; `initialize` is empty before a client has said what to tell.
     command: AgentCommand
     #: parameters of `authenticate` that may be repeated to a later process.
     credentials: Json | None = None

@@ -1,4 +1,4 @@
-"""The begin of a turn at the agent, and its cancel: what the machine's decisions look like there."""
+"""Begins a turn at the agent, and cancels it, as the machine has decided."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+
 from acp_bridge import errors
 from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Workspace

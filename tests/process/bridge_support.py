@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.bridge import Bridge
+from acp_bridge.bridge import serve
 from acp_bridge.cli import agent_name
 from acp_bridge.journal import Journal, PromptRow
 from acp_bridge.settings import Settings
@@ -143,9 +143,8 @@ class World:
         command = fixture_command(*behaviours)
         chosen = Settings(tuple(command), agent_name(command), self.home, **settings)
         (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
-        bridge = Bridge(chosen, stdin, stdout)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bridge.serve)
+            tasks.start_soon(serve, chosen, stdin, stdout)
             async with BridgeClient(from_bridge, to_bridge) as client:
                 with _log_of(client):
                     await self._open(client, capabilities, initialized, session)
