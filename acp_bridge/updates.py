@@ -210,13 +210,10 @@ class OpenCards:
     def note(self, update: object) -> None:
         """Take the next recorded update."""
         match update:
-            case {
-                "sessionUpdate": "tool_call" | "tool_call_update",
-                "toolCallId": str(card),
-                **rest,
-            }:
-                ended = rest.get("status") in ENDED
-                self._open[card] = self._open.get(card, True) and not ended
+            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE, **rest}:
+                if isinstance(card := rest.get("toolCallId"), str):
+                    ended = rest.get("status") in ENDED
+                    self._open[card] = self._open.get(card, True) and not ended
 
     def closing(self) -> list[Json]:
         """Return the updates that end the open ones, in the order in which they were opened."""
