@@ -1,10 +1,12 @@
 """Agents that don't start, want to be authenticated first, or name everything alike."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import World, kill_agent, refused, stopped
+from tests.process.bridge_support import BridgeClient, World, kill_agent, refused, stopped
 from tests.support.client_side import never_answers
 from tests.support.recording import RpcError
 
@@ -67,6 +69,28 @@ async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_t
         world.gates.open_for_good("initialize")
         assert await client.prompt("history") == {"stopReason": "end_turn"}
         assert client.texts() == ["one", "say one"]
+
+
+@pytest.mark.hazard("P14")
+async def test_nothing_of_the_users_takes_the_place_of_the_built_in_agent(
+    world: World, tmp_path: Path
+) -> None:
+    """Neither from the folder that the bridge is started in, nor by PYTHON... variables."""
+    trace, dialogue = tmp_path / "imported", tmp_path / "dialogue.txt"
+    dialogue.write_text("turn\ntext: built in")
+    for name in ("agent", "acp_bridge", "acp", "anyio", "sitecustomize", "usercustomize"):
+        code = f"open({str(trace)!r}, 'a').write(__name__ + ' ')"
+        (world.cwd / f"{name}.py").write_text(code)
+    env = {"PYTHONPATH": str(world.cwd), "PYTHONUSERBASE": str(world.cwd)}
+    # Isolated itself, so that whatever is imported was imported by what it starts.
+    words = [sys.executable, "-I", "-m", "acp_bridge", "--model", f"scripted:{dialogue}"]
+    home = {"ACP_BRIDGE_HOME": str(world.home)}
+    async with BridgeClient.start(words, env={**world.env, **home, **env}, cwd=world.cwd) as client:
+        await client.initialize({})
+        await client.new_session(world.cwd)
+        assert await stopped(client, client.send_prompt("hello"), within=20) == "end_turn"
+        assert client.text() == "built in"
+    assert not trace.exists()
 
 
 async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_again(
