@@ -1,11 +1,13 @@
 """The letter of ACP and JSON-RPC, at a whole bridge with an agent behind it."""
 
 import json
+import os
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.process.bridge_support import World, fails, stopped
+from tests.process.bridge_support import ROOT, World, fails, stopped
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
@@ -104,6 +106,22 @@ async def test_what_is_no_message_is_answered_by_its_code_and_the_rest_goes_on(
         await fails(client, "session/fork", -32601, **about)
         assert await client.prompt("say alive") == {"stopReason": "end_turn"}
         assert len([m for m in client.recording.incoming(seen) if "error" in m]) == 2
+
+
+@pytest.mark.hazard("P4")
+async def test_what_anything_in_the_bridge_prints_lands_on_stderr(world: World) -> None:
+    """Here at the end of the process, when nothing of the bridge itself writes any more."""
+    library = world.cwd / "sitecustomize.py"
+    library.write_text("import atexit, os\natexit.register(os.write, 1, b'stray print\\n')\n")
+    path = os.pathsep.join([str(world.cwd), str(ROOT)])
+    async with world.bridge(env={"PYTHONPATH": path}) as client:
+        assert await client.prompt("say one") == {"stopReason": "end_turn"}
+        client.close_stdin()
+        await client.stderr_ended()
+        with anyio.fail_after(5):
+            await client.closed.wait()
+        assert b"stray print" in client.stderr
+        assert all(record.message is not None for record in client.recording)
 
 
 async def test_a_client_that_can_nothing_is_asked_nothing_but_permissions(world: World) -> None:
