@@ -1,6 +1,5 @@
 """The letter of ACP and JSON-RPC, at a whole bridge with an agent behind it."""
 
-import json
 import os
 from typing import Any
 
@@ -11,15 +10,6 @@ from tests.process.bridge_support import ROOT, World, fails, stopped
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
-
-OPTION: Message = {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": True}
-SELECT: Message = {
-    "id": "effort",
-    "name": "Effort",
-    "type": "select",
-    "currentValue": "low",
-    "options": [{"value": "low", "name": "Low"}],
-}
 
 
 async def test_a_version_from_the_future_with_unknown_fields_is_answered_with_version_1(
@@ -146,21 +136,6 @@ async def test_a_client_is_asked_only_for_the_half_that_it_can(world: World) -> 
         assert client.text() == (
             "[read content][write error -32601][terminal error -32601][elicit error -32601]"
         )
-
-
-@pytest.mark.parametrize("knows", [False, True])
-async def test_boolean_options_are_shown_only_to_a_client_that_knows_them(
-    world: World, knows: bool
-) -> None:
-    told: Message = {"session": {"configOptions": {"boolean": {}}}} if knows else {}
-    update = {"sessionUpdate": "config_option_update", "configOptions": [OPTION, SELECT]}
-    async with world.inside(capabilities=told) as client:
-        assert await client.prompt(f"update {json.dumps(update)}") == {"stopReason": "end_turn"}
-        options = [u["configOptions"] for u in client.updates() if "configOptions" in u]
-        assert options == ([[OPTION, SELECT]] if knows else [[SELECT]])
-        await client.load_session(client.session_id, world.cwd)
-        again = [u["configOptions"] for u in client.updates() if "configOptions" in u]
-        assert again == options * 2
 
 
 @pytest.mark.hazard("R5")

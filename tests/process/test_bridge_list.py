@@ -166,3 +166,14 @@ async def test_a_session_that_only_the_agent_knows_is_loaded_though_no_process_r
         await client.request("session/close", {"sessionId": client.session_id})
         await client.load_session("0", world.cwd)
         assert client.texts("0") == ["one"]
+
+
+async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:
+    async with world.bridge() as client:
+        client.send_together(
+            client.prompt_message("say first", 100), client.prompt_message("say second", 101)
+        )
+        await client.answer_to(100)
+        await client.answer_to(101)
+        listed = await client.request("session/list", {"cwd": str(world.cwd)})
+        assert listed["sessions"][0]["title"] == "say first"
