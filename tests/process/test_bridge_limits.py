@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal
-from tests.process.bridge_support import BridgeClient, World, fails, refused, stopped
+from tests.process.bridge_support import World, fails, refused, stopped
+from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
 
 
 @contextmanager
-def full_disk(client: BridgeClient) -> Iterator[None]:
+def full_disk(client: RecordingClient) -> Iterator[None]:
     """No file that the bridge writes can grow."""
     assert client.process is not None
     pid, endless = client.process.pid, resource.RLIM_INFINITY
@@ -28,7 +29,7 @@ def full_disk(client: BridgeClient) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
-def memory(client: BridgeClient) -> int:
+def memory(client: RecordingClient) -> int:
     """Bytes of the bridge's own that are in memory."""
     assert client.process is not None
     pages = Path(f"/proc/{client.process.pid}/statm").read_text().split()

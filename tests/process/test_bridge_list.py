@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import Journal
-from tests.process.bridge_support import BridgeClient, World, fails, shown, stopped
+from tests.process.bridge_support import World, fails, shown, stopped
+from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, marked
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
 
 
-async def listed(client: BridgeClient, **params: Any) -> list[Message]:
+async def listed(client: RecordingClient, **params: Any) -> list[Message]:
     sessions: list[Message] = (await client.request("session/list", params))["sessions"]
     return sessions
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, fails, joined, shown, stopped
+from tests.process.bridge_support import World, fails, joined, shown, stopped
 from tests.process.tiny_agent import tiny_agent
+from tests.support.client import RecordingClient
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.process
 NO_SUCH = "00000000000000000000000000000000"
 
 
-async def replay(client: BridgeClient, session_id: str, cwd: Path) -> list[Message]:
+async def replay(client: RecordingClient, session_id: str, cwd: Path) -> list[Message]:
     """What a load shows before its response; nothing of the conversation follows it."""
     seen = client.mark()
     await client.load_session(session_id, cwd)

@@ -8,7 +8,8 @@ import pytest
 
 from acp_bridge.cli import agent_name
 from acp_bridge.journal import Journal, JournalError, SessionJournal
-from tests.process.bridge_support import BridgeClient, World, fails, stopped
+from tests.process.bridge_support import World, fails, stopped
+from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.recording import is_answer
 
@@ -35,11 +36,11 @@ async def keep_long_session(world: World, held: str | None = None) -> str:
     return "a" * 32
 
 
-def setup(client: BridgeClient, world: World) -> dict[str, Any]:
+def setup(client: RecordingClient, world: World) -> dict[str, Any]:
     return {"sessionId": client.session_id, "cwd": str(world.cwd), "mcpServers": []}
 
 
-def in_short(client: BridgeClient, *requests: int) -> list[str]:
+def in_short(client: RecordingClient, *requests: int) -> list[str]:
     """The messages and the answers to these requests, in the order of the wire."""
     said = []
     for message in client.recording.incoming():

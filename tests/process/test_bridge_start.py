@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, kill_agent, stopped
+from tests.process.bridge_support import World, kill_agent, stopped
+from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import RpcError
 
@@ -90,7 +91,9 @@ async def test_nothing_of_the_users_takes_the_place_of_the_built_in_agent(
     # Isolated itself, so that whatever is imported was imported by what it starts.
     words = [sys.executable, "-I", "-m", "acp_bridge", "--model", f"scripted:{dialogue}"]
     home = {"ACP_BRIDGE_HOME": str(world.home)}
-    async with BridgeClient.start(words, env={**world.env, **home, **env}, cwd=world.cwd) as client:
+    async with RecordingClient.start(
+        words, env={**world.env, **home, **env}, cwd=world.cwd
+    ) as client:
         await client.initialize({})
         await client.new_session(world.cwd)
         assert await stopped(client, client.send_prompt("hello"), within=20) == "end_turn"
