@@ -44,16 +44,11 @@ class Stand:
 
     async def begin(self, client: RecordingClient) -> str:
         await client.initialize(within=PATIENCE)
-        params = {"cwd": str(self.home), "mcpServers": []}
-        result = await client.request("session/new", params, within=PATIENCE)
-        client.session_id = result["sessionId"]
-        return client.session_id
+        return await client.new_session(self.home, PATIENCE)
 
     async def load(self, client: RecordingClient, session_id: str) -> None:
         await client.initialize(within=PATIENCE)
-        params = {"sessionId": session_id, "cwd": str(self.home), "mcpServers": []}
-        await client.request("session/load", params, within=PATIENCE)
-        client.session_id = session_id
+        await client.load_session(session_id, self.home, PATIENCE)
 
 
 def _words(tag: str, count: int) -> str:

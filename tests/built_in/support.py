@@ -213,19 +213,6 @@ def _answered(message: Json) -> list[str]:
 # what a client asks for
 
 
-async def open_session(client: RecordingClient, cwd: Path, **extra: Any) -> str:
-    """A new one; behind a bridge that is a new process. Returns its id."""
-    params = {"cwd": str(cwd), "mcpServers": [], **extra}
-    client.session_id = (await client.request("session/new", params, START))["sessionId"]
-    return client.session_id
-
-
-async def load_session(client: RecordingClient, session_id: str, cwd: Path) -> None:
-    params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
-    await client.request("session/load", params, START)
-    client.session_id = session_id
-
-
 async def choose(client: RecordingClient, option: str, value: str) -> None:
     params = {"sessionId": client.session_id, "configId": option, "value": value}
     await client.request("session/set_config_option", params)

@@ -19,7 +19,6 @@ from tests.built_in.support import (
     Provider,
     Stack,
     conversation,
-    open_session,
     results,
     stack_in,
 )
@@ -107,7 +106,7 @@ async def opened(stack: Stack, module: str) -> AsyncIterator[Desk]:
             desk = Desk(stack, client, running)
             client.side.permission = "allow"
             servers = [odd("deaf", "deaf", mark=stack.mark)]
-            await open_session(client, stack.cwd, mcpServers=servers)
+            await client.new_session(stack.cwd, mcpServers=servers)
             stack.provider.say(Text("Hello."))
             await client.prompt(LONG, within=FIRST)
             desk.processes = marked(stack.mark)

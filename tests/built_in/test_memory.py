@@ -15,8 +15,6 @@ from tests.built_in.support import (
     agent_pid,
     choose,
     conversation,
-    load_session,
-    open_session,
 )
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Gate, More, Step, Text, Think
@@ -72,13 +70,13 @@ async def test_after_kill_9_of_the_agent_and_of_the_bridge_the_model_is_given_al
     (stack.cwd / "a.txt").write_text("seven\n")
     (stack.cwd / "b.txt").write_text("eight\n")
     async with stack.start() as client:
-        session_id = await open_session(client, stack.cwd)
+        session_id = await client.new_session(stack.cwd)
         await the_agent_is_killed(stack, client)
         told = await sent(stack, client, "Who am I?", "Ann.")
         assert told == [*BEFORE_THE_AGENT_WAS_KILLED, "user: Who am I?"]
         await the_bridge_is_killed(stack, client)
     async with stack.start(model=ANTHROPIC) as client:
-        await load_session(client, session_id, stack.cwd)
+        await client.load_session(session_id, stack.cwd)
         assert "It says seven." in client.text()
         assert client.text().count("Twice upon") == 1
         told = await sent(stack, client, "And now?", "Still Ann.")

@@ -14,7 +14,7 @@ import pytest
 
 from agent.tools import standard_tools
 from tests.built_in.editor import ABILITIES, Editor
-from tests.built_in.support import Stack, open_session
+from tests.built_in.support import Stack
 from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
@@ -104,7 +104,7 @@ async def worked(
     capabilities = ABILITIES if has_editor else {}
     async with stack.start(model=f"scripted:{script}", capabilities=capabilities) as client:
         client.side.permission = "allow"
-        await open_session(client, folder)
+        await client.new_session(folder)
         if has_editor:
             async with Editor(client) as editor:
                 assert await client.prompt(prompt, within=30) == {"stopReason": "end_turn"}

@@ -20,7 +20,6 @@ from tests.built_in.support import (
     Stack,
     choose,
     conversation,
-    open_session,
     results,
     stack_in,
     system,
@@ -69,10 +68,10 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     async with stack_in(folder) as stack, stack.start(env=ENVIRONMENT) as client:
         (stack.cwd / "AGENTS.md").write_text(GUIDE)
         with pytest.raises(RpcError) as refused:
-            await open_session(client, stack.cwd)
+            await client.new_session(stack.cwd)
         desk = Desk(stack, client, refused.value)
         desk.write_keys("OPENAI_API_KEY", "OPENAI_BASE_URL")
-        await open_session(client, stack.cwd, mcpServers=[odd("polite", mark=stack.mark)])
+        await client.new_session(stack.cwd, mcpServers=[odd("polite", mark=stack.mark)])
         client.side.permission = "allow"
         yield desk
 

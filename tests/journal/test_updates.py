@@ -180,6 +180,18 @@ async def test_thirty_thousand_records_replay_as_three_thousand_messages(
     assert shown == [f"m{message}" for message in range(3_000)]
 
 
+@pytest.mark.hazard("K4")
+async def test_a_log_of_more_than_a_hundred_thousand_records_is_compacted_to_its_end(
+    session: SessionJournal,
+) -> None:
+    fill(session, 11, 10_000)
+    shown = await transcript(session)
+    assert [text_of(params) for params in shown] == ["token " * 10_000] * 11
+    await session.compact(1)
+    assert row_count(session) < 110_000 / 100
+    assert await transcript(session) == shown
+
+
 @pytest.mark.hazard("R6")
 async def test_a_replay_of_a_long_session_takes_no_more_memory_than_of_a_short_one(
     session: SessionJournal,

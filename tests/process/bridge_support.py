@@ -34,46 +34,10 @@ ROOT = Path(__file__).parents[2]
 TELL_ACCEPTED: Message = {"_meta": {"acp_bridge": {"accepted": True}}}
 
 
-class BridgeClient(RecordingClient):
-    """A client that can wait for the bridge's log, too."""
-
-    async def logged(self, text: str, count: int = 1, within: float = 5) -> None:
-        """Until the log has this text so many times."""
-        await self.until_recorded(lambda: self.stderr.count(text.encode()) >= count, within)
-
-    def send_together(self, *messages: Message) -> None:
-        """In one write, which is one read: nothing of the bridge comes between them."""
-        lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages]
-        for line in lines:
-            self._record("out", line)
-        self.pipe.write(b"".join(lines))
-
-    def message(self, method: str, request_id: Any = None, **params: Any) -> Message:
-        """For `send_together`: about the session; a notification if it has no id."""
-        about = {"method": method, "params": {"sessionId": self.session_id, **params}}
-        return about if request_id is None else {"id": request_id, **about}
-
-    def prompt_message(self, text: str, request_id: Any, **extra: Any) -> Message:
-        """For `send_together`."""
-        return self.message(PROMPT, request_id, prompt=[{"type": "text", "text": text}], **extra)
-
-    def add_log(self, data: bytes) -> None:
-        self.stderr += data
-        self._tell()
-
-    async def _read_stderr(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        while True:
-            await anyio.wait_readable(fd)
-            if not (data := os.read(fd, 65536)):
-                return self._stderr_ended.set()
-            self.add_log(data)
-
-
 class _LogHandler(logging.Handler):
     """The log of a bridge in this process goes to its client, as that of another one does."""
 
-    def __init__(self, client: BridgeClient) -> None:
+    def __init__(self, client: RecordingClient) -> None:
         super().__init__()
         self._client = client
         self.setFormatter(logging.Formatter(" %(levelname)s %(message)s"))
@@ -109,7 +73,7 @@ class World:
         initialized: bool = True,
         session: bool = True,
         exits: int = 0,
-    ) -> AsyncIterator[BridgeClient]:
+    ) -> AsyncIterator[RecordingClient]:
         """A bridge process with an agent of these behaviours, initialized and in a session.
 
         When the body is through, its stdin is closed and it has 3 s to exit, with `exits`.
@@ -118,7 +82,7 @@ class World:
         words = [sys.executable, "-m", "acp_bridge", *options, "--", *agent]
         own = {"ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_LOG_LEVEL": "debug"}
         given = {**self.env, **own, "PYTHONPATH": str(ROOT), **(env or {})}
-        async with BridgeClient.start(words, env=given) as client:
+        async with RecordingClient.start(words, env=given) as client:
             await self._open(client, capabilities, initialized, session)
             yield client
             client.pipe.resume_reading()
@@ -136,7 +100,7 @@ class World:
         initialized: bool = True,
         session: bool = True,
         **settings: Any,
-    ) -> AsyncIterator[BridgeClient]:
+    ) -> AsyncIterator[RecordingClient]:
         """The same with the bridge in this process, for settings that are no options."""
         for name, value in self.env.items():
             self.monkeypatch.setenv(name, value)
@@ -145,7 +109,7 @@ class World:
         (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve, chosen, stdin, stdout)
-            async with BridgeClient(from_bridge, to_bridge) as client:
+            async with RecordingClient(from_bridge, to_bridge) as client:
                 with _log_of(client):
                     await self._open(client, capabilities, initialized, session)
                     yield client
@@ -156,7 +120,7 @@ class World:
 
     async def _open(
         self,
-        client: BridgeClient,
+        client: RecordingClient,
         capabilities: Message | None,
         initialized: bool,
         session: bool,
@@ -189,7 +153,7 @@ class World:
 
 
 @contextmanager
-def _log_of(client: BridgeClient) -> Iterator[None]:
+def _log_of(client: RecordingClient) -> Iterator[None]:
     logger, handler = logging.getLogger("acp_bridge"), _LogHandler(client)
     level = logger.level
     logger.addHandler(handler)
@@ -214,7 +178,7 @@ async def accepted(client: RecordingClient, prompt: Any) -> None:
     )
 
 
-async def kill_agent(world: World, client: BridgeClient) -> None:
+async def kill_agent(world: World, client: RecordingClient) -> None:
     """SIGKILL to the newest one, and until the bridge has noticed."""
     before = client.stderr.count(b"agent.exited")
     os.kill(world.log.pids()[-1], signal.SIGKILL)
@@ -229,7 +193,7 @@ async def fails(client: RecordingClient, method: str, code: int, **params: Any) 
     return caught.value
 
 
-async def refused(client: BridgeClient, text: str) -> RpcError:
+async def refused(client: RecordingClient, text: str) -> RpcError:
     """The error of a prompt."""
     with pytest.raises(RpcError) as caught:
         await client.prompt(text)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, stopped
+from tests.process.bridge_support import World, stopped
+from tests.support.client import RecordingClient
 from tests.support.processes import marked
 
 pytestmark = pytest.mark.process
 
 
-async def cancelled_at_gate(world: World, client: BridgeClient, text: str = "gate g") -> Any:
+async def cancelled_at_gate(world: World, client: RecordingClient, text: str = "gate g") -> Any:
     """The id of a prompt that was cancelled while its turn stood at the gate `g`."""
     before = world.gates.times_reached("g")
     prompt = client.send_prompt(text)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from acp_bridge.settings import Delivery
-from tests.process.bridge_support import BridgeClient, World, stopped
+from tests.process.bridge_support import World, stopped
+from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
 
@@ -16,7 +17,7 @@ PATIENT: dict[str, Any] = {"drain_timeout": 60.0}
 IMPATIENT: dict[str, Any] = {"drain_timeout": 0.3}
 
 
-def asked(client: BridgeClient, method: str) -> list[Message]:
+def asked(client: RecordingClient, method: str) -> list[Message]:
     return client.recording.requests(method)
 
 

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.process.bridge_support import World, fails, kill_agent, stopped
@@ -47,6 +48,20 @@ async def test_an_agent_that_neither_reads_nor_ends_holds_up_no_end(world: World
         await client.logged("turn.started")
         client.close_stdin()
         assert await client.wait(within=3) == 0
+        await all_gone(world.mark)
+
+
+@pytest.mark.hazard("P2", "C21")
+async def test_an_agent_that_has_all_the_time_to_end_holds_up_no_end_of_the_bridge(
+    world: World,
+) -> None:
+    # Nothing but the bridge's own bound ends the wait for the agent.
+    async with world.inside("never-ends", close_grace=1000, kill_timeout=1000) as client:
+        await client.prompt("say one")
+        client.close_stdin()
+        await world.gates.reached("end of input")  # it is asked to end, and does not
+        with anyio.fail_after(20):
+            await client.closed.wait()
         await all_gone(world.mark)
 
 

@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import (
-    TELL_ACCEPTED,
-    BridgeClient,
-    World,
-    accepted,
-    shown,
-    stopped,
-)
+from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, shown, stopped
+from tests.support.client import RecordingClient
 from tests.support.processes import all_gone
 from tests.support.recording import Message
 
@@ -22,7 +16,7 @@ pytestmark = pytest.mark.process
 ENDS = {"EOF": 0, "SIGTERM": 0, "SIGKILL": -signal.SIGKILL}
 
 
-async def leave_waiting(world: World, client: BridgeClient, *words: str) -> list[Message]:
+async def leave_waiting(world: World, client: RecordingClient, *words: str) -> list[Message]:
     """A turn that stands at the gate `g` with a card open, and prompts that wait behind it;
     what was shown."""
     await client.prompt("say before; think deep thoughts")
@@ -34,7 +28,7 @@ async def leave_waiting(world: World, client: BridgeClient, *words: str) -> list
     return shown(client)
 
 
-async def end(client: BridgeClient, how: str) -> None:
+async def end(client: RecordingClient, how: str) -> None:
     if how == "EOF":
         client.close_stdin()
     else:
@@ -90,7 +84,7 @@ async def held_session(world: World, *words: str) -> str:
     return session
 
 
-async def queue(client: BridgeClient, words: str = "") -> str:
+async def queue(client: RecordingClient, words: str = "") -> str:
     seen = client.mark()
     assert await client.prompt(f"/queue {words}".strip()) == {"stopReason": "end_turn"}
     return client.text(since=seen)

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.process.bridge_support import BridgeClient, World
+from tests.process.bridge_support import World
 from tests.process.judge import PROMPT
+from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
@@ -185,7 +186,7 @@ async def test_whatever_the_agent_sends_each_request_has_one_answer_and_the_sess
         assert await client.prompt("say at last") == {"stopReason": "end_turn"}
 
 
-async def alive(client: BridgeClient, request_id: int) -> None:
+async def alive(client: RecordingClient, request_id: int) -> None:
     client.send_request("session/list", {}, request_id)
     assert "result" in await client.answer_to(request_id)
 

@@ -1,23 +1,15 @@
 """The letter of ACP and JSON-RPC, at a whole bridge with an agent behind it."""
 
-import json
+import os
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.process.bridge_support import World, fails, stopped
+from tests.process.bridge_support import ROOT, World, fails, stopped
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
-
-OPTION: Message = {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": True}
-SELECT: Message = {
-    "id": "effort",
-    "name": "Effort",
-    "type": "select",
-    "currentValue": "low",
-    "options": [{"value": "low", "name": "Low"}],
-}
 
 
 async def test_a_version_from_the_future_with_unknown_fields_is_answered_with_version_1(
@@ -106,6 +98,22 @@ async def test_what_is_no_message_is_answered_by_its_code_and_the_rest_goes_on(
         assert len([m for m in client.recording.incoming(seen) if "error" in m]) == 2
 
 
+@pytest.mark.hazard("P4")
+async def test_what_anything_in_the_bridge_prints_lands_on_stderr(world: World) -> None:
+    """Here at the end of the process, when nothing of the bridge itself writes any more."""
+    library = world.cwd / "sitecustomize.py"
+    library.write_text("import atexit, os\natexit.register(os.write, 1, b'stray print\\n')\n")
+    path = os.pathsep.join([str(world.cwd), str(ROOT)])
+    async with world.bridge(env={"PYTHONPATH": path}) as client:
+        assert await client.prompt("say one") == {"stopReason": "end_turn"}
+        client.close_stdin()
+        await client.stderr_ended()
+        with anyio.fail_after(5):
+            await client.closed.wait()
+        assert b"stray print" in client.stderr
+        assert all(record.message is not None for record in client.recording)
+
+
 async def test_a_client_that_can_nothing_is_asked_nothing_but_permissions(world: World) -> None:
     async with world.inside(capabilities={}) as client:
         client.side.permission = "allow"
@@ -128,21 +136,6 @@ async def test_a_client_is_asked_only_for_the_half_that_it_can(world: World) -> 
         assert client.text() == (
             "[read content][write error -32601][terminal error -32601][elicit error -32601]"
         )
-
-
-@pytest.mark.parametrize("knows", [False, True])
-async def test_boolean_options_are_shown_only_to_a_client_that_knows_them(
-    world: World, knows: bool
-) -> None:
-    told: Message = {"session": {"configOptions": {"boolean": {}}}} if knows else {}
-    update = {"sessionUpdate": "config_option_update", "configOptions": [OPTION, SELECT]}
-    async with world.inside(capabilities=told) as client:
-        assert await client.prompt(f"update {json.dumps(update)}") == {"stopReason": "end_turn"}
-        options = [u["configOptions"] for u in client.updates() if "configOptions" in u]
-        assert options == ([[OPTION, SELECT]] if knows else [[SELECT]])
-        await client.load_session(client.session_id, world.cwd)
-        again = [u["configOptions"] for u in client.updates() if "configOptions" in u]
-        assert again == options * 2
 
 
 @pytest.mark.hazard("R5")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, stopped
+from tests.process.bridge_support import World, stopped
+from tests.support.client import RecordingClient
 
 pytestmark = pytest.mark.process
 
 
-async def cancelled(world: World, client: BridgeClient, text: str) -> None:
+async def cancelled(world: World, client: RecordingClient, text: str) -> None:
     before = world.gates.times_reached("g")
     prompt = client.send_prompt(f"{text}; gate g")
     await world.gates.reached("g", before + 1)

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal
-from tests.process.bridge_support import BridgeClient, World, fails, refused, stopped
+from tests.process.bridge_support import World, fails, refused, stopped
+from tests.support.client import RecordingClient
+from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
 
 
 @contextmanager
-def full_disk(client: BridgeClient) -> Iterator[None]:
+def full_disk(client: RecordingClient) -> Iterator[None]:
     """No file that the bridge writes can grow."""
     assert client.process is not None
     pid, endless = client.process.pid, resource.RLIM_INFINITY
@@ -27,7 +29,7 @@ def full_disk(client: BridgeClient) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
-def memory(client: BridgeClient) -> int:
+def memory(client: RecordingClient) -> int:
     """Bytes of the bridge's own that are in memory."""
     assert client.process is not None
     pages = Path(f"/proc/{client.process.pid}/statm").read_text().split()
@@ -54,6 +56,27 @@ async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_i
             second.session_id = first.session_id
             assert await second.prompt("history") == {"stopReason": "end_turn"}
             assert second.texts()[-1] == "say one | say two"
+
+
+@pytest.mark.hazard("P11", "P6")
+async def test_a_load_that_waits_for_another_bridge_holds_up_no_other_session(
+    world: World,
+) -> None:
+    async with world.bridge() as first:
+        await first.prompt("say one")
+        taken = first.session_id
+        async with world.inside(session=False, lease_timeout=600) as second:
+            ours = await second.new_session(world.cwd)
+            about: Message = {"cwd": str(world.cwd), "mcpServers": []}
+            waiting = second.send_request("session/load", {**about, "sessionId": taken})
+            await second.request("session/load", {**about, "sessionId": ours})
+            await second.request("session/close", {"sessionId": ours})
+            await second.request("session/resume", {**about, "sessionId": ours})
+            await second.request("session/delete", {"sessionId": ours})
+            assert second.recording.answers(waiting) == []
+            await first.request("session/close", {"sessionId": taken})
+            assert "result" in await second.answer_to(waiting)
+            assert second.texts(taken) == ["one"]
 
 
 @pytest.mark.hazard("K3", "P12", "K1")
@@ -116,6 +139,25 @@ async def test_a_client_that_does_not_read_bounds_the_memory_and_can_cancel_all_
         assert await stopped(client, waiting) == "end_turn"
         assert len(client.text()) < 40_000_000
         assert client.texts()[-1] == "two"
+
+
+@pytest.mark.hazard("C7", "C4", "C10")
+async def test_an_agent_that_was_not_read_for_its_client_is_read_again_after_a_cancel(
+    world: World,
+) -> None:
+    # Nobody is killed within the test: what ends the turn is the agent's own answer.
+    async with world.inside(client_limit=1_000_000, drain_timeout=600) as client:
+        client.pipe.pause_reading()
+        running = client.send_prompt("big 1000000; " * 10 + "gate end")
+        await client.logged("client.slow")
+        assert world.gates.times_reached("end") == 0
+        client.cancel()
+        await client.logged("how=cancelled")
+        client.pipe.resume_reading()
+        assert await stopped(client, running) == "cancelled"
+        assert await stopped(client, client.send_prompt("say two")) == "end_turn"
+        assert client.texts()[-1] == "two"
+    assert len(world.log.pids()) == 1
 
 
 @pytest.mark.hazard("R6", "R1")

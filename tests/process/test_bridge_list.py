@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import Journal
-from tests.process.bridge_support import BridgeClient, World, fails, shown, stopped
+from tests.process.bridge_support import World, fails, shown, stopped
+from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, marked
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
 
 
-async def listed(client: BridgeClient, **params: Any) -> list[Message]:
+async def listed(client: RecordingClient, **params: Any) -> list[Message]:
     sessions: list[Message] = (await client.request("session/list", params))["sessions"]
     return sessions
 
@@ -166,3 +167,14 @@ async def test_a_session_that_only_the_agent_knows_is_loaded_though_no_process_r
         await client.request("session/close", {"sessionId": client.session_id})
         await client.load_session("0", world.cwd)
         assert client.texts("0") == ["one"]
+
+
+async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:
+    async with world.bridge() as client:
+        client.send_together(
+            client.prompt_message("say first", 100), client.prompt_message("say second", 101)
+        )
+        await client.answer_to(100)
+        await client.answer_to(101)
+        listed = await client.request("session/list", {"cwd": str(world.cwd)})
+        assert listed["sessions"][0]["title"] == "say first"

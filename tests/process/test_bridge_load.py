@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, fails, joined, shown, stopped
+from tests.process.bridge_support import World, fails, joined, shown, stopped
+from tests.process.tiny_agent import tiny_agent
+from tests.support.client import RecordingClient
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.process
 NO_SUCH = "00000000000000000000000000000000"
 
 
-async def replay(client: BridgeClient, session_id: str, cwd: Path) -> list[Message]:
+async def replay(client: RecordingClient, session_id: str, cwd: Path) -> list[Message]:
     """What a load shows before its response; nothing of the conversation follows it."""
     seen = client.mark()
     await client.load_session(session_id, cwd)
@@ -156,6 +158,30 @@ async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: Wo
         file.write_bytes(content)
         await client.load_session(broken, world.cwd)
         assert client.texts(broken) == ["one"]
+
+
+@pytest.mark.hazard("R8", "R3")
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was(
+    world: World, method: str
+) -> None:
+    async with world.bridge() as client:
+        await client.prompt("say one")
+        session = client.session_id
+    setup = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
+    other = tiny_agent(world.cwd, 'CAN = {"loadSession": True}\ndef session_load(*_): return {}\n')
+    async with world.bridge(command=other, session=False) as client:
+        error = await fails(client, method, -32602, **setup)
+        assert "sessionId" in error.message
+        assert "fixture_agent.py" in error.message
+        assert "tiny_agent.py" in error.message
+        block = {"type": "text", "text": "say never"}
+        await fails(client, "session/prompt", -32002, sessionId=session, prompt=[block])
+        assert client.updates() == []
+    async with world.bridge(session=False) as client:
+        await client.load_session(session, world.cwd)
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "say one"]
 
 
 @pytest.mark.hazard("R1")

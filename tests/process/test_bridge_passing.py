@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import BridgeClient, World, kill_agent, stopped
+from tests.process.bridge_support import World, kill_agent, stopped
+from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message, RpcError
 
@@ -140,7 +141,7 @@ async def test_a_request_of_the_client_that_the_agent_works_on_can_be_cancelled(
     assert world.log.turns()[-1]["mode"] == "plan"
 
 
-def _mode(client: BridgeClient) -> Message:
+def _mode(client: RecordingClient) -> Message:
     return {"sessionId": client.session_id, "modeId": "edit"}
 
 

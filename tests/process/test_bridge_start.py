@@ -1,16 +1,16 @@
-"""Agents that don't start, want to be authenticated first, or name everything alike."""
+"""Agents that don't start, that others would take the place of, or that name everything alike."""
 
-from typing import Any
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.process.bridge_support import World, kill_agent, refused, stopped
+from tests.process.bridge_support import World, kill_agent, stopped
+from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import RpcError
 
 pytestmark = pytest.mark.process
-
-TOKEN: dict[str, Any] = {"methodId": "token", "_meta": {"token": "secret-token"}}
 
 
 @pytest.mark.hazard("C21")
@@ -25,6 +25,14 @@ async def test_an_agent_that_never_answers_initialize_fails_it_in_time_and_may_b
                 await client.initialize()
         with pytest.raises(RpcError, match="not initialized"):
             await client.request("session/list", {})
+
+
+async def test_an_initialize_that_never_ends_can_be_cancelled(world: World) -> None:
+    async with world.bridge("never-starts", initialized=False) as client:
+        params = {"protocolVersion": 1, "clientCapabilities": {}}
+        request = client.send_request("initialize", params)
+        client.notify("$/cancel_request", {"requestId": request})
+        assert (await client.answer_to(request))["error"]["code"] == -32800
 
 
 async def test_the_end_of_the_client_ends_an_agent_that_never_answers_initialize(
@@ -69,51 +77,28 @@ async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_t
         assert client.texts() == ["one", "say one"]
 
 
-async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_again(
-    world: World,
+@pytest.mark.hazard("P14")
+async def test_nothing_of_the_users_takes_the_place_of_the_built_in_agent(
+    world: World, tmp_path: Path
 ) -> None:
-    async with world.bridge("needs-auth", session=False) as client:
-        new = {"cwd": str(world.cwd), "mcpServers": []}
-        with pytest.raises(RpcError) as caught:
-            await client.request("session/new", new)
-        assert caught.value.code == -32000
-        with pytest.raises(RpcError, match="wrong token"):
-            await client.request("authenticate", {"methodId": "token"})
-        assert await client.request("authenticate", TOKEN) == {}
+    """Neither from the folder that the bridge is started in, nor by PYTHON... variables."""
+    trace, dialogue = tmp_path / "imported", tmp_path / "dialogue.txt"
+    dialogue.write_text("turn\ntext: built in")
+    for name in ("agent", "acp_bridge", "acp", "anyio", "sitecustomize", "usercustomize"):
+        code = f"open({str(trace)!r}, 'a').write(__name__ + ' ')"
+        (world.cwd / f"{name}.py").write_text(code)
+    env = {"PYTHONPATH": str(world.cwd), "PYTHONUSERBASE": str(world.cwd)}
+    # Isolated itself, so that whatever is imported was imported by what it starts.
+    words = [sys.executable, "-I", "-m", "acp_bridge", "--model", f"scripted:{dialogue}"]
+    home = {"ACP_BRIDGE_HOME": str(world.home)}
+    async with RecordingClient.start(
+        words, env={**world.env, **home, **env}, cwd=world.cwd
+    ) as client:
+        await client.initialize({})
         await client.new_session(world.cwd)
-        assert len(world.log.pids()) == 1
-        await client.prompt("say one")
-        await kill_agent(world, client)
-        assert await client.prompt("history") == {"stopReason": "end_turn"}
-        assert client.texts() == ["one", "say one"]
-        # A second session has a process of its own.
-        first = client.session_id
-        second = await client.new_session(world.cwd)
-        sent = world.log.received("authenticate")[1:]
-        assert [message["params"] for message in sent] == [TOKEN] * 3
-        assert await client.request("logout", {}) == {}
-        for session_id in (first, second):  # each has read the logout when it answers this
-            await client.request("session/set_mode", {"sessionId": session_id, "modeId": "plan"})
-        assert len(world.log.received("logout")) >= 2
-        await kill_agent(world, client)
-        assert (await refused(client, "say never")).code == -32000
-
-
-async def test_an_authentication_that_carries_nothing_is_not_repeated(world: World) -> None:
-    async with world.inside("needs-auth", session=False) as client:
-        browser = {"methodId": "browser"}
-        await client.request("authenticate", browser)
-        await client.new_session(world.cwd)
-        await client.prompt("say one")
-        await kill_agent(world, client)
-        assert (await refused(client, "say never")).code == -32000
-        assert (await refused(client, "say never again")).code == -32000
-        assert len(world.log.received("authenticate")) == 1
-        # The process that waits gets the client's own, and has the session from then on.
-        await client.request("authenticate", browser)
-        assert await client.prompt("history") == {"stopReason": "end_turn"}
-        assert client.texts() == ["one", "say one"]
-    assert len(world.log.pids()) == 2
+        assert await stopped(client, client.send_prompt("hello"), within=20) == "end_turn"
+        assert client.text() == "built in"
+    assert not trace.exists()
 
 
 @pytest.mark.hazard("P13")

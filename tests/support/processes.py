@@ -1,4 +1,4 @@
-"""Finding processes and seeing them end, on Linux.
+"""Starting processes, finding them and seeing them end, on Linux.
 
 Processes are found by a mark in their environment, which children inherit whatever session,
 group or parent they end up with. A zombie counts as dead.
@@ -6,13 +6,41 @@ group or parent they end up with. A zombie counts as dead.
 
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import anyio
 
 #: The environment variable that holds a test's mark.
 MARK = "FIXTURE_MARK"
+
+
+def start_piped(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
+) -> "tuple[subprocess.Popen[bytes], tuple[int, int, int]]":
+    """Starts it in its own session, `env` added to ours; our ends of its stdin, stdout, stderr.
+
+    The caller owns the descriptors.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **env},
+        cwd=cwd,
+        start_new_session=True,
+    )
+    return process, (_taken(process.stdin), _taken(process.stdout), _taken(process.stderr))
+
+
+def _taken(file: IO[bytes] | None) -> int:
+    """The descriptor, owned by the caller from now on."""
+    assert file is not None
+    with file:
+        return os.dup(file.fileno())
 
 
 def marked(mark: str) -> list[int]:

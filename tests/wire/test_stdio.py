@@ -244,6 +244,8 @@ def test_stray_prints_land_on_stderr_and_the_protocol_keeps_its_pipes(fds: Fds) 
     in_r, in_w = fds.pipe()
     out_r, out_w = fds.pipe()
     err_r, err_w = fds.pipe()
+    for end in (in_r, out_r, err_r):
+        os.set_blocking(end, False)  # what is not there fails the test instead of holding it up
     for end, fd in ((in_r, 0), (out_w, 1), (err_w, 2)):
         put(end, fd)
     claimed_in, claimed_out = claim_stdio()
@@ -283,6 +285,7 @@ def test_without_stderr_stray_prints_go_nowhere_and_no_file_takes_its_place(
     fds: Fds, tmp_path: Path
 ) -> None:
     out_r, out_w = fds.pipe()
+    os.set_blocking(out_r, False)
     put(out_w, 1)
     os.close(2)
     claimed = claim_stdio()

@@ -10,7 +10,7 @@ import anyio
 
 from acp_bridge.agents.lease import acquire
 from acp_bridge.agents.process import AgentProcess
-from tests.process.guard_support import parent_of, stand_in
+from tests.agents.guard_support import parent_of, stand_in
 
 
 async def main(lock: str, name: str) -> None:

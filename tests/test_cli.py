@@ -1,4 +1,4 @@
-"""What `acp-bridge` sets up before it serves."""
+"""The command line: what is set up before the bridge serves, and how an agent is named."""
 
 import sys
 from typing import Any

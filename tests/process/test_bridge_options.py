@@ -1,5 +1,7 @@
 """Settings that a client does not know never reach it, by whatever way."""
 
+import json
+
 import pytest
 
 from tests.process.bridge_support import World, refused
@@ -33,6 +35,28 @@ def session_prompt(id, params):
 """
 #: a client that knows boolean options.
 BOOLEANS: Message = {"session": {"configOptions": {"boolean": {}}}}
+OPTION: Message = {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": True}
+SELECT: Message = {
+    "id": "effort",
+    "name": "Effort",
+    "type": "select",
+    "currentValue": "low",
+    "options": [{"value": "low", "name": "Low"}],
+}
+
+
+@pytest.mark.parametrize("knows", [False, True])
+async def test_boolean_options_are_shown_only_to_a_client_that_knows_them(
+    world: World, knows: bool
+) -> None:
+    update = {"sessionUpdate": "config_option_update", "configOptions": [OPTION, SELECT]}
+    async with world.inside(capabilities=BOOLEANS if knows else {}) as client:
+        assert await client.prompt(f"update {json.dumps(update)}") == {"stopReason": "end_turn"}
+        options = [u["configOptions"] for u in client.updates() if "configOptions" in u]
+        assert options == ([[OPTION, SELECT]] if knows else [[SELECT]])
+        await client.load_session(client.session_id, world.cwd)
+        again = [u["configOptions"] for u in client.updates() if "configOptions" in u]
+        assert again == options * 2
 
 
 async def test_no_boolean_option_comes_of_a_restart(world: World) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents.process import AgentProcess, Exit
-from tests.process.guard_support import (
+from tests.agents.guard_support import (
     failure_of,
     marked_env,
     open_files,

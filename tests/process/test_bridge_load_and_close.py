@@ -1,12 +1,15 @@
 """Load, close and delete of one session, one on top of the other."""
 
 import json
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from acp_bridge.cli import agent_name
-from acp_bridge.journal import Journal
-from tests.process.bridge_support import BridgeClient, World, stopped
+from acp_bridge.journal import Journal, JournalError, SessionJournal
+from tests.process.bridge_support import World, fails, stopped
+from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.recording import is_answer
 
@@ -33,11 +36,11 @@ async def keep_long_session(world: World, held: str | None = None) -> str:
     return "a" * 32
 
 
-def setup(client: BridgeClient, world: World) -> dict[str, object]:
+def setup(client: RecordingClient, world: World) -> dict[str, Any]:
     return {"sessionId": client.session_id, "cwd": str(world.cwd), "mcpServers": []}
 
 
-def in_short(client: BridgeClient, *requests: int) -> list[str]:
+def in_short(client: RecordingClient, *requests: int) -> list[str]:
     """The messages and the answers to these requests, in the order of the wire."""
     said = []
     for message in client.recording.incoming():
@@ -66,6 +69,48 @@ async def test_a_load_that_comes_while_another_waits_its_turn_is_replayed_alone(
             *(*whole, f"answer {two}"),
             *(*whole, f"answer {three}"),
         ]
+
+
+@pytest.mark.hazard("Q8", "R3")
+async def test_a_session_goes_on_after_a_replay_that_the_client_gave_up(world: World) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world)
+        await client.request("session/load", setup(client, world))
+        client.pipe.pause_reading()
+        slow = client.stderr.count(b"client.slow")
+        load = client.send_request("session/load", setup(client, world))
+        await client.logged("client.slow", slow + 1)
+        client.notify("$/cancel_request", {"requestId": load})
+        client.pipe.resume_reading()
+        assert (await client.answer_to(load))["error"]["code"] == -32800
+        seen = client.mark()
+        assert await stopped(client, client.send_prompt("say one")) == "end_turn"
+        assert client.texts(since=seen) == ["one"]
+
+
+@pytest.mark.hazard("Q8", "R3")
+async def test_a_session_goes_on_after_a_replay_that_the_journal_broke_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = SessionJournal.replay
+
+    async def broken(self: SessionJournal) -> AsyncIterator[list[dict[str, Any]]]:
+        async for page in replay(self):
+            yield page
+            raise JournalError("broken")
+
+    async with world.inside() as client:
+        running = client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        await client.until_text("one")
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionJournal, "replay", broken)
+            await fails(client, "session/load", -32603, **setup(client, world))
+        client.stderr = b""  # it had to say so
+        seen = client.mark()
+        world.gates.open("g")
+        assert await stopped(client, running) == "end_turn"
+        assert client.texts(since=seen) == ["two"]
 
 
 async def test_a_prompt_is_answered_before_the_close_that_comes_during_a_replay(

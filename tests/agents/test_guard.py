@@ -15,7 +15,7 @@ import pytest
 
 from acp_bridge.agents.lease import Busy, acquire
 from acp_bridge.agents.process import AgentProcess, Exit
-from tests.process.guard_support import (
+from tests.agents.guard_support import (
     FOLDER,
     exists,
     marked_env,

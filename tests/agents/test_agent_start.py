@@ -10,7 +10,7 @@ import pytest
 from acp_bridge.agents import guard
 from acp_bridge.agents import process as process_module
 from acp_bridge.agents.process import AgentProcess, StartFailed
-from tests.process.guard_support import (
+from tests.agents.guard_support import (
     failure_of,
     open_files,
     python,

@@ -1,4 +1,4 @@
-"""Agents that answer what nobody expects, or end when nobody expects it."""
+"""`session/new`, when the agent dies of it, refuses it, or says odd things beside its answer."""
 
 import pytest
 
@@ -70,11 +70,3 @@ def session_new(id, params):
         await client.new_session(world.cwd)
         await client.prompt("hello")
         assert client.text() == "of 2."
-
-
-async def test_an_initialize_that_never_ends_can_be_cancelled(world: World) -> None:
-    async with world.bridge("never-starts", initialized=False) as client:
-        params = {"protocolVersion": 1, "clientCapabilities": {}}
-        request = client.send_request("initialize", params)
-        client.notify("$/cancel_request", {"requestId": request})
-        assert (await client.answer_to(request))["error"]["code"] == -32800

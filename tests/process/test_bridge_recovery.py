@@ -1,4 +1,4 @@
-"""What goes wrong on the way, and is right the second time."""
+"""A load, a restart or an effect that fails once takes nothing with it."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -101,68 +101,3 @@ async def test_an_effect_that_fails_takes_no_answer_with_it(
         client.cancel()
         assert await stopped(client, prompt) == "cancelled"
         client.stderr = b""  # it had to say so
-
-
-async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:
-    async with world.bridge() as client:
-        client.send_together(
-            client.prompt_message("say first", 100), client.prompt_message("say second", 101)
-        )
-        await client.answer_to(100)
-        await client.answer_to(101)
-        listed = await client.request("session/list", {"cwd": str(world.cwd)})
-        assert listed["sessions"][0]["title"] == "say first"
-
-
-async def test_each_session_that_waits_for_authentication_gets_its_own(world: World) -> None:
-    async with world.bridge("needs-auth", session=False) as client:
-        sessions = []
-        for _ in range(2):
-            await client.request("authenticate", {"methodId": "browser"})
-            await client.new_session(world.cwd)
-            await client.prompt("say hello")
-            sessions.append(client.session_id)
-    world.repeats = True
-    async with world.bridge("needs-auth", session=False) as client:
-        for session_id in sessions:
-            await client.load_session(session_id, world.cwd)
-        await client.logged("session.auth_needed", 2)
-        for _ in sessions:
-            await client.request("authenticate", {"methodId": "browser"})
-        for session_id in sessions:
-            prompt = client.send_prompt("say again", session_id)
-            assert await stopped(client, prompt) == "end_turn"
-
-
-async def test_an_agent_may_ask_the_user_while_it_authenticates(world: World) -> None:
-    command = tiny_agent(
-        world.cwd,
-        """
-CAN = {"loadSession": True}
-known = None
-def session_new(id, params):
-    global known
-    known = True
-    return {"sessionId": "s"}
-def session_load(id, params):
-    return {} if known else {"error": {"code": -32000, "message": "who are you"}}
-def authenticate(id, params):
-    global asked
-    asked = id
-    send(id="q", method="elicitation/create", params={"mode": "form", "requestId": id})
-def answer(id, message):
-    global known
-    known = "result" in message
-    send(id=asked, **({"result": {}} if known else {"error": message["error"]}))
-def session_prompt(id, params):
-    if params["prompt"][0]["text"] == "die":
-        os._exit(1)
-    return {"stopReason": "end_turn"}
-""",
-    )
-    async with world.bridge(command=command) as client:
-        await client.prompt("hello")
-        await refused(client, "die")
-        assert (await refused(client, "again")).code == -32000
-        await client.request("authenticate", {"methodId": "form"})
-        assert await stopped(client, client.send_prompt("and again")) == "end_turn"
