@@ -124,3 +124,11 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     places = r"`((?:acp_bridge|agent|tests|fixtures|docs|\.ci)/[\w./-]*)`"
     missing = [name for name in re.findall(places, text(path)) if not (ROOT / name).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("package", ["acp_bridge", "agent"])
+def test_the_architecture_says_what_every_folder_and_module_holds(package: str) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", text(ROOT / "docs" / "architecture.md"), re.MULTILINE)
+    described = set(re.findall(rf"`{package}/([\w.]+)/?`", "\n".join(rows)))
+    there = {p.name for p in (ROOT / package).iterdir() if p.suffix == ".py" or any(p.glob("*.py"))}
+    assert described == there - {"__init__.py"}
