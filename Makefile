@@ -40,7 +40,7 @@ crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 mutants: $(VENV)/.ready ## mutation testing of the turn machine and the codec
 	$(PY) -m tests.mutants $(ARGS)
 
-hazards: $(VENV)/.ready ## which tests stand for which hazard
+hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants.md
 	@$(PY) -m tests.hazards
 
 test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)

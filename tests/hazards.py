@@ -1,17 +1,26 @@
-"""Which tests prove which hazard: read from the marks in the source, without importing a test.
+"""The marks that say which test proves which invariant, read from the source of the tests.
 
-`python -m tests.hazards` prints the map; test_hazards.py holds it against hazards.toml.
+`make hazards` writes the headings of docs/invariants.md from hazards.toml, and below each
+invariant the tests that prove it. test_hazards.py fails while that is out of date.
 A mark may stand on a test, on a class of tests, or in `pytestmark` of a module.
 """
 
 import ast
+import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).parent
+DOCUMENT = TESTS.parent / "docs" / "invariants.md"
+#: The heading of an invariant, what was written about it, and the list of its tests, if any.
+ENTRY = re.compile(
+    r"^### ([A-Z]\d+)\b.*\n((?:(?!#|<details>).*\n)*)(?:<details>\n(?:.*\n)*?</details>\n+)?",
+    re.MULTILINE,
+)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -78,15 +87,44 @@ def _given(nodes: Iterable[ast.expr], test: str) -> Iterator[Mark]:
                 yield Mark(number.value, test, excused)
 
 
-def main() -> None:
-    """Print every hazard with its tests."""
-    found = all_marks()
+def document(text: str) -> str:
+    """The text of docs/invariants.md with its headings and lists of tests as they should be.
+
+    Raises KeyError for an invariant that hazards.toml doesn't have.
+    """
     hazards, deferred = manifest()
-    for number, title in hazards.items():
-        print(f"{number}  {title}")
-        tests = sorted({mark.test for mark in found if mark.number == number})
-        for line in tests or [f"(deferred: {deferred[number]})" if number in deferred else "NONE"]:
-            print(f"      {line}")
+
+    def entry(found: re.Match[str]) -> str:
+        number, words = found[1], found[2].strip()
+        tests = {mark.test for mark in all_marks() if mark.number == number}
+        proof = _listed(tests) if tests else _deferred(deferred.get(number, ""))
+        title = hazards[number]
+        return f"### {number}: {title}\n\n{words}\n\n<details>\n{proof}\n</details>\n\n"
+
+    return ENTRY.sub(entry, text).rstrip() + "\n"
+
+
+def _listed(tests: Iterable[str]) -> str:
+    """The tests as a folded Markdown list with an item for each file."""
+    files = defaultdict(list)
+    for test in sorted(tests):
+        file, _, name = test.partition("::")
+        files[file].append(f"`{name}`" if name else "all")
+    items = (f"- `{file}`: {', '.join(names)}" for file, names in files.items())
+    count = sum(map(len, files.values()))
+    plural = "s" if count > 1 else ""
+    return "\n".join((f"<summary>{count} test{plural}</summary>", "", *items, ""))
+
+
+def _deferred(reason: str) -> str:
+    return f"<summary>no test yet</summary>\n\n{reason[:1].upper()}{reason[1:]}.\n"
+
+
+def main() -> None:
+    """Bring docs/invariants.md up to date."""
+    DOCUMENT.write_text(document(DOCUMENT.read_text("utf-8")), "utf-8")
+    tests = {mark.test for mark in all_marks()}
+    print(f"written: docs/invariants.md, {len(manifest()[0])} invariants, {len(tests)} tests")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Every hazard has a test that is run, or a reason why not yet."""
+"""Every invariant has a test that is run, or a reason why not yet, and stands in the document."""
+
+import re
 
 import pytest
 
-from tests.hazards import all_marks, manifest, marks
+from tests.hazards import DOCUMENT, ENTRY, TESTS, all_marks, document, manifest, marks
 
 NUMBERS = [
     *(f"Q{n}" for n in range(1, 12)),
@@ -39,6 +41,40 @@ def test_every_mark_names_a_hazard_that_there_is() -> None:
 
 def test_no_test_that_stands_for_a_hazard_is_skipped_or_expected_to_fail() -> None:
     assert [mark for mark in all_marks() if mark.excused] == []
+
+
+def test_the_document_explains_every_invariant_in_the_order_of_the_list() -> None:
+    entries = [
+        (found[1], found[2].strip()) for found in ENTRY.finditer(DOCUMENT.read_text("utf-8"))
+    ]
+    assert [number for number, _ in entries] == NUMBERS
+    assert [number for number, words in entries if not words] == []
+
+
+def test_the_document_lists_the_tests_as_they_are_now() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    assert text == document(text), "out of date: run `make hazards`"
+
+
+def test_the_list_of_tests_in_the_document_is_replaced_as_a_whole() -> None:
+    text = "### C8: old\n\nWords.\n\n<details>\n\n- `tests/gone.py`: `test_gone`\n\n</details>\n"
+    written = document(text)
+    assert written == document(written)
+    assert "gone" not in written
+    assert f"### C8: {manifest()[0]['C8']}\n\nWords.\n\n<details>\n<summary>" in written
+
+
+@pytest.mark.parametrize("folder", ["acp_bridge", "agent", "fixtures", "tests"])
+def test_every_reference_to_an_invariant_in_the_code_names_one_that_there_is(folder: str) -> None:
+    letters = "".join(sorted({number[0] for number in NUMBERS}))
+    reference = re.compile(rf"\b[{letters}][1-9][0-9]?\b")
+    unknown = [
+        f"{path.relative_to(TESTS.parent)}: {number}"
+        for path in sorted((TESTS.parent / folder).rglob("*.py"))
+        for number in reference.findall(path.read_text("utf-8"))
+        if number not in NUMBERS
+    ]
+    assert unknown == []
 
 
 def test_marks_are_found_on_functions_classes_modules_and_assigned_tests() -> None:

@@ -1,4 +1,4 @@
-"""`make test-agents`: every trial alone and behind the bridge; writes the README's table.
+"""`make test-agents`: every trial alone and behind the bridge; writes the table in docs/agents.md.
 
 Exit 1 if an agent could not be installed, or if any trial behind the bridge is not a plain yes.
 What an agent does alone is only told.
@@ -17,7 +17,7 @@ from tests.agents_not_ours.agents import AGENTS, HERE, install
 from tests.agents_not_ours.model_server import ModelServer
 from tests.agents_not_ours.trials import OK, TRIALS, Stand
 
-README = Path(__file__).parents[2] / "README.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
 BEGIN, END = "<!-- agents: written by make test-agents -->", "<!-- end of agents -->"
 
 
@@ -72,8 +72,8 @@ def main() -> int:
         print("0 passed, 1 failed")
         return 1
     results = run()
-    head, _, rest = README.read_text().partition(BEGIN)
-    README.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.partition(END)[2]}")
+    head, _, rest = DOCUMENT.read_text().partition(BEGIN)
+    DOCUMENT.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.partition(END)[2]}")
     behind = [result for (_, bridged, _), result in results.items() if bridged]
     passed = sum(result == OK for result in behind)
     print(f"{passed} passed, {len(behind) - passed} failed")

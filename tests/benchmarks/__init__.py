@@ -1,1 +1,1 @@
-"""The figures in the README: `make bench`. Nothing here is asserted in a test."""
+"""The figures in docs/benchmarks.md: `make bench`. Nothing here is asserted in a test."""

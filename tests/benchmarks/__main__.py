@@ -1,4 +1,4 @@
-"""`make bench`: measure, keep the raw rows as JSON, write the README's table.
+"""`make bench`: measure, keep the raw rows as JSON, write the table in docs/benchmarks.md.
 
 make bench                       everything (about 3 minutes; leave the machine alone)
 make bench ARGS="--only cancel"  one row, printed, nothing written
@@ -67,7 +67,7 @@ def main() -> int:
         json.dumps({**about, "load_before": load, "figures": figures}, indent=1) + "\n"
     )
     write_table(json.loads(RESULTS.read_text()))
-    print(f"written: {RESULTS.name}, and the table in README.md")
+    print(f"written: {RESULTS.name}, and the table in docs/benchmarks.md")
     return 0
 
 

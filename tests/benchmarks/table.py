@@ -1,4 +1,4 @@
-"""The README's table of figures, from the kept results."""
+"""The table of figures in docs/benchmarks.md, from the kept results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parents[2] / "README.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
@@ -93,10 +93,10 @@ def table(results: dict[str, Any]) -> str:
 
 
 def write_table(results: dict[str, Any]) -> None:
-    text = README.read_text()
+    text = DOCUMENT.read_text()
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    README.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{tail}")
+    DOCUMENT.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{tail}")
 
 
 if __name__ == "__main__":

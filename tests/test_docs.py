@@ -1,0 +1,134 @@
+"""The documents agree with the program: settings, links, snippets, names of files."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agent.providers.known import PROVIDERS, Provider
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
+README, SETTINGS = (ROOT / "README.md", ROOT / "docs" / "settings.md")
+#: The programs with options of their own.
+PROGRAMS = (("acp_bridge",), ("acp_bridge", "demo"), ("agent",))
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+VARIABLE = re.compile(r"\bACP_BRIDGE_[A-Z_]+\b")
+#: Markdown's [text](target), without web addresses.
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def text(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def named(path: Path) -> str:
+    """The id of a parametrized test: the path in the repository."""
+    return str(path.relative_to(ROOT))
+
+
+def code() -> str:
+    return "\n".join(text(p) for f in ("acp_bridge", "agent") for p in (ROOT / f).rglob("*.py"))
+
+
+def options() -> set[str]:
+    """The options that the programs' own help names."""
+    found: set[str] = set()
+    for words in PROGRAMS:
+        command = [sys.executable, "-m", *words, "--help"]
+        run = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        )
+        found |= {"--help", *OPTION.findall(run.stdout)}
+    return found
+
+
+def entries(path: Path) -> str:
+    """The first two columns of a document's tables: options and environment variables."""
+    rows = [line.split(" | ") for line in text(path).splitlines() if line.startswith("|")]
+    return "\n".join(" ".join(row[:2]) for row in rows)
+
+
+@pytest.mark.process
+def test_the_settings_name_every_option_and_no_other() -> None:
+    assert set(OPTION.findall(entries(SETTINGS))) == options()
+
+
+def test_the_settings_name_every_environment_variable_and_no_other() -> None:
+    assert set(VARIABLE.findall(entries(SETTINGS))) == set(VARIABLE.findall(code()))
+
+
+def test_the_settings_name_every_variable_that_the_code_reads() -> None:
+    read = re.findall(r"""environ(?:\.get\(|\[)["'](\w+)["']""", code())
+    assert [name for name in read if name not in entries(SETTINGS)] == []
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=list(PROVIDERS))
+def test_the_settings_have_the_variables_of_this_provider(provider: Provider) -> None:
+    keys, base_urls = (
+        ", ".join(f"`{name}`" for name in names) for names in (provider.keys, provider.base_urls)
+    )
+    row = f"| {provider.name} | `{provider.id}/` | {keys or 'none needed'} | {base_urls} |"
+    assert row in text(SETTINGS).splitlines()
+
+
+def test_the_settings_name_no_provider_that_the_code_does_not_have() -> None:
+    listed = re.findall(r"^\| [^|]+ \| `([a-z_]+)/` \|", text(SETTINGS), re.MULTILINE)
+    assert listed == list(PROVIDERS)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
+    targets = [target.partition("#") for target in LINK.findall(text(path))]
+    assert [file for file, _, _ in targets if file and not (path.parent / file).exists()] == []
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert 700 <= len(text(README).split()) <= 1000
+
+
+def snippets(language: str) -> list[str]:
+    return [
+        body for path in DOCUMENTS for kind, body in FENCE.findall(text(path)) if kind == language
+    ]
+
+
+def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    servers = [
+        one for body in snippets("json") for one in json.loads(body)["agent_servers"].values()
+    ]
+    commands = {server["command"] for server in servers}
+    for body in snippets("lua") + snippets("elisp"):
+        commands |= set(re.findall(r'(?:default = \{ |:command )"([^"]+)"', body))
+    assert commands
+    assert commands <= project["scripts"].keys()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["README.md", "docs/editors.md", "docs/agents.md"])
+def test_the_snippets_use_options_that_there_are(name: str) -> None:
+    own = [line.partition(" -- ")[0] for line in text(ROOT / name).splitlines()]
+    assert set(OPTION.findall("\n".join(own))) <= options()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_every_file_that_is_named_exists(path: Path) -> None:
+    places = r"`((?:acp_bridge|agent|tests|fixtures|docs|\.ci)/[\w./-]*)`"
+    missing = [name for name in re.findall(places, text(path)) if not (ROOT / name).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("package", ["acp_bridge", "agent"])
+def test_the_architecture_says_what_every_folder_and_module_holds(package: str) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", text(ROOT / "docs" / "architecture.md"), re.MULTILINE)
+    described = set(re.findall(rf"`{package}/([\w.]+)/?`", "\n".join(rows)))
+    there = {p.name for p in (ROOT / package).iterdir() if p.suffix == ".py" or any(p.glob("*.py"))}
+    assert described == there - {"__init__.py"}
