@@ -44,7 +44,7 @@ hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/i
 	@$(PY) -m tests.hazards
 
 test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
-	$(PY) -m pytest tests/clients $(ARGS)
+	$(PY) -m pytest tests/clients_not_ours $(ARGS)
 
 test-agents: $(VENV)/.ready ## agents that are not ours, behind the bridge (needs npm)
 	$(PY) -m tests.agents_not_ours $(ARGS)

@@ -24,15 +24,15 @@ FLOORS: list[set[str]] = [
     {"cli", "demo"},
     {"bridge"},
     {"sessions"},
-    {"listing"},
-    {"params"},
     {"session"},
-    {"lobby", "handshake"},
-    {"relay"},
-    {"machine", "updates", "replays"},
+    {"clients"},
+    {"updates"},
+    {"late_replay", "machine"},
     {"agents", "journal"},
+    {"notices"},
     {"errors", "log", "settings", "waits"},
     {"wire"},
+    {"protocol"},
     {"acp_bridge"},
 ]
 
@@ -46,6 +46,9 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "late_replay",
+    "notices",
+    "protocol",
     "updates",
     "wire.jsonrpc",
 )
@@ -169,6 +172,15 @@ def test_no_two_modules_import_each_other(package: str) -> None:
         for module, path in known.items()
     }
     TopologicalSorter(graph).prepare()
+
+
+def test_no_part_of_a_session_takes_the_session() -> None:
+    for module, path in modules("acp_bridge").items():
+        room, _, name = module.removeprefix("acp_bridge.").partition(".")
+        if room == "session" and name != "session":
+            assert "acp_bridge.session.session" not in ours(
+                imports(tree(path), lazy=True), modules("acp_bridge")
+            ), module
 
 
 @pytest.mark.parametrize("name", SANS_IO)

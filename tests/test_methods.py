@@ -1,15 +1,15 @@
 """The front's method tables beside the official SDK's, which the front does not import."""
 
-import os
 import sys
 from pathlib import Path
 
 import acp.meta
+import anyio
 import pytest
 
-from acp_bridge import handshake
 from acp_bridge.bridge import OWN, REFUSED, Bridge
-from acp_bridge.relay import ClientAbilities
+from acp_bridge.clients import handshake
+from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.settings import Settings
 from tests.support.client import RecordingClient
 
@@ -33,8 +33,11 @@ OF_THE_AGENT = {
 }
 
 
-def test_every_method_that_the_sdk_knows_is_taken_passed_on_or_refused(tmp_path: Path) -> None:
-    bridge = Bridge(Settings(("agent",), "agent", tmp_path), *os.pipe())
+async def test_every_method_that_the_sdk_knows_is_taken_passed_on_or_refused(
+    tmp_path: Path,
+) -> None:
+    async with anyio.create_task_group() as tasks:
+        bridge = Bridge(Settings(("agent",), "agent", tmp_path), tasks)
     taken = set(bridge.slow) | OWN | NOTIFICATIONS
     assert taken | OF_A_SESSION | OF_THE_AGENT | REFUSED == set(acp.meta.AGENT_METHODS.values())
 

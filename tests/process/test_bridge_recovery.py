@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.session.ledger import Ledger
+from acp_bridge.session.prompts import Prompts
 from tests.process.bridge_support import World, fails, refused, stopped
 from tests.process.tiny_agent import tiny_agent
 
@@ -91,10 +91,10 @@ async def test_an_interrupted_turn_is_said_by_the_load_after_one_that_failed(
 async def test_an_effect_that_fails_takes_no_answer_with_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails_(self: Ledger, key: int, answer: object) -> None:
+    def fails_(self: Prompts, key: int, answer: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(Ledger, "note", fails_)
+    monkeypatch.setattr(Prompts, "note", fails_)
     async with world.inside() as client:
         prompt = client.send_prompt("gate never")
         await world.gates.reached("never")

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.clients.conftest import CODING, HERE, Tape
+from tests.clients_not_ours.conftest import CODING, HERE, Tape
 
 pytestmark = pytest.mark.process
 #: seconds; its processes start on a machine that may be busy.

@@ -11,7 +11,7 @@ import pytest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.session.choices import SET_MODE, SET_OPTION, Choices
 from acp_bridge.session.opening import Refused
-from tests.bridge.memory import MemoryLink
+from tests.session.memory import MemoryLink
 
 Json = dict[str, Any]
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}

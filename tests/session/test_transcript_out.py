@@ -9,7 +9,7 @@ import pytest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.session.outlet import Outlet
 from acp_bridge.updates import text_chunk
-from tests.bridge.memory import Sent
+from tests.session.memory import Sent
 
 Json = dict[str, Any]
 

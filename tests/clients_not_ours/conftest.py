@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.judge import Connection, Refused, Schema
+from tests.clients_not_ours.judge import Connection, Refused, Schema
 from tests.support.processes import all_gone
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ import pytest
 
 from acp_bridge.relay import PERMISSION, ClientAbilities, Relay
 from acp_bridge.updates import Updates
-from tests.bridge.memory import ClientEnd, MemoryLink
+from tests.session.memory import ClientEnd, MemoryLink
 
 Json = dict[str, Any]
 CAN_ALL: Json = {

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.clients.conftest import HERE, Tape
+from tests.clients_not_ours.conftest import HERE, Tape
 from tests.support.fixture_agents import FixtureLog, fixture_command
 
 pytestmark = pytest.mark.process

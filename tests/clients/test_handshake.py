@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from acp_bridge import handshake
-from acp_bridge.relay import ClientAbilities
+from acp_bridge.clients import handshake
+from acp_bridge.clients.abilities import ClientAbilities
 
 Json = dict[str, Any]
 OWN = {"delivery": "queue"}

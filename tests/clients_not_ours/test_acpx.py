@@ -21,7 +21,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.clients.conftest import CODING, Tape
+from tests.clients_not_ours.conftest import CODING, Tape
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.processes import gone
 

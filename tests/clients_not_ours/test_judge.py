@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import HERE, Tape
-from tests.clients.judge import Connection, Refused, Schema, Side
+from tests.clients_not_ours.conftest import HERE, Tape
+from tests.clients_not_ours.judge import Connection, Refused, Schema, Side
 
 INITIALIZE = {"protocolVersion": 1, "clientCapabilities": {}}
 TEXT = {"type": "text", "text": "hi"}
