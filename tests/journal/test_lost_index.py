@@ -11,8 +11,8 @@ from tests.journal.files import remove
 async def keep_sessions(home: Path) -> None:
     journal = Journal(home)
     await journal.create("a" * 32, cwd="/a", agent="one", agent_session_id="0")
-    await journal.create("b" * 32, cwd="/b", agent="one", title="second")
-    await journal.create("any id", cwd="/c", agent="two", title="third")
+    await journal.create("b" * 32, cwd="/b", agent="one")
+    await journal.create("any id", cwd="/c", agent="two")
     await journal.touch("a" * 32, title="first")
     await journal.close()
 
