@@ -22,18 +22,14 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.agents.stderr import LineForwarder
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
 
-START_TIMEOUT = 10.0
-KILL_TIMEOUT = 5.0
-#: Seconds for the rest of stderr when the tree is dead. Its end is there already, unless the
-#: agent handed its stderr to a process outside of its tree.
-STDERR_DRAIN_TIMEOUT = 0.2
-#: In the place of a guard that was killed: seconds between two looks at the agent's group.
+#: seconds between two looks at the agent's group, where the guard was killed and can't look.
 GROUP_POLL_INTERVAL = 0.005
 
 #: The bridge's ends, in the order of the agent's descriptors 0, 1, 2.
@@ -72,7 +68,7 @@ class AgentProcess:
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
-        """Start `command` (at least one word) and return once it runs, within START_TIMEOUT.
+        """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
         `lock_fd` is held by the guard from before the agent starts. `on_stderr` gets the agent's
         stderr, by lines cut at 8 KiB. The owner task runs in `task_group`.
@@ -83,7 +79,7 @@ class AgentProcess:
         if lock_fd is not None:
             process.hold_lock(lock_fd)
         try:
-            with anyio.fail_after(START_TIMEOUT):
+            with anyio.fail_after(waits.SPAWN):
                 await anyio.to_thread.run_sync(process._spawn, command)
                 await process._wait_started(command[0])
             task_group.start_soon(process._own)
@@ -128,11 +124,11 @@ class AgentProcess:
     async def kill(self) -> bool:
         """Kill the tree and wait, shielded, until it is dead; idempotent. (HAZARDS C8)
 
-        Returns False if it is not dead after KILL_TIMEOUT: the guard goes on trying, and holds
+        Returns False if it is not dead after `waits.KILL`: the guard goes on trying, and holds
         its locks. What the agent wrote before can still be read.
         """
         self._send(guard.KILL)
-        with anyio.move_on_after(KILL_TIMEOUT, shield=True):
+        with anyio.move_on_after(waits.KILL, shield=True):
             await self._dead.wait()
         return self._dead.is_set()
 
@@ -165,11 +161,11 @@ class AgentProcess:
         """Kill, wait for the end, close all; shielded, and bounded whatever happens."""
         self._guard_end.close()
         try:
-            with anyio.move_on_after(KILL_TIMEOUT, shield=True):
+            with anyio.move_on_after(waits.KILL, shield=True):
                 self._send(guard.KILL)
                 await self._follow_guard()
             if self._stderr_fd >= 0:
-                with anyio.move_on_after(STDERR_DRAIN_TIMEOUT, shield=True):
+                with anyio.move_on_after(waits.LAST_STDERR, shield=True):
                     await self._stderr.run(self._stderr_fd)
         finally:
             for name in _PIPES:

@@ -5,13 +5,12 @@ from acp_bridge.journal.records import (
     UNSET,
     PromptRow,
     PromptState,
-    Recovery,
     SessionInfo,
     SessionRow,
     Unset,
 )
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.journal.store import Journal, home_folder
+from acp_bridge.journal.store import Journal
 
 __all__ = [
     "UNSET",
@@ -20,11 +19,9 @@ __all__ = [
     "JournalError",
     "PromptRow",
     "PromptState",
-    "Recovery",
     "SessionInfo",
     "SessionJournal",
     "SessionRow",
     "UnknownSession",
     "Unset",
-    "home_folder",
 ]

@@ -113,6 +113,9 @@ def _checkpoint(path: Path) -> None:
 
 
 def begin_wal(connection: sqlite3.Connection) -> None:
-    """The first write after a whole checkpoint starts the WAL again and syncs its header: better
-    here, in a worker thread, than at the next write on the event loop."""
-    connection.execute("UPDATE session SET touched = touched + 1")
+    """Start the WAL again, which the first write after a whole checkpoint does.
+
+    It syncs the WAL's header, so it belongs into a worker thread and not to the next write on the
+    event loop. The write is that of the file's header page: it changes nothing in it.
+    """
+    connection.execute("PRAGMA application_id=0").close()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -24,6 +24,9 @@ from acp_bridge.journal.index_file import COLUMNS, IndexFile, is_damage
 from acp_bridge.journal.records import SessionInfo, SessionRow
 from acp_bridge.journal.schema import FAILURES, journal_errors, sync_file, wal_of
 from acp_bridge.journal.threads import in_thread
+
+#: sessions in one page of a listing.
+PAGE_ROWS: Final = 50
 
 T = TypeVar("T")
 
@@ -63,9 +66,9 @@ class Index:
         await self._run(lambda db: db.execute(f"{change} WHERE session_id = ?", (session_id,)))
 
     async def page(
-        self, cwd: str | None, agent: str | None, cursor: str | None, limit: int
+        self, cwd: str | None, agent: str | None, cursor: str | None
     ) -> tuple[list[SessionRow], str | None]:
-        """Sessions (of `cwd`, of `agent`), newest first, and the cursor of the next page, if any.
+        """Return sessions of `cwd` and `agent` (None: of any), newest first, and the next cursor.
 
         Raises:
             BadCursor: the cursor is not one of ours.
@@ -78,11 +81,11 @@ class Index:
                 " AND (:cwd IS NULL OR cwd = :cwd) AND (:agent IS NULL OR agent = :agent)"
                 " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT :limit",
-                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": limit + 1},
+                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": PAGE_ROWS + 1},
             ).fetchall()
         )
-        found = [SessionRow(*row) for row in rows[:limit]]
-        return found, _make_cursor(found[-1]) if len(rows) > limit else None
+        found = [SessionRow(*row) for row in rows[:PAGE_ROWS]]
+        return found, _make_cursor(found[-1]) if len(rows) > PAGE_ROWS else None
 
     async def agent_ids(self, agent: str) -> dict[str, str]:
         """The agent's session ids that are mapped, to ours. Raises JournalError."""

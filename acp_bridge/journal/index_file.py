@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.records import SessionRow
 from acp_bridge.journal.schema import (
@@ -33,9 +34,8 @@ from acp_bridge.journal.schema import (
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
-#: seconds for another bridge to open, replace or close the index; when this one closes it.
+#: seconds for another bridge to open, replace or close the index.
 _LOCK_WAIT: Final = 5.0
-_CLOSE_WAIT: Final = 0.5
 _LOCK_INTERVAL: Final = 0.01
 #: the second one follows a damaged file; more only if others make damaged ones.
 _TRIES: Final = 3
@@ -89,7 +89,7 @@ class IndexFile:
         """Close it. Raises sqlite3.Error."""
         with ExitStack() as lock:
             with suppress(OSError):  # then SQLite's own look, whether the file has moved, must do
-                lock.enter_context(_locked(self._path, _CLOSE_WAIT))
+                lock.enter_context(_locked(self._path, waits.INDEX_CLOSE))
             self.db.close()
 
     def discard(self, error: Exception) -> None:

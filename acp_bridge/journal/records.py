@@ -30,11 +30,9 @@ class SessionInfo:
 
     session_id: str
     cwd: str
-    additional_directories: tuple[str, ...]
     agent: str
     agent_session_id: str | None
     title: str | None
-    created_at: str
     updated_at: str
 
 
@@ -61,16 +59,6 @@ class PromptRow:
     state: PromptState
     outcome: dict[str, Any] | None
     agent_outcome: dict[str, Any] | None
-    accepted_at: str
-    ended_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What a bridge that died left behind: prompts held now, and prompts it was running."""
-
-    held: tuple[PromptRow, ...]
-    interrupted: tuple[PromptRow, ...]
 
 
 class Unset:

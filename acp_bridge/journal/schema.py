@@ -45,8 +45,37 @@ SESSION_SCRIPTS: Final = (
     CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE session_2(
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        session_id TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        agent_session_id TEXT,
+        title TEXT,
+        updated_at TEXT NOT NULL,
+        merged_to INTEGER NOT NULL DEFAULT 0
+    );
+    INSERT INTO session_2
+        SELECT id, session_id, cwd, agent, agent_session_id, title, updated_at, merged_to
+        FROM session;
+    DROP TABLE session;
+    ALTER TABLE session_2 RENAME TO session;
+    CREATE TABLE prompts_2(
+        seq INTEGER PRIMARY KEY,
+        prompt_id TEXT NOT NULL UNIQUE,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
+        outcome TEXT,
+        agent_outcome TEXT
+    );
+    INSERT INTO prompts_2 SELECT seq, prompt_id, state, outcome, agent_outcome FROM prompts;
+    DROP TABLE prompts;
+    ALTER TABLE prompts_2 RENAME TO prompts;
+    """,
 )
-"""A prompt's params may be megabytes (images): apart, so that no transition writes them again.
+"""The second script drops columns that nothing reads (not by DROP COLUMN, which is of SQLite 3.35).
+
+A prompt's params may be megabytes (images): apart, so that no transition writes them again.
 `updates.lines` is one read of the agent's pipe: JSON objects, one a line.
 `session.merged_to` is the last row of `updates` whose chunks have been merged."""
 
