@@ -18,10 +18,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, waits
-from acp_bridge.agents.command import AgentCommand, has
+from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
+from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
@@ -122,8 +123,8 @@ class Link:
         reader = Reader(stdout, _READ_BYTES)
         tasks.start_soon(self._live, process, writer, reader)
         try:
-            result = await self.ask("initialize", dict(self.command.initialize))
-            if not isinstance(result, dict) or result.get("protocolVersion") != 1:
+            result = await self.ask(INITIALIZE, dict(self.command.initialize))
+            if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -254,7 +255,7 @@ class Link:
         self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if method == "session/update" and not self._parked and isinstance(params, dict):
+        if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if params.get("sessionId") == self.agent_session_id:
                 self.owner.on_update(self, params)
             else:
@@ -265,7 +266,7 @@ class Link:
             self._hand_over(method, params)
 
     def _hand_over(self, method: str, params: Any) -> None:
-        if method == "session/update":
+        if method == SESSION_UPDATE:
             if isinstance(params, dict):
                 self.owner.on_update(self, params)
         else:

@@ -15,9 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import from_json
 
+from acp_bridge.protocol import MESSAGES
 from acp_bridge.wire.jsonrpc import encode
-
-CHUNKS: Final = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 
 _TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
 
@@ -137,7 +136,7 @@ def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
     if params is None or type(update) is not dict:
         return None, ""
     kind, content = update.get("sessionUpdate"), update.get("content")
-    if type(kind) is not str or kind not in CHUNKS or type(content) is not dict:
+    if type(kind) is not str or kind not in MESSAGES or type(content) is not dict:
         return None, ""
     text = content.get("text")
     if content.get("type") != "text" or type(text) is not str:

@@ -70,7 +70,7 @@ class Replay:
             self._transcript.record_interrupted()
             self._transcript.flush()
         # The turns are over when that is written: a load that failed before says it the next time.
-        for row in self._journal.recover().held:
+        for row in self._journal.recover():
             self._prompts.add_held(row.params, row.seq)
 
     async def load(self, request: ClientRequest, *, replay: bool) -> None:

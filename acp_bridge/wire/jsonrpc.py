@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0, one message a line: bytes <-> messages, and the error codes. Sans-IO.
+"""JSON-RPC 2.0, one message a line: turns bytes into messages and back. Sans-IO.
 
 Invariants:
 - A line yields exactly one message or one `Malformed`; a blank line yields nothing. A bad line
@@ -15,10 +15,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic_core import from_json, to_json
+
+from acp_bridge.protocol import ErrorCode
 
 Message: TypeAlias = dict[str, Any]
 #: Echoed exactly as it came: JSON-RPC allows strings, numbers and null (a float is rare but legal).
@@ -42,19 +44,6 @@ class _Unset(Enum):
 
 #: "The key was not there", which JSON tells from null. Falsy.
 UNSET: Final = _Unset.UNSET
-
-
-class ErrorCode(IntEnum):
-    """Codes of JSON-RPC 2.0 and of ACP."""
-
-    PARSE_ERROR = -32700
-    INVALID_REQUEST = -32600
-    METHOD_NOT_FOUND = -32601
-    INVALID_PARAMS = -32602
-    INTERNAL_ERROR = -32603
-    AUTH_REQUIRED = -32000
-    RESOURCE_NOT_FOUND = -32002
-    REQUEST_CANCELLED = -32800
 
 
 class RpcError(Exception):

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from acp_bridge.protocol import CANCEL_REQUEST, ErrorCode
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     UNSET,
     Answer,
     Decoder,
     Err,
-    ErrorCode,
     Malformed,
     Message,
     RequestId,
@@ -30,8 +30,6 @@ from acp_bridge.wire.jsonrpc import (
 )
 
 logger = logging.getLogger(__name__)
-
-CANCEL_REQUEST = "$/cancel_request"
 
 
 @dataclass(frozen=True, slots=True)
