@@ -104,7 +104,7 @@ def _models(settings: Settings, secrets: Secrets) -> Models:
     """Raises ValueError if the model is a dialogue that can't be read; a real model's problem is
     told in the session."""
     from agent.model import ModelError
-    from agent.models import AllModels
+    from agent.providers.all_models import AllModels
 
     models = AllModels(settings, os.environ, on_key=secrets.add)
     if settings.model.startswith("scripted:"):
@@ -118,9 +118,9 @@ def _models(settings: Settings, secrets: Secrets) -> Models:
 async def _serve(
     stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets
 ) -> NoReturn:
-    from acp_bridge.wire.sdk_transport import SdkTransport
-    from agent.connection import serve
     from agent.secrets import child_environment
+    from agent.serve.connection import serve
+    from agent.serve.sdk_transport import SdkTransport
 
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:

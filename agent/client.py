@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from agent.history import Update
+from agent.conversation.history import Update
 
 #: sends one request and returns its result; raises what it likes
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model import Part, Stop
-from agent.providers.answer import Answer, Tokens
 from agent.providers.failure import failure_in_stream
+from agent.providers.partial_completion import Answer, Tokens
 
 _STOPS: dict[str, Stop] = {
     "max_tokens": "max_tokens",

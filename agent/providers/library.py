@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from agent.model import THOUGHT_LEVELS, ModelInfo
-from agent.providers.answer import Tokens
+from agent.providers.partial_completion import Tokens
 
 #: read by LiteLLM when it is imported; the second keeps it from raising at repeated chunks
 _SWITCHES = {

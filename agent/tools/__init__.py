@@ -129,18 +129,6 @@ class Toolbox:
         return known[1]
 
 
-def standard_tools() -> list[AnyTool]:
-    from agent.tools.edit_file import EditFile
-    from agent.tools.list_files import ListFiles
-    from agent.tools.plan import Plan
-    from agent.tools.read_file import ReadFile
-    from agent.tools.search import Search
-    from agent.tools.shell import Shell
-    from agent.tools.write_file import WriteFile
-
-    return [ReadFile(), WriteFile(), EditFile(), ListFiles(), Search(), Shell(), Plan()]
-
-
 def _spec(tool: AnyTool) -> ToolSpec:
     function = {
         "name": tool.name,

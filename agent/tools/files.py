@@ -20,7 +20,7 @@ from anyio import to_thread
 from agent.client import ClientError
 from agent.tools import ToolContext, ToolError
 from agent.tools.paths import Place, still
-from agent.tools.texts import Text, decode, from_client
+from agent.tools.text_file import Text, decode, from_client
 
 #: bytes of a file that is read as a whole, and so can be edited: with its JSON escapes it must
 #: still fit into a message of 10 MB

@@ -22,7 +22,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import Show, ToolError
-from agent.tools.bounded import Bounded
+from agent.tools.bounded_output import Bounded
 from agent.tools.cards import code
 
 #: seconds for output that is still in the pipe once the command has ended

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
-from agent.content import image_type
+from agent.conversation.content import image_type
 from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import code, visible
-from agent.tools.first_words import grant
+from agent.tools.command_grants import grant
 from agent.tools.process import Command, Ended, run_process
 from agent.tools.terminal import NoTerminal, run_in_terminal
 

@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from agent.client import Client, ClientError
 from agent.tools import Show, ToolError
-from agent.tools.bounded import Bounded
+from agent.tools.bounded_output import Bounded
 from agent.tools.process import Command, Ended
 
 #: seconds for the client to make a terminal; it may have to load the folder's environment first

@@ -11,7 +11,7 @@ from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import diff, short
 from agent.tools.files import change, read_to_change
 from agent.tools.paths import absolute, edit_grant, locate
-from agent.tools.texts import Text
+from agent.tools.text_file import Text
 
 
 class WriteFileArgs(BaseModel):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.keys import Access
-from agent.litellm_model import LiteLLMModel
 from agent.providers import library
+from agent.providers.keys import Access
+from agent.providers.provider_model import LiteLLMModel
 from tests.agent.providers.support import AT_ONCE, KEY, Open
 from tests.support.model_server import ModelServer
 

@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.litellm_model import LiteLLMModel
 from agent.model import Completion, Message, ModelError
+from agent.providers.provider_model import LiteLLMModel
 from agent.providers.retry import Retry
 from tests.agent.support import Tokens
 

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from agent.litellm_model import LiteLLMModel
 from agent.model import Token
+from agent.providers.provider_model import LiteLLMModel
 from agent.providers.retry import Retry
 from tests.agent.providers.support import ASK, BOTH, OPENAI, TOOLS, Open
 from tests.agent.support import Tokens

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.model import Part
-from agent.providers.answer import Tokens
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure
+from agent.providers.partial_completion import Tokens
 
 
 def delta(**fields: Any) -> dict[str, Any]:

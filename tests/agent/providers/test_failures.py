@@ -5,9 +5,9 @@ import socket
 import anyio
 import pytest
 
-from agent.keys import Access
-from agent.litellm_model import LiteLLMModel
 from agent.model import ErrorKind, Part
+from agent.providers.keys import Access
+from agent.providers.provider_model import LiteLLMModel
 from agent.providers.retry import Retry
 from tests.agent.providers.support import (
     ANTHROPIC,
@@ -143,7 +143,7 @@ async def test_several_short_waits_are_told_when_they_become_long(
         nonlocal passed
         passed += 2.5
 
-    monkeypatch.setattr("agent.litellm_model.monotonic", lambda: passed)
+    monkeypatch.setattr("agent.providers.provider_model.monotonic", lambda: passed)
     for _ in range(2):
         server.say(Status(503))
     server.say(Text("Hello"))

@@ -1,0 +1,122 @@
+"""What the user is shown of a history: the session updates of ACP.
+
+Invariants
+- A replay shows messages, not tokens, and ends every tool card that it opens (HAZARDS C16).
+- A replay names no terminal: the text stands for it (R7).
+- Summaries and trimmed results are the model's affair: here all is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agent.conversation.entries import INTERRUPTED, Call, Entry, Outcome, Prompt, Update
+from agent.model import SpokenKind
+
+
+def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
+    """`running`: a turn goes on, and will itself end the cards that the last entry has open."""
+    plans = _last_plans(entries)
+    for number, entry in enumerate(entries):
+        goes_on = running and number == len(entries) - 1
+        yield from _shown(entry, message_id(number), goes_on)
+        if number in plans:
+            yield {"sessionUpdate": "plan", "entries": plans[number]}
+
+
+def message_id(number: int) -> str:
+    """Of the entry with that number: a replay gives the same."""
+    return f"m{number}"
+
+
+def chunk(kind: str, block: dict[str, Any], message_id: str) -> Update:
+    return {"sessionUpdate": kind, "content": block, "messageId": message_id}
+
+
+def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
+    update = "agent_message_chunk" if kind == "text" else "agent_thought_chunk"
+    return chunk(update, {"type": "text", "text": text}, message_id)
+
+
+def notice(text: str) -> Update:
+    """What the user is told that the model did not say."""
+    return {
+        "sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": f"\n[{text}]\n"},
+    }
+
+
+def card_start(card: dict[str, Any]) -> Update:
+    return {"sessionUpdate": "tool_call", "status": "pending", **card}
+
+
+def card_end(card_id: str, outcome: Outcome) -> Update:
+    update: Update = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": card_id,
+        "status": outcome.status,
+    }
+    content = _content(outcome)
+    # A terminal was released by now: a client may drop a whole update that names it, but
+    # it goes on showing it if nothing else is said.
+    if not any(map(_is_terminal, content)):
+        update["content"] = content
+    if outcome.raw is not None:
+        update["rawOutput"] = outcome.raw
+    return update
+
+
+def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
+    """The plan told last in each turn, by the number of the answer that told it."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    latest: int | None = None
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Prompt):
+            latest = None
+        elif entry.plan is not None:
+            if latest is not None:
+                del found[latest]
+            found[number], latest = entry.plan, number
+    return found
+
+
+def _shown(entry: Entry, message_id: str, goes_on: bool) -> Iterator[Update]:
+    if isinstance(entry, Prompt):
+        for block in entry.blocks:
+            yield chunk("user_message_chunk", block, message_id)
+        return
+    for run in entry.runs:
+        yield text_chunk(run.kind, run.text, message_id)
+    for call in entry.calls:
+        yield from _card(call, goes_on)
+
+
+def _card(call: Call, goes_on: bool) -> Iterator[Update]:
+    card = call.card
+    if isinstance(content := card.get("content"), list):
+        card = {**card, "content": [item for item in content if not _is_terminal(item)]}
+    yield card_start(card)
+    outcome = call.outcome
+    if outcome is None:
+        if goes_on:
+            return
+        before = card.get("content") or []
+        outcome = Outcome("failed", INTERRUPTED, content=[*before, _text(INTERRUPTED)])
+    update = card_end(card["toolCallId"], outcome)
+    if "content" not in update:
+        kept = [item for item in _content(outcome) if not _is_terminal(item)]
+        update["content"] = [*kept, _text(outcome.text)]
+    yield update
+
+
+def _content(outcome: Outcome) -> list[dict[str, Any]]:
+    return [_text(outcome.text)] if outcome.content is None else outcome.content
+
+
+def _is_terminal(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "terminal"
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": text}}

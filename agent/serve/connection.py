@@ -1,0 +1,157 @@
+"""One connection: the SDK's router and connection around our Server, and its bounded end.
+
+Invariants
+- No exception's text reaches the wire but a ModelError's, which is a sentence of ours: an error
+  carries its code, a message of ours, and at most the places of wrong parameters or an opaque id
+  whose detail is in the log.
+- Nothing but `initialize` is answered before `initialize`.
+- However it ends (EOF, a signal, a client that reads nothing), it ends within `answer_grace` and
+  `flush_limit` of the transport plus the seconds below (HAZARDS P2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, cast
+
+import anyio
+from acp import Agent, RequestError
+from acp.agent.router import build_agent_router
+from acp.connection import Connection, MethodHandler
+from acp.meta import AGENT_METHODS
+from acp.schema import DeleteSessionRequest
+from acp.utils import normalize_result
+from pydantic import ValidationError
+
+from agent.model import ModelError, Models
+from agent.secrets import Secrets
+from agent.serve.acp_agent import Server
+from agent.serve.sdk_transport import SdkTransport
+from agent.session.shared import Setup
+from agent.settings import Settings
+from agent.tools.standard import standard_tools
+
+logger = logging.getLogger(__name__)
+
+#: for running turns to be answered `cancelled`
+_STOP_SECONDS = 1
+#: for the connection's tasks; the transport bounds its own part
+_CLOSE_SECONDS = 1.5
+
+
+async def serve(
+    transport: SdkTransport,
+    models: Models,
+    settings: Settings,
+    secrets: Secrets,
+    environment: Mapping[str, str],
+) -> None:
+    """Until the client is gone or a signal asks us to end. `environment`: of processes
+    that tools start."""
+    async with anyio.create_task_group() as tasks:
+
+        async def handle(method: str, params: Any, is_notification: bool) -> Any:
+            return await route(method, params, is_notification)
+
+        connection = Connection(handle, transport, listening=False)
+        setup = Setup(
+            models=models,
+            settings=settings,
+            tools=standard_tools(),
+            secrets=secrets,
+            environment=environment,
+            request=connection.send_request,
+            notify=partial(_notify, transport),
+        )
+        server = Server(setup, later=lambda work: tasks.start_soon(_contained, work))
+        route = guarded(server, secrets)
+        try:
+            with anyio.CancelScope() as listening:
+                tasks.start_soon(_cancel_on_signal, listening)
+                await connection.main_loop()
+        finally:
+            with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                await server.stop()
+            with anyio.CancelScope(shield=True):
+                await _close(connection)
+            tasks.cancel_scope.cancel()
+
+
+async def _close(connection: Connection) -> None:
+    # asyncio's own wait: a deadline of anyio's is a cancellation, and the SDK would hand it on to
+    # the very task that it waits for, which may be one that ignores it
+    closing = asyncio.create_task(connection.close())
+    await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
+
+
+async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What fails in the background of one session ends no other (HAZARDS P6)."""
+    try:
+        await work()
+    except Exception:
+        logger.exception("something in the background failed")
+
+
+def guarded(server: Server, secrets: Secrets) -> MethodHandler:
+    """The SDK's routes to `server`."""
+    router = build_agent_router(cast(Agent, server), use_unstable_protocol=True)
+    router.route_request(
+        AGENT_METHODS["session_delete"],
+        DeleteSessionRequest,
+        server,
+        "delete_session",
+        adapt_result=normalize_result,
+    )
+
+    async def handle(method: str, params: Any, is_notification: bool) -> Any:
+        if not server.initialized and method != "initialize":
+            raise RequestError(-32600, "Invalid request: not initialized")
+        try:
+            return await router(method, params, is_notification)
+        except Exception as error:
+            raise told(error, secrets) from None
+
+    return handle
+
+
+def told(error: Exception, secrets: Secrets) -> RequestError:
+    """What the client reads of it; the rest is in the log."""
+    match error:
+        case RequestError():
+            return error
+        case ValidationError():
+            return RequestError(-32602, "Invalid params", _places(error))
+        case ModelError(kind="auth"):
+            logger.info("%s", error, exc_info=error)
+            return RequestError(-32000, secrets.mask(str(error)))
+        case ModelError():
+            return _opaque(secrets.mask(str(error)), error)
+    return _opaque("Internal error", error)
+
+
+async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
+    # not through the connection, which refuses to send once stdin has ended: the cards of a turn
+    # that this interrupts are still ended
+    await transport.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+async def _cancel_on_signal(listening: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        async for _ in signals:
+            listening.cancel()
+
+
+def _places(error: ValidationError) -> dict[str, Any]:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return {"errors": [{"loc": list(e["loc"]), "msg": e["msg"]} for e in found]}
+
+
+def _opaque(message: str, error: Exception) -> RequestError:
+    error_id = uuid.uuid4().hex[:12]
+    logger.error("error %s", error_id, exc_info=error)
+    return RequestError(-32603, message, {"id": error_id})

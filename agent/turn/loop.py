@@ -1,0 +1,172 @@
+"""One turn: model -> tools -> model, until the model has nothing more to do.
+
+Invariants
+- Every token is told to each `on_token` callback in order, the transcript's and the client's first.
+  A string is a text part; an empty one is passed on, None dropped; a notice is only shown. A
+  callback that fails is logged and left out for the rest of the turn; the others, the stream and
+  the turn go on, and the user is told (HAZARDS T1).
+- After a cancellation no model call and no tool begins (C3), and none is left running (C10).
+- Whatever ends a turn, the history is well formed (C17).
+- A request that does not fit the model's window is tried again only once room was made, and only
+  if nothing of the answer was told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio.lowlevel
+
+from agent.conversation.history import Spent, Update
+from agent.conversation.transcript import Transcript
+from agent.model import Completion, Model, ModelError, ModelInfo, OnToken, Part, Token
+from agent.tools import Toolbox, ToolContext
+from agent.turn.permissions import Permissions
+from agent.turn.recorder import Scribe
+from agent.turn.tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from agent.conversation.compaction import Compactor
+    from agent.secrets import Secrets
+
+logger = logging.getLogger(__name__)
+
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+
+#: why the calls of an answer that ended otherwise are not run
+_NOT_RUN = {
+    "max_tokens": "Not run: the answer was cut off at the model's limit.",
+    "refusal": "Not run: the model refused to go on.",
+}
+
+
+class Turn:
+    """Answers one prompt of a session.
+
+    `model` is asked for at each model call, so that a changed option takes effect at the next.
+    `max_calls`: model calls, so that one that goes round in circles is stopped. `on_token`: further
+    callbacks besides disk and client; they also get the pieces of tool calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[], Model],
+        tools: Toolbox,
+        transcript: Transcript,
+        permissions: Permissions,
+        context: ToolContext,
+        secrets: Secrets,
+        compactor: Compactor | None = None,
+        max_calls: int = 100,
+        on_token: Sequence[OnToken] = (),
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._permissions = permissions
+        self._compactor = compactor
+        self._max_calls = max_calls
+        self._scribe = scribe = Scribe(transcript, context.client)
+        self._calls = ToolCalls(tools, permissions, context, secrets, scribe)
+        self._on_token: list[Callable[[Part], Awaitable[None]]] = [
+            scribe.record_token,
+            scribe.show_token,
+            *on_token,
+        ]
+        #: something of the answer being given was told
+        self._told = False
+
+    async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
+        """`blocks`: the prompt, ACP content blocks. Raises ModelError, PromptCancelled.
+
+        A provider that refuses the request ends the turn with `refusal`, as a model that refuses
+        does; its sentence is shown as a notice.
+        """
+        await self._scribe.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
+        for _ in range(self._max_calls):
+            try:
+                completion = await self._complete()
+            except ModelError as error:
+                if error.kind != "refused":
+                    raise
+                await self._scribe.notice(str(error))
+                return await self._refused()
+            if completion.stop != "end_turn":
+                await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
+                return await self._refused() if completion.stop == "refusal" else completion.stop
+            if not completion.tool_calls:
+                return "end_turn"
+            await self._calls.run(completion.tool_calls)
+        return "max_turn_requests"
+
+    async def _refused(self) -> StopReason:
+        """ACP: the prompt and all after it are not part of the next request."""
+        await self._scribe.record({"t": "refused"})
+        return "refusal"
+
+    async def _complete(self) -> Completion:
+        """One answer of the model, with room made for it if need be."""
+        await anyio.lowlevel.checkpoint()
+        model = self._model()
+        if self._compactor is not None:
+            await self._compactor.fit(model, self._tools.specs)
+        info = await model.info()
+        while True:
+            self._told = False
+            await anyio.lowlevel.checkpoint()
+            messages = self._scribe.history.messages(images=info.takes_images)
+            try:
+                completion = await model.complete(messages, self._tools.specs, self._tell)
+            except ModelError as error:
+                if not (error.kind == "context" and await self._made_room(model)):
+                    raise
+            else:
+                await self._account(model, info, completion)
+                return completion
+
+    async def _made_room(self, model: Model) -> bool:
+        if self._compactor is None or self._told:
+            return False
+        return await self._compactor.shrink(model, self._tools.specs)
+
+    async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
+        if completion.provider is not None:
+            await self._scribe.record({"t": "provider", "d": dict(completion.provider)})
+        if (usage := completion.usage) is None:
+            return
+        record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}
+        more = {"cached": usage.cached, "cost": usage.cost, "for": "turn"}
+        await self._scribe.record({**record, **more})
+        if (update := usage_update(self._scribe.history.spent, info)) is not None:
+            await self._scribe.show(update)
+
+    async def _tell(self, token: Token) -> None:
+        if token is None:
+            return
+        part = Part("text", token) if isinstance(token, str) else token
+        if part.kind == "notice":
+            await self._scribe.notice(part.text)
+            return
+        self._told = True
+        for callback in tuple(self._on_token):
+            try:
+                await callback(part)
+            except Exception:
+                logger.exception("a token callback failed and is told nothing more in this turn")
+                self._on_token.remove(callback)
+                await self._scribe.notice(
+                    "A part of this answer could not be passed on; see the log."
+                )
+
+
+def usage_update(spent: Spent, info: ModelInfo) -> Update | None:
+    """How full the model's window is, and the session's cost in USD; None if the window is not
+    known: ACP can't say one without the other."""
+    if info.window is None:
+        return None
+    update: Update = {"sessionUpdate": "usage_update", "used": spent.context, "size": info.window}
+    if spent.cost is not None:
+        update["cost"] = {"amount": spent.cost, "currency": "USD"}
+    return update

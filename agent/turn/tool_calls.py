@@ -1,0 +1,289 @@
+"""The tool calls of one answer: shown, allowed, run, and their results recorded.
+
+Invariants
+- All cards are opened in the order of the calls before the first call is looked at; each is ended
+  once and never reopened, also on cancellation (HAZARDS C16), with its result recorded (C17).
+- Calls run one after the other; neighbours that only read run at once. A call is prepared when its
+  turn has come, so that it sees what those before it did.
+- Once the user was asked and did not allow a call, the calls of the same answer that have not
+  begun are not run, nor asked for: they were meant to follow it. The model is told.
+- What is recorded and shown of a tool's work holds no secret.
+- After a cancellation no tool begins (C3) and none is left running (C10).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+from pydantic import BaseModel, ValidationError
+
+from agent.conversation.content import is_image
+from agent.conversation.history import INTERRUPTED, Outcome, card_end, card_start
+from agent.conversation.messages import parsed
+from agent.model import ToolCall
+from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
+from agent.turn.permissions import Permissions, PromptCancelled, Rejected
+from agent.turn.recorder import Scribe
+
+if TYPE_CHECKING:
+    from agent.secrets import Secrets
+
+logger = logging.getLogger(__name__)
+
+#: tools that read at the same time
+_AT_ONCE = 8
+#: seconds to end the cards of a cancelled turn, should the client take nothing
+_CARD_SECONDS = 1
+_FAILED = "The tool failed; see the agent's log."
+_SECRET_LOST = (
+    "A secret of the user's stands there, which you see as ***. It would be lost: leave its line "
+    "alone, and change those around it with edit_file."
+)
+_UNREADABLE = "\n(An image of it can't be read and was left out.)"
+_AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
+#: of a text that shows output as it is
+_FENCED_END = re.compile(r"\n`{3,}\Z")
+
+Content = list[dict[str, Any]]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Card:
+    """A tool call on its way."""
+
+    call: ToolCall
+    #: as the client is shown it
+    shown: dict[str, Any]
+    tool: AnyTool | None = None
+    args: BaseModel | None = None
+    #: why it can't be run
+    problem: str = ""
+    ended: bool = False
+
+    @property
+    def id(self) -> str:
+        return str(self.shown["toolCallId"])
+
+    @property
+    def only_reads(self) -> bool:
+        return self.tool is not None and self.tool.access == "read"
+
+
+class ToolCalls:
+    """Runs the calls of a turn's answers, one answer at a time."""
+
+    def __init__(
+        self,
+        tools: Toolbox,
+        permissions: Permissions,
+        context: ToolContext,
+        secrets: Secrets,
+        scribe: Scribe,
+    ) -> None:
+        self._tools = tools
+        self._permissions = permissions
+        self._context = context
+        self._secrets = secrets
+        self._scribe = scribe
+        self._rejected = False
+
+    async def run(self, calls: Sequence[ToolCall]) -> None:
+        """Raises PromptCancelled."""
+        self._rejected = False
+        await self._with_cards(calls, self._run_all)
+
+    async def refuse(self, calls: Sequence[ToolCall], reason: str) -> None:
+        """Show them, run none, and tell the model why."""
+
+        async def end_all(cards: list[Card]) -> None:
+            for card in cards:
+                await self._end(card, Outcome("failed", reason))
+
+        await self._with_cards(calls, end_all)
+
+    async def _run_all(self, cards: list[Card]) -> None:
+        for at_once, group in groupby(cards, lambda card: card.only_reads):
+            if at_once:
+                await self._run_at_once(list(group))
+            else:
+                for card in group:
+                    await self._run(card)
+
+    async def _run_at_once(self, cards: list[Card]) -> None:
+        room = anyio.Semaphore(_AT_ONCE)
+
+        async def run(card: Card) -> None:
+            async with room:
+                await self._run(card)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for card in cards:
+                    tasks.start_soon(run, card)
+        except ExceptionGroup as group:
+            if group.subgroup(PromptCancelled) is None:
+                raise
+            raise PromptCancelled from None
+
+    # one call
+
+    async def _run(self, card: Card) -> None:
+        try:
+            result = await self._execute(card)
+        except ToolError as error:
+            self._rejected = self._rejected or isinstance(error, Rejected)
+            outcome = self._outcome(card, "failed", ToolResult(str(error)))
+        else:
+            outcome = self._outcome(card, "completed", result)
+        await self._end(card, outcome)
+
+    async def _execute(self, card: Card) -> ToolResult:
+        if self._rejected:
+            raise ToolError(_AFTER_REJECTION)
+        if card.tool is None or card.args is None:
+            raise ToolError(card.problem)
+        tool, client = card.tool, self._context.client
+        action = await _guarded(tool.name, tool.prepare(card.args, self._context))
+        if action.content:
+            await self._show_before(card, action.content)
+        await self._permissions.check(tool, action, card.shown, client)
+        await self._update(card, status="in_progress")
+        await anyio.lowlevel.checkpoint()
+        if tool.name == "plan":
+            await self._keep_plan(card.args)
+
+        async def show(content: Sequence[dict[str, Any]]) -> None:
+            if not card.ended:
+                await self._update(card, content=self._masked(content, so_far=True))
+
+        return await _guarded(tool.name, action.run(show))
+
+    async def _show_before(self, card: Card, content: Sequence[dict[str, Any]]) -> None:
+        """What it is going to do: a diff. Raises ToolError."""
+        diffs = [item for item in content if item["type"] == "diff"]
+        if any(self._secrets.lost(diff["oldText"] or "", diff["newText"]) for diff in diffs):
+            raise ToolError(_SECRET_LOST)
+        card.shown["content"] = shown = self._masked(content)
+        await self._scribe.record({"t": "shown", "card": card.id, "content": shown})
+        await self._update(card, content=shown)
+
+    async def _keep_plan(self, args: BaseModel) -> None:
+        """The tool shows it when it runs; what is shown was recorded first."""
+        entries = args.model_dump(mode="json").get("entries")
+        await self._scribe.record({"t": "plan", "entries": entries})
+
+    # its card
+
+    async def _with_cards(
+        self, calls: Sequence[ToolCall], work: Callable[[list[Card]], Awaitable[None]]
+    ) -> None:
+        cards: list[Card] = []
+        try:
+            for call in calls:
+                cards.append(card := self._card(call))
+                await self._open(card)
+            await work(cards)
+        finally:
+            deadline = anyio.current_time() + _CARD_SECONDS
+            for card in cards:  # each is at least begun, and what is begun is sent
+                with anyio.CancelScope(deadline=deadline, shield=True):
+                    interrupted = ToolResult(INTERRUPTED)
+                    await self._end(card, self._outcome(card, "failed", interrupted))
+
+    def _card(self, call: ToolCall) -> Card:
+        shown = {"toolCallId": self._scribe.history.next_card, "title": call.name, "kind": "other"}
+        card = Card(call, {**shown, "rawInput": parsed(call.arguments)})
+        tool = self._tools.get(call.name)
+        if tool is None:
+            card.problem = f"There is no tool named {call.name}."
+            return card
+        card.shown["kind"] = tool.kind
+        try:
+            args = tool.Args.model_validate_json(call.arguments or "{}")
+            card.shown["title"] = tool.title(args)
+            card.shown["locations"] = tool.locations(args, self._context.cwd)
+        except ValidationError as error:
+            card.problem = f"The arguments do not fit: {_problems(error)}"
+        except Exception:
+            logger.exception("a call of the tool %s could not be shown", tool.name)
+            card.problem = _FAILED
+        else:
+            card.tool, card.args = tool, args
+        return card
+
+    async def _open(self, card: Card) -> None:
+        call = card.call
+        record = {"t": "call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        await self._scribe.record({**record, "card": dict(card.shown)})
+        await self._scribe.show(card_start(card.shown))
+
+    async def _update(self, card: Card, **changed: Any) -> None:
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": card.id}
+        await self._scribe.show({**update, **changed})
+
+    async def _end(self, card: Card, outcome: Outcome) -> None:
+        if card.ended:
+            return
+        card.ended = True
+        record = {"t": "result", "card": card.id, "status": outcome.status, "text": outcome.text}
+        more = {"raw": outcome.raw, "content": outcome.content, "images": outcome.images or None}
+        given = {name: value for name, value in more.items() if value is not None}
+        await self._scribe.record({**record, **given})
+        await self._scribe.show(card_end(card.id, outcome))
+
+    def _outcome(self, card: Card, status: str, result: ToolResult) -> Outcome:
+        """Without secrets. What was shown before it ran (a diff) stays on the card, if the tool
+        says nothing else."""
+        text = self._secrets.mask(result.text)
+        images = [url for url in result.images if is_image(url)]
+        if len(images) < len(result.images):
+            text += _UNREADABLE
+        content: Content | None = None
+        if result.content is not None:
+            content = self._masked(result.content)
+        elif before := card.shown.get("content"):
+            content = [*before, {"type": "content", "content": {"type": "text", "text": text}}]
+        raw = self._secrets.mask_json(result.raw)
+        return Outcome(status, text, raw, content, images)
+
+    def _masked(self, content: Sequence[dict[str, Any]], *, so_far: bool = False) -> Content:
+        """`so_far`: more of its texts is to come."""
+        return [self._masked_item(item, so_far) for item in content]
+
+    def _masked_item(self, item: dict[str, Any], so_far: bool) -> dict[str, Any]:
+        match item:
+            case {"content": {"type": "image" | "audio"}}:  # masking could only break it
+                return item
+            case {"content": {"type": "text", "text": str(text)} as block} if so_far:
+                item = {**item, "content": {**block, "text": self._so_far(text)}}
+        masked: dict[str, Any] = self._secrets.mask_json(item)
+        return masked
+
+    def _so_far(self, text: str) -> str:
+        fenced = _FENCED_END.search(text)
+        end = fenced.start() if fenced else len(text)
+        return self._secrets.so_far(text[:end]) + text[end:]
+
+
+async def _guarded(name: str, work: Awaitable[T]) -> T:
+    """What a tool does; a bug's text is for the log alone. Raises ToolError."""
+    try:
+        return await work
+    except ToolError:
+        raise
+    except Exception as error:
+        logger.exception("the tool %s failed", name)
+        raise ToolError(_FAILED) from error
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found)
