@@ -30,6 +30,9 @@ class Message(TypedDict, total=False):
     tool_call_id: str
 
 
+#: how a `user` message begins that brings the images of tools instead of a prompt
+TOOL_IMAGES = "What the tools showed:"
+
 #: `{"type": "function", "function": {"name", "description", "parameters"}}`
 ToolSpec = dict[str, Any]
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from agent.conversation.entries import Answer, Call, Record
 from agent.conversation.summary import shortened, summarise
-from agent.conversation.token_estimate import USUAL_RATE, Gauge
+from agent.conversation.token_estimate import USUAL_RATE, TokenEstimate
 from agent.conversation.transcript import Transcript
 from agent.model import Model, ModelError, ToolSpec, Usage
 
@@ -66,31 +66,31 @@ class Compactor:
         window = await self._window(model)
         if window is None:
             return
-        gauge = await self._gauge(model, specs)
-        if gauge.tokens() > window * _FULL:
-            await self._make_room(model, gauge, int(window * _ROOMY), _RECENT)
+        estimate = await self._estimate(model, specs)
+        if estimate.tokens() > window * _FULL:
+            await self._make_room(model, estimate, int(window * _ROOMY), _RECENT)
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
         """Make room after the provider refused the input as too long: half of it goes. False if
         nothing more can go. Raises ModelError as `fit` does."""
-        gauge = await self._gauge(model, specs)
-        before = self._refused[model.id] = gauge.tokens()
+        estimate = await self._estimate(model, specs)
+        before = self._refused[model.id] = estimate.tokens()
         for recent in range(_RECENT, -1, -1):
-            await self._make_room(model, gauge, before // 2, recent)
-        return gauge.tokens() < before
+            await self._make_room(model, estimate, before // 2, recent)
+        return estimate.tokens() < before
 
     async def compact(self, model: Model) -> str:
         """Summarise all of it now. Returns a sentence for the user."""
         if all(entry.refused for entry in self._history.entries[self._summarised :]):
             return "There is nothing to summarise yet."
-        gauge = await self._gauge(model, None)
-        before = gauge.tokens()
+        estimate = await self._estimate(model, None)
+        before = estimate.tokens()
         try:
-            text = await self._summary(model, gauge, len(self._history.entries), before)
+            text = await self._summary(model, estimate, len(self._history.entries), before)
         except ModelError as error:
             return f"The conversation could not be summarised. {error}"
         self._replace(text, len(self._history.entries))
-        after = gauge.tokens()
+        after = estimate.tokens()
         return f"The conversation was summarised: about {before:,} tokens are {after:,} now."
 
     async def _window(self, model: Model) -> int | None:
@@ -98,20 +98,22 @@ class Compactor:
         refused = self._refused.get(model.id)
         return min((size for size in (known, refused) if size is not None), default=None)
 
-    async def _gauge(self, model: Model, specs: Sequence[ToolSpec] | None) -> Gauge:
+    async def _estimate(self, model: Model, specs: Sequence[ToolSpec] | None) -> TokenEstimate:
         images = (await model.info()).takes_images
-        gauge = Gauge(self._history, specs, images=images, rate=self._rate)
-        self._rate = gauge.rate
-        return gauge
+        estimate = TokenEstimate(self._history, specs, images=images, rate=self._rate)
+        self._rate = estimate.rate
+        return estimate
 
-    async def _make_room(self, model: Model, gauge: Gauge, target: int, recent: int) -> None:
+    async def _make_room(
+        self, model: Model, estimate: TokenEstimate, target: int, recent: int
+    ) -> None:
         """Until the input takes `target` tokens, or nothing more can go but what is `recent`."""
-        excess = gauge.tokens() - target
-        trimmable = sum(gauge.of_result(call) for call in self._trimmable(recent))
-        cut = self._cut(gauge, target, recent) if trimmable < excess else 0
+        excess = estimate.tokens() - target
+        trimmable = sum(estimate.of_result(call) for call in self._trimmable(recent))
+        cut = self._cut(estimate, target, recent) if trimmable < excess else 0
         if cut:
-            await self._summarise(model, gauge, cut, target)
-        await self._trim(gauge, target, recent)
+            await self._summarise(model, estimate, cut, target)
+        await self._trim(estimate, target, recent)
 
     # results
 
@@ -122,11 +124,11 @@ class Compactor:
         for answer in answers[: max(0, len(answers) - recent)]:
             yield from answer.calls
 
-    async def _trim(self, gauge: Gauge, target: int, recent: int) -> None:
-        excess = gauge.tokens() - target
+    async def _trim(self, estimate: TokenEstimate, target: int, recent: int) -> None:
+        excess = estimate.tokens() - target
         cards: list[str] = []
         for call in self._trimmable(recent):
-            if excess > 0 and (saved := gauge.of_result(call)) > 0:
+            if excess > 0 and (saved := estimate.of_result(call)) > 0:
                 excess -= saved
                 cards.append(call.card["toolCallId"])
         if cards:
@@ -142,24 +144,26 @@ class Compactor:
         summary = self._history.summary
         return 0 if summary is None else summary.entries
 
-    def _cut(self, gauge: Gauge, target: int, recent: int) -> int:
+    def _cut(self, estimate: TokenEstimate, target: int, recent: int) -> int:
         """How many entries a summary should stand for; 0 if it isn't worth it."""
         entries = self._history.entries
         cut = max(0, len(entries) - max(recent, 1))
-        used = gauge.of_entries(entries[cut:])
+        used = estimate.of_entries(entries[cut:])
         while len(entries) - cut < _MORE_RECENT and cut > 0:
-            used += gauge.of_entries(entries[cut - 1 : cut])
+            used += estimate.of_entries(entries[cut - 1 : cut])
             if used > target // 2:
                 break
             cut -= 1
         prompt = self._history.said_again(cut)
         middle = [e for e in entries[self._summarised : cut] if e is not prompt]
-        return cut if middle and gauge.of_entries(middle) >= target * _LEAST else 0
+        return cut if middle and estimate.of_entries(middle) >= target * _LEAST else 0
 
-    async def _summarise(self, model: Model, gauge: Gauge, cut: int, target: int) -> None:
+    async def _summarise(
+        self, model: Model, estimate: TokenEstimate, cut: int, target: int
+    ) -> None:
         await self._say("The conversation is long: its older part is being summarised.")
         try:
-            text = await self._summary(model, gauge, cut, target)
+            text = await self._summary(model, estimate, cut, target)
         except ModelError as error:
             if error.kind in _PASSING:
                 raise
@@ -169,28 +173,28 @@ class Compactor:
             text = _LEFT_OUT if earlier is None else f"{earlier.text}\n\n{_LEFT_OUT}"
         self._replace(text, cut)
 
-    async def _summary(self, model: Model, gauge: Gauge, cut: int, target: int) -> str:
+    async def _summary(self, model: Model, estimate: TokenEstimate, cut: int, target: int) -> str:
         """Of the first `cut` entries. Raises ModelError."""
         try:
             if self._summariser is not None:
-                return await self._ask(self._summariser(), gauge, cut, target)
+                return await self._ask(self._summariser(), estimate, cut, target)
         except ModelError as error:
             logger.warning("the summariser failed, the session's model is asked: %s", error)
-        return await self._ask(model, gauge, cut, target)
+        return await self._ask(model, estimate, cut, target)
 
-    async def _ask(self, summariser: Model, gauge: Gauge, cut: int, target: int) -> str:
+    async def _ask(self, summariser: Model, estimate: TokenEstimate, cut: int, target: int) -> str:
         history = self._history
         entries = history.entries[self._summarised : cut]
         window = await self._window(summariser)
         completion = await summarise(
-            summariser, entries, history.summary, window=window, rate=gauge.rate
+            summariser, entries, history.summary, window=window, rate=estimate.rate
         )
         if completion.usage is not None:
             self._record(_usage(summariser, completion.usage))
         text = completion.text.strip()
         if not text or completion.stop == "refusal":
             raise ModelError("The model gave no summary.")
-        return shortened(text, max(_SUMMARY_CHARS, int(target * _SUMMARY_SHARE / gauge.rate)))
+        return shortened(text, max(_SUMMARY_CHARS, int(target * _SUMMARY_SHARE / estimate.rate)))
 
     def _replace(self, text: str, cut: int) -> None:
         self._record({"t": "summary", "text": text, "entries": cut})

@@ -10,8 +10,6 @@ from agent.model import SpokenKind, ToolCall
 
 #: a line of the transcript (see `agent.conversation.history`)
 Record: TypeAlias = dict[str, Any]
-#: what a `session/update` notification carries
-Update: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "Prompt | Answer"
 
 #: the result of a call that has none

@@ -27,9 +27,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent.conversation.content import text_of
+from agent.client import Update
+from agent.content.blocks import text_of
 from agent.conversation.entries import (
-    INTERRUPTED,
     Answer,
     Call,
     Entry,
@@ -39,25 +39,10 @@ from agent.conversation.entries import (
     Run,
     Spent,
     Summary,
-    Update,
 )
 from agent.conversation.messages import messages_of, sendable
-from agent.conversation.replay import card_end, card_start, message_id, replay_of, text_chunk
+from agent.conversation.replay import message_id, replay_of
 from agent.model import Message, SpokenKind, ToolCall
-
-__all__ = [
-    "INTERRUPTED",
-    "History",
-    "Outcome",
-    "Record",
-    "Spent",
-    "Update",
-    "card_end",
-    "card_start",
-    "text_chunk",
-    "text_of",
-    "title_of",
-]
 
 _TITLE_LENGTH = 60
 

@@ -17,15 +17,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agent.conversation.content import content_of, image_part
+from agent.content.blocks import content_of, image_part
 from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
-from agent.model import Message, ToolCall
+from agent.model import TOOL_IMAGES, Message, ToolCall
 
 PLANNING = "(The session is in plan mode: look around, change nothing, and answer with a plan.)"
 PLANNED = "(The session is no longer in plan mode.)"
 TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
-#: before the images of tools, which go in a message of the user's
-SHOWN = "What the tools showed:"
 _UNSEEN = "(An image came with this, which this model can't see.)"
 _SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -83,7 +81,7 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
         if call.outcome is not None and not call.trimmed:
             seen += call.outcome.images
     if images and seen:
-        shown = {"type": "text", "text": SHOWN}
+        shown = {"type": "text", "text": TOOL_IMAGES}
         yield {"role": "user", "content": [shown, *map(image_part, seen)]}
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agent.conversation.entries import INTERRUPTED, Call, Entry, Outcome, Prompt, Update
+from agent.client import Update
+from agent.conversation.entries import INTERRUPTED, Call, Entry, Outcome, Prompt
 from agent.model import SpokenKind
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.conversation.content import text_of
+from agent.content.blocks import text_of
 from agent.conversation.entries import Answer, Call, Entry, Prompt, Summary
 from agent.conversation.messages import result_text
 from agent.model import Completion, Message, Model, ModelError, Token

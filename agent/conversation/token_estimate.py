@@ -33,7 +33,7 @@ class Size:
         return round(self.chars * rate) + self.images * IMAGE_TOKENS
 
 
-class Gauge:
+class TokenEstimate:
     """For one model call. `specs`: of its tools, None if not known; `images`: the model takes them;
     `rate`: tokens a character, if the history has no count to tell it from."""
 

@@ -21,7 +21,9 @@ from pathlib import Path
 
 from pydantic_core import from_json, to_json
 
-from agent.conversation.history import History, Record, text_of, title_of
+from agent.content.blocks import text_of
+from agent.conversation.entries import Record
+from agent.conversation.history import History, title_of
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: records among which `list_sessions` looks for a session's first prompt

@@ -18,6 +18,7 @@ import anyio
 
 from acp_bridge import __version__
 from agent.mcp_servers.transports import open_transport
+from agent.wire_form import wire_form
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _PAGES = 100
 
 
-class Connection:
+class McpSession:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 
@@ -48,7 +49,7 @@ class Connection:
                 if error.code == METHOD_NOT_FOUND:  # a server of resources or prompts alone
                     break
                 raise
-            tools += (_wire(tool) for tool in page.tools)
+            tools += (wire_form(tool) for tool in page.tools)
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -60,7 +61,7 @@ class Connection:
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
 
         params = CallToolRequestParams(name=tool, arguments=arguments)
-        return _wire(
+        return wire_form(
             await self._session.send_request(CallToolRequest(params=params), CallToolResult)
         )
 
@@ -72,7 +73,7 @@ async def connect(
     *,
     on_change: Callable[[], None],
     on_end: Callable[[], None],
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[McpSession]:
     """`on_change`: the server says that its tools have changed; `on_end`: it says no more.
 
     Raises what the transports and the SDK raise (`agent.mcp_servers.problems.in_words`).
@@ -92,7 +93,7 @@ async def connect(
         ) as session,
     ):
         await _greet(session)
-        yield Connection(session)
+        yield McpSession(session)
 
 
 async def _greet(session: ClientSession) -> None:
@@ -105,11 +106,6 @@ async def _greet(session: ClientSession) -> None:
         if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
             raise
         await session.discover()
-
-
-def _wire(model: Any) -> dict[str, Any]:
-    wire: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return wire
 
 
 class _Watched:

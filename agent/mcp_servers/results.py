@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.conversation.content import IMAGE_LIMIT, IMAGE_TYPES
+from agent.content.images import IMAGE_LIMIT, IMAGE_TYPES
 from agent.tools import ToolError, ToolResult
 
 #: characters of a result's text, and of an error's

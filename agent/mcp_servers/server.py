@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from agent.mcp_servers.mcp_session import Connection, connect
+from agent.mcp_servers.mcp_session import McpSession, connect
 from agent.mcp_servers.names import tool_names
 from agent.mcp_servers.problems import Problem, in_words, refusal
 from agent.mcp_servers.tool import McpTool
@@ -37,7 +37,7 @@ CALL_SECONDS = 600.0
 _NAME_LIMIT = 60
 
 
-class Server:
+class McpServer:
     """`spec`: as ACP's `mcpServers` has it. `part`: the server's part in its tools' names."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Server:
         self._changed = anyio.Event()
         #: where calls run, while there is a connection
         self._calls: TaskGroup | None = None
-        self._connection: Connection | None = None
+        self._connection: McpSession | None = None
 
     async def serve(self) -> None:
         """Until it ends or `end` is called. Raises nothing of the server's."""
@@ -132,7 +132,7 @@ class Server:
         if self._scope.cancelled_caught:
             raise Problem(f"it was not ready within {START_SECONDS:g} s")
 
-    async def _attend(self, connection: Connection, calls: TaskGroup) -> None:
+    async def _attend(self, connection: McpSession, calls: TaskGroup) -> None:
         """Let calls run, and list the tools anew when they have changed, until it is over."""
         try:
             async with anyio.create_task_group() as tasks:
@@ -145,7 +145,7 @@ class Server:
         if not self._ending:
             raise Problem("its connection ended")
 
-    async def _follow(self, connection: Connection) -> None:
+    async def _follow(self, connection: McpSession) -> None:
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
@@ -156,7 +156,7 @@ class Server:
                 logger.warning("the tools of the MCP server %s could not be listed", self.name)
                 logger.debug("the MCP server %s", self.name, exc_info=error)
 
-    async def _list(self, connection: Connection) -> tuple[McpTool, ...]:
+    async def _list(self, connection: McpSession) -> tuple[McpTool, ...]:
         found = {tool["name"]: tool for tool in await connection.list_tools()}
         names = tool_names(self._part, list(found))
         return tuple(
@@ -172,7 +172,7 @@ class Server:
 class _Call:
     """A call on its way: run in the owner's task group, waited for in the turn's."""
 
-    def __init__(self, connection: Connection, tool: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, connection: McpSession, tool: str, arguments: dict[str, Any]) -> None:
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
         self.answer: dict[str, Any] | None = None

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from agent.mcp_servers.names import server_parts
-from agent.mcp_servers.server import Server
+from agent.mcp_servers.server import McpServer
 from agent.tools import AnyTool
 
 #: for servers to take leave; then their tasks are cancelled, which ends them within seconds
@@ -27,7 +27,7 @@ _CLOSE_SECONDS = 2.0
 _KILL_SECONDS = 3.0
 
 
-class McpServers:
+class ServerSet:
     """`servers`: ACP's `mcpServers` (`agent.mcp_servers.transports`). `cwd`: where their processes
     run. `report` says a sentence in the session."""
 
@@ -39,7 +39,7 @@ class McpServers:
     ) -> None:
         parts = server_parts([str(spec["name"]) for spec in servers])
         self._servers = [
-            Server(spec, part, cwd, report) for spec, part in zip(servers, parts, strict=True)
+            McpServer(spec, part, cwd, report) for spec, part in zip(servers, parts, strict=True)
         ]
         self._scope = anyio.CancelScope()
         self._closing = anyio.Event()

@@ -14,37 +14,37 @@ from typing import Any
 
 import anyio
 
-from agent.mcp_servers.server_set import McpServers
+from agent.mcp_servers.server_set import ServerSet
 from agent.tools import AnyTool
 
 #: for servers to start before the first turn that may use them
 READY_SECONDS = 15.0
 
 
-class Servers:
+class SessionServers:
     """`report` says a sentence in the session."""
 
     def __init__(self, report: Callable[[str], Awaitable[None]]) -> None:
         self._report = report
         self._given: Sequence[dict[str, Any]] = ()
-        self._current: McpServers | None = None
-        self._replaced: list[McpServers] = []
+        self._current: ServerSet | None = None
+        self._replaced: list[ServerSet] = []
         #: those with a running `serve`
-        self._served: list[McpServers] = []
+        self._served: list[ServerSet] = []
         self._settled = True
 
     @property
     def tools(self) -> Sequence[AnyTool]:
         return self._current.tools if self._current else ()
 
-    def give(self, servers: Sequence[dict[str, Any]], cwd: Path) -> None:
+    def use(self, servers: Sequence[dict[str, Any]], cwd: Path) -> None:
         """From now on these; those that run already go on if they are the same."""
         if list(servers) == list(self._given):
             return
         self._given = servers
         if self._current:
             self._replaced.append(self._current)
-        self._current = McpServers(servers, cwd, self._report) if servers else None
+        self._current = ServerSet(servers, cwd, self._report) if servers else None
         self._settled = self._current is None
 
     async def serve(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agent.model import Model, ModelChoice, ModelError
 from agent.providers.keys import Access, Keys, Look
 from agent.providers.known_providers import PROVIDERS, Provider, provider_of, variables
-from agent.providers.provider_model import LiteLLMModel, missing_key
+from agent.providers.provider_model import ProviderModel, missing_key
 from agent.scripted.dialogue import DialogueError, demo_dialogue, read_dialogue
 from agent.scripted.scripted_model import ScriptedModel
 from agent.settings import Settings
@@ -50,7 +50,7 @@ class AllModels:
     async def warm(self) -> None:
         try:
             model = self.open(self.default)
-            if isinstance(model, LiteLLMModel):
+            if isinstance(model, ProviderModel):
                 await model.warm()
         except ModelError:
             pass  # told when it is used
@@ -64,7 +64,7 @@ class AllModels:
         provider = provider_of(model_id)
         if provider and (access := look.access(provider)).lacks_key:
             raise missing_key(access)
-        return LiteLLMModel(
+        return ProviderModel(
             model_id, self._access, thought_level=thought_level, silence=_silence(look)
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.model import Part, Stop
 from agent.providers.failure import failure_in_stream
-from agent.providers.partial_completion import Answer, Tokens
+from agent.providers.partial_completion import PartialCompletion, Tokens
 
 _STOPS: dict[str, Stop] = {
     "max_tokens": "max_tokens",
@@ -18,7 +18,7 @@ _STOPS: dict[str, Stop] = {
 
 class AnthropicForm:
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.partial = PartialCompletion()
         self.whole = False
         self.over = False
         self._usage: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class AnthropicForm:
                 self._count(event.get("usage"))
                 if reason := event["delta"].get("stop_reason"):
                     self.whole = True
-                    self.answer.stop = _STOPS.get(reason, "end_turn")
+                    self.partial.stop = _STOPS.get(reason, "end_turn")
             case "message_stop":
                 self.whole = self.over = True
             case "error":
@@ -49,29 +49,29 @@ class AnthropicForm:
     def _start(self, number: int, block: Mapping[str, Any]) -> list[Part]:
         match block["type"]:
             case "text" if block.get("text"):
-                return [self.answer.say(block["text"])]
+                return [self.partial.add_text(block["text"])]
             case "tool_use":
-                self._calls[number] = self.answer.calls
-                return [self.answer.call(block["id"], block["name"])]
+                self._calls[number] = self.partial.calls
+                return [self.partial.begin_call(block["id"], block["name"])]
             case "thinking":
                 thought = {"type": "thinking", "thinking": "", "signature": "", **block}
                 self._thoughts[number] = thought
-                self.answer.thinking_blocks.append(thought)
+                self.partial.thinking_blocks.append(thought)
             case "redacted_thinking":
-                self.answer.thinking_blocks.append(dict(block))
+                self.partial.thinking_blocks.append(dict(block))
         return []
 
     def _read_delta(self, number: int, delta: Mapping[str, Any]) -> list[Part]:
         match delta["type"]:
             case "text_delta":
-                return [self.answer.say(delta["text"])]
+                return [self.partial.add_text(delta["text"])]
             case "thinking_delta":
                 self._thoughts[number]["thinking"] += delta["thinking"]
-                return [self.answer.think(delta["thinking"])]
+                return [self.partial.add_reasoning(delta["thinking"])]
             case "signature_delta":
                 self._thoughts[number]["signature"] += delta["signature"]
             case "input_json_delta" if number in self._calls:  # not that of a tool of its own
-                return [self.answer.argue(self._calls[number], delta["partial_json"])]
+                return [self.partial.add_arguments(self._calls[number], delta["partial_json"])]
         return []
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
@@ -79,7 +79,7 @@ class AnthropicForm:
         self._usage |= {name: n for name, n in (usage or {}).items() if isinstance(n, int)}
         count = self._usage.get
         cached, written = (count(f"cache_{way}_input_tokens", 0) for way in ("read", "creation"))
-        self.answer.tokens = Tokens(
+        self.partial.tokens = Tokens(
             input=count("input_tokens", 0) + cached + written,
             output=count("output_tokens", 0),
             cached=cached,

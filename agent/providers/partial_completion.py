@@ -33,7 +33,7 @@ class Tokens:
 
 
 @dataclass(slots=True)
-class Answer:
+class PartialCompletion:
     stop: Stop = "end_turn"
     tokens: Tokens | None = None
     #: signed thoughts, in the form that Claude gets them back in through LiteLLM
@@ -53,20 +53,20 @@ class Answer:
     def calls(self) -> int:
         return len(self._calls)
 
-    def say(self, text: str) -> Part:
+    def add_text(self, text: str) -> Part:
         self._text.append(text)
         return Part("text", text)
 
-    def think(self, text: str) -> Part:
+    def add_reasoning(self, text: str) -> Part:
         self._reasoning.append(text)
         return Part("reasoning", text)
 
-    def call(self, id: str, name: str, arguments: str = "") -> Part:
+    def begin_call(self, id: str, name: str, arguments: str = "") -> Part:
         """A further tool call begins."""
         self._calls.append(_Call(id, name, [arguments]))
         return Part("tool_call", arguments, len(self._calls) - 1, name)
 
-    def argue(self, index: int, arguments: str) -> Part:
+    def add_arguments(self, index: int, arguments: str) -> Part:
         """More of the arguments of the call with that number."""
         self._calls[index].arguments.append(arguments)
         return Part("tool_call", arguments, index)
@@ -104,7 +104,7 @@ class Answer:
 class Form(Protocol):
     """How a provider's events are read. Sans-IO."""
 
-    answer: Answer
+    partial: PartialCompletion
     #: the connection may end now, but the usage may still come
     whole: bool
     #: nothing comes after it

@@ -52,7 +52,7 @@ from agent.providers.failure import Failure, Place, model_error, retrying
 from agent.providers.keys import Access
 from agent.providers.known_providers import PROVIDERS
 from agent.providers.outgoing import Target
-from agent.providers.partial_completion import Answer, Form
+from agent.providers.partial_completion import Form, PartialCompletion
 from agent.providers.request import DIRECT, Request, build, needs_responses
 from agent.providers.retry import Retry
 
@@ -79,7 +79,7 @@ class _Asked:
     request: Request | None
 
 
-class LiteLLMModel:
+class ProviderModel:
     """`access`: tells how a provider, by LiteLLM's name of it, is got at; asked at each call.
     `silence`: seconds without a byte after which the provider is given up."""
 
@@ -134,12 +134,12 @@ class LiteLLMModel:
                 await _read(self._events(asked, messages, tools), form, on_token)
             except Failure as failure:
                 failed = failure
-                wait = None if form.answer.begun else self._retry.wait(failure, attempts)
+                wait = None if form.partial.begun else self._retry.wait(failure, attempts)
                 _log.info("attempt %d at %s failed: %s", attempts, self.id, failure)
                 if wait is None:
                     raise model_error(failure, asked.place, self.silence) from failure
             else:
-                return _completion(form.answer, asked.target)
+                return _completion(form.partial, asked.target)
             if monotonic() - began + wait > self._retry.quiet:
                 told = retrying(failed, asked.place, self.silence, wait)
                 await on_token(Part("notice", told))
@@ -257,7 +257,7 @@ def _parts(form: Form, event: Any) -> list[Part]:
         raise Failure("garbage", repr(event)) from error
 
 
-def _completion(answer: Answer, target: Target) -> Completion:
+def _completion(answer: PartialCompletion, target: Target) -> Completion:
     usage = None
     if (tokens := answer.tokens) is not None:
         cost = tokens.cost

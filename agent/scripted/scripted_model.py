@@ -22,8 +22,8 @@ from typing import get_args
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from agent.conversation.messages import SHOWN
 from agent.model import (
+    TOOL_IMAGES,
     Completion,
     ErrorKind,
     Message,
@@ -187,7 +187,7 @@ def text_of(message: Message) -> str:
 def _prompts(messages: Sequence[Message]) -> list[int]:
     """Where the user's prompts are."""
     user = (number for number, message in enumerate(messages) if message["role"] == "user")
-    return [number for number in user if not text_of(messages[number]).startswith(SHOWN)]
+    return [number for number in user if not text_of(messages[number]).startswith(TOOL_IMAGES)]
 
 
 def _asked(messages: Sequence[Message]) -> int:

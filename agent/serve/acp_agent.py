@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
-from acp import RequestError
 from acp.schema import (
     AgentCapabilities,
     AuthenticateResponse,
@@ -44,9 +43,12 @@ from pydantic import BaseModel
 
 from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
+from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
 from agent.session.session import Session
-from agent.session.shared import Given, Setup, wire
+from agent.session.session_params import SessionParams
+from agent.session.shared_parts import SharedParts
+from agent.wire_form import wire_form
 
 PROTOCOL_VERSION = 1
 AUTH_METHOD = AuthMethodAgent(
@@ -63,12 +65,12 @@ AUTH_METHOD = AuthMethodAgent(
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
-class Server:
+class AcpAgent:
     """One connection's sessions."""
 
-    def __init__(self, setup: Setup, later: Later) -> None:
+    def __init__(self, shared: SharedParts, later: Later) -> None:
         self.initialized = False
-        self._setup = setup
+        self._shared = shared
         self._later = later
         self._sessions: dict[str, Session] = {}
 
@@ -79,9 +81,9 @@ class Server:
         client_info: Implementation | None = None,
         **_: Any,
     ) -> InitializeResponse:
-        self._later(self._setup.models.warm)
+        self._later(self._shared.models.warm)
         self.initialized = True
-        self._setup.capabilities = client_capabilities or ClientCapabilities()
+        self._shared.capabilities = client_capabilities or ClientCapabilities()
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
@@ -105,9 +107,9 @@ class Server:
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
         """There is nothing to log in to: is the key there now?"""
         if method_id != AUTH_METHOD.id:
-            raise RequestError(-32602, "Invalid params: unknown methodId")
+            raise invalid_params("unknown methodId")
         try:
-            self._setup.models.open(self._setup.models.default)
+            self._shared.models.open(self._shared.models.default)
         except ModelError as error:
             raise ModelError(str(error), "auth") from error
         return AuthenticateResponse()
@@ -121,11 +123,11 @@ class Server:
         mcp_servers: Sequence[BaseModel] | None = None,
         **_: Any,
     ) -> NewSessionResponse:
-        given = Given.checked(cwd, additional_directories, mcp_servers)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         self._check_key()
         session_id = uuid.uuid4().hex
-        created = Transcript.create(self._setup.settings.folder, session_id, cwd)
-        session = self._open(session_id, created, given)
+        created = Transcript.create(self._shared.settings.folder, session_id, cwd)
+        session = self._open(session_id, created, params)
         self._later(session.begin)
         return NewSessionResponse(session_id=session_id, **_settings(session))
 
@@ -137,8 +139,8 @@ class Server:
         additional_directories: Sequence[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        given = Given.checked(cwd, additional_directories, mcp_servers)
-        session = await self._reopen(session_id, given)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopen(session_id, params)
         await session.replay()
         self._later(session.begin)
         return LoadSessionResponse(**_settings(session))
@@ -151,8 +153,8 @@ class Server:
         mcp_servers: Sequence[BaseModel] | None = None,
         **_: Any,
     ) -> ResumeSessionResponse:
-        given = Given.checked(cwd, additional_directories, mcp_servers)
-        session = await self._reopen(session_id, given)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopen(session_id, params)
         self._later(session.begin)
         return ResumeSessionResponse(**_settings(session))
 
@@ -160,8 +162,8 @@ class Server:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
         if cursor is not None:  # there is one page
-            raise RequestError(-32602, "Invalid params: unknown cursor")
-        folder = self._setup.settings.folder
+            raise invalid_params("unknown cursor")
+        folder = self._shared.settings.folder
         found = await anyio.to_thread.run_sync(transcript.list_sessions, folder)
         return ListSessionsResponse(
             sessions=[
@@ -176,10 +178,10 @@ class Server:
     async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
         session = self._session(session_id)
         if not prompt:
-            raise RequestError(-32602, "Invalid params: prompt is empty")
-        blocks = [wire(block) for block in prompt]
+            raise invalid_params("prompt is empty")
+        blocks = [wire_form(block) for block in prompt]
         if any(block["type"] == "audio" for block in blocks):
-            raise RequestError(-32602, "Invalid params: this agent takes no audio")
+            raise invalid_params("this agent takes no audio")
         return PromptResponse(stop_reason=await session.prompt(blocks))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -205,7 +207,7 @@ class Server:
             self._later(lambda: session.client.update(update))
         else:
             self._later(session.tell_options)
-        return SetSessionConfigOptionResponse(config_options=session.options.wire())
+        return SetSessionConfigOptionResponse(config_options=session.options.listed())
 
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         session = self._session(session_id)
@@ -216,7 +218,7 @@ class Server:
     async def delete_session(self, session_id: str, **_: Any) -> None:
         if session_id in self._sessions:
             await self.close_session(session_id)
-        transcript.delete_session(self._setup.settings.folder, session_id)
+        transcript.delete_session(self._shared.settings.folder, session_id)
 
     # the connection
 
@@ -229,36 +231,36 @@ class Server:
     def _session(self, session_id: str) -> Session:
         if session := self._sessions.get(session_id):
             return session
-        raise RequestError(-32002, "Unknown session")
+        raise unknown_session()
 
     def _check_key(self) -> None:
         """Raises ModelError if there is none; whatever else is wrong a prompt will say."""
         try:
-            self._setup.models.open(self._setup.models.default)
+            self._shared.models.open(self._shared.models.default)
         except ModelError as error:
             if error.kind == "auth":
                 raise
 
-    async def _reopen(self, session_id: str, given: Given) -> Session:
+    async def _reopen(self, session_id: str, params: SessionParams) -> Session:
         if (session := self._sessions.get(session_id)) is None:
-            folder = self._setup.settings.folder
+            folder = self._shared.settings.folder
             try:
                 loaded = await anyio.to_thread.run_sync(Transcript.load, folder, session_id)
             except UnknownSession:
-                raise RequestError(-32002, "Unknown session") from None
+                raise unknown_session() from None
             # another load of it may have been quicker
             if (session := self._sessions.get(session_id)) is None:
-                return self._open(session_id, loaded, given)
-        session.give(given)
+                return self._open(session_id, loaded, params)
+        session.use(params)
         return session
 
-    def _open(self, session_id: str, opened: Transcript, given: Given) -> Session:
-        session = self._sessions[session_id] = Session(self._setup, session_id, opened, given)
+    def _open(self, session_id: str, opened: Transcript, params: SessionParams) -> Session:
+        session = self._sessions[session_id] = Session(self._shared, session_id, opened, params)
         return session
 
 
 def _settings(session: Session) -> dict[str, Any]:
-    return {"modes": session.options.modes(), "config_options": session.options.wire()}
+    return {"modes": session.options.modes(), "config_options": session.options.listed()}
 
 
 def _version() -> str:

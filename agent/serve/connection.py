@@ -1,4 +1,4 @@
-"""One connection: the SDK's router and connection around our Server, and its bounded end.
+"""One connection: the SDK's router and connection around our AcpAgent, and its bounded end.
 
 Invariants
 - No exception's text reaches the wire but a ModelError's, which is a sentence of ours: an error
@@ -14,25 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, cast
 
 import anyio
-from acp import Agent, RequestError
+from acp import Agent
 from acp.agent.router import build_agent_router
 from acp.connection import Connection, MethodHandler
 from acp.meta import AGENT_METHODS
 from acp.schema import DeleteSessionRequest
 from acp.utils import normalize_result
-from pydantic import ValidationError
 
-from agent.model import ModelError, Models
+from agent.errors import not_initialized, request_error
+from agent.model import Models
 from agent.secrets import Secrets
-from agent.serve.acp_agent import Server
+from agent.serve.acp_agent import AcpAgent
 from agent.serve.sdk_transport import SdkTransport
-from agent.session.shared import Setup
+from agent.session.shared_parts import SharedParts
 from agent.settings import Settings
 from agent.tools.standard import standard_tools
 
@@ -59,7 +58,7 @@ async def serve(
             return await route(method, params, is_notification)
 
         connection = Connection(handle, transport, listening=False)
-        setup = Setup(
+        shared = SharedParts(
             models=models,
             settings=settings,
             tools=standard_tools(),
@@ -68,15 +67,15 @@ async def serve(
             request=connection.send_request,
             notify=partial(_notify, transport),
         )
-        server = Server(setup, later=lambda work: tasks.start_soon(_contained, work))
-        route = guarded(server, secrets)
+        agent = AcpAgent(shared, later=lambda work: tasks.start_soon(_contained, work))
+        route = guarded(agent, secrets)
         try:
             with anyio.CancelScope() as listening:
                 tasks.start_soon(_cancel_on_signal, listening)
                 await connection.main_loop()
         finally:
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
-                await server.stop()
+                await agent.stop()
             with anyio.CancelScope(shield=True):
                 await _close(connection)
             tasks.cancel_scope.cancel()
@@ -97,41 +96,26 @@ async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         logger.exception("something in the background failed")
 
 
-def guarded(server: Server, secrets: Secrets) -> MethodHandler:
-    """The SDK's routes to `server`."""
-    router = build_agent_router(cast(Agent, server), use_unstable_protocol=True)
+def guarded(agent: AcpAgent, secrets: Secrets) -> MethodHandler:
+    """The SDK's routes to `agent`."""
+    router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
     router.route_request(
         AGENT_METHODS["session_delete"],
         DeleteSessionRequest,
-        server,
+        agent,
         "delete_session",
         adapt_result=normalize_result,
     )
 
     async def handle(method: str, params: Any, is_notification: bool) -> Any:
-        if not server.initialized and method != "initialize":
-            raise RequestError(-32600, "Invalid request: not initialized")
+        if not agent.initialized and method != "initialize":
+            raise not_initialized()
         try:
             return await router(method, params, is_notification)
         except Exception as error:
-            raise told(error, secrets) from None
+            raise request_error(error, secrets.mask) from None
 
     return handle
-
-
-def told(error: Exception, secrets: Secrets) -> RequestError:
-    """What the client reads of it; the rest is in the log."""
-    match error:
-        case RequestError():
-            return error
-        case ValidationError():
-            return RequestError(-32602, "Invalid params", _places(error))
-        case ModelError(kind="auth"):
-            logger.info("%s", error, exc_info=error)
-            return RequestError(-32000, secrets.mask(str(error)))
-        case ModelError():
-            return _opaque(secrets.mask(str(error)), error)
-    return _opaque("Internal error", error)
 
 
 async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
@@ -144,14 +128,3 @@ async def _cancel_on_signal(listening: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
         async for _ in signals:
             listening.cancel()
-
-
-def _places(error: ValidationError) -> dict[str, Any]:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return {"errors": [{"loc": list(e["loc"]), "msg": e["msg"]} for e in found]}
-
-
-def _opaque(message: str, error: Exception) -> RequestError:
-    error_id = uuid.uuid4().hex[:12]
-    logger.error("error %s", error_id, exc_info=error)
-    return RequestError(-32603, message, {"id": error_id})

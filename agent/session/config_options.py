@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from acp import RequestError
 from acp.schema import (
     SessionConfigOptionBoolean,
     SessionConfigOptionSelect,
@@ -22,9 +21,10 @@ from acp.schema import (
     SessionModeState,
 )
 
+from agent.errors import invalid_params
 from agent.model import THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
-from agent.session.shared import wire
 from agent.turn.permissions import MODES, Mode, Permissions
+from agent.wire_form import wire_form
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ DEFAULT_LEVEL = "default"
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
-class Options:
+class ConfigOptions:
     """The choices of one session."""
 
     def __init__(self, models: Models, permissions: Permissions) -> None:
@@ -88,19 +88,19 @@ class Options:
             case "thought_level":
                 self._set_level(value)
             case _:
-                raise RequestError(-32602, "Invalid params: unknown configId")
+                raise invalid_params("unknown configId")
 
     def set_mode(self, mode: str | bool) -> None:
         """Raises RequestError."""
         known = next((each for each in MODES if each == mode), None)
         if known is None:
-            raise RequestError(-32602, "Invalid params: no such mode")
+            raise invalid_params("no such mode")
         self._permissions.mode = known
 
     def _set_model(self, model_id: str | bool) -> None:
         known = next((each.id for each in self._offered() if each.id == model_id), None)
         if known is None:
-            raise RequestError(-32602, "Invalid params: no such model")
+            raise invalid_params("no such model")
         self._models.open(known)
         self._model_id = known
 
@@ -110,7 +110,7 @@ class Options:
         levels = (DEFAULT_LEVEL, *THOUGHT_LEVELS, *self._levels)
         known = next((each for each in levels if each == level), None)
         if known is None:
-            raise RequestError(-32602, "Invalid params: no such thought level")
+            raise invalid_params("no such thought level")
         self._level = known
 
     @property
@@ -125,7 +125,7 @@ class Options:
         ]
         return SessionModeState(current_mode_id=self.mode, available_modes=modes)
 
-    def wire(self) -> list[ConfigOption]:
+    def listed(self) -> list[ConfigOption]:
         models = [(each.id, each.name, each.description) for each in self._offered()]
         modes = [(mode, name, description) for mode, (name, description) in MODES.items()]
         options: list[ConfigOption] = [
@@ -143,7 +143,7 @@ class Options:
         """The session update that tells them."""
         return {
             "sessionUpdate": "config_option_update",
-            "configOptions": [wire(option) for option in self.wire()],
+            "configOptions": [wire_form(option) for option in self.listed()],
         }
 
     @property

@@ -18,16 +18,17 @@ from functools import partial
 from typing import Any
 
 import anyio
-from acp import RequestError
 
 from agent.conversation.compaction import Compactor
 from agent.conversation.replay import notice
-from agent.conversation.token_estimate import Gauge
+from agent.conversation.token_estimate import TokenEstimate
 from agent.conversation.transcript import Transcript
-from agent.mcp_servers.session_servers import Servers
+from agent.errors import invalid_params
+from agent.mcp_servers.session_servers import SessionServers
 from agent.model import Model
-from agent.session.config_options import Options
-from agent.session.shared import Given, Setup
+from agent.session.config_options import ConfigOptions
+from agent.session.session_params import SessionParams
+from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn, usage_update
@@ -49,18 +50,20 @@ class _Waiting:
 
 
 class Session:
-    """`given`: what the client gave for it; others can be given later with `give`."""
+    """`params`: what the client gave for it; others can be set later with `use`."""
 
-    def __init__(self, setup: Setup, session_id: str, transcript: Transcript, given: Given) -> None:
+    def __init__(
+        self, shared: SharedParts, session_id: str, transcript: Transcript, params: SessionParams
+    ) -> None:
         self.transcript = transcript
-        self.client = setup.client(session_id)
+        self.client = shared.client(session_id)
         self.permissions = Permissions()
-        self.options = Options(setup.models, self.permissions)
-        self.servers = Servers(self.say)
+        self.options = ConfigOptions(shared.models, self.permissions)
+        self.servers = SessionServers(self.say)
         #: what the next turn works with
-        self.context = ToolContext(given.cwd, self.client, environment=setup.environment)
-        self._setup = setup
-        self._tools = Toolbox(setup.tools, lambda: self.servers.tools)
+        self.context = ToolContext(params.cwd, self.client, environment=shared.environment)
+        self._shared = shared
+        self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
         self._waiting: deque[_Waiting] = deque()
         self._titled = transcript.history.title is not None
@@ -69,14 +72,14 @@ class Session:
         self._introduced: ToolContext | None = None
         #: the names of tools that the user was told of
         self._gone = ""
-        self.give(given)
+        self.use(params)
 
-    def give(self, given: Given) -> None:
+    def use(self, params: SessionParams) -> None:
         """The next turn works with this, and what was given before no longer counts."""
-        context = dataclasses.replace(self.context, cwd=given.cwd, extra_roots=given.extra_roots)
+        context = dataclasses.replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
         self.context = context
-        given.add_secrets(self._setup.secrets)
-        self.servers.give(given.mcp_servers, given.cwd)
+        params.add_secrets(self._shared.secrets)
+        self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
         """What follows the response that opened it; ends with its MCP servers."""
@@ -105,8 +108,8 @@ class Session:
             return
         spent = history.spent
         if history.measured is None:  # what the model is given has changed since it was counted
-            gauge = Gauge(history, self._tools.specs, images=info.takes_images)
-            spent = dataclasses.replace(spent, context=gauge.tokens())
+            estimate = TokenEstimate(history, self._tools.specs, images=info.takes_images)
+            spent = dataclasses.replace(spent, context=estimate.tokens())
         if (update := usage_update(spent, info)) is not None:
             await self.client.update(update)
 
@@ -184,9 +187,9 @@ class Session:
             transcript=self.transcript,
             permissions=self.permissions,
             context=self.context,
-            secrets=self._setup.secrets,
+            secrets=self._shared.secrets,
             compactor=self._compactor,
-            max_calls=self._setup.settings.max_calls,
+            max_calls=self._shared.settings.max_calls,
         )
         try:
             return await turn.run(blocks)
@@ -196,8 +199,9 @@ class Session:
     async def _check_sight(self) -> None:
         if not (await self.options.info()).takes_images:
             name = self.options.model().id
-            text = f"Invalid params: the model {name} takes no images; choose another, or leave"
-            raise RequestError(-32602, f"{text} the image out")
+            raise invalid_params(
+                f"the model {name} takes no images; choose another, or leave the image out"
+            )
 
     async def _introduce(self) -> None:
         """Give the model its system prompt: before the first turn, and when it says something else
@@ -229,8 +233,8 @@ class Session:
             await self.client.update({"sessionUpdate": "session_info_update", "title": title})
 
     def _summariser(self) -> Callable[[], Model] | None:
-        name = self._setup.settings.summary_model
-        return partial(self._setup.models.open, name) if name else None
+        name = self._shared.settings.summary_model
+        return partial(self._shared.models.open, name) if name else None
 
 
 def _command(blocks: list[dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.conversation.content import fenced
+from agent.content.fences import fenced
 
 #: characters of a text in a diff; of a longer one, only the lines that differ and some around
 _WHOLE = 100_000

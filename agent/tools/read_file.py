@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
-from agent.conversation.content import image_type
+from agent.content.images import IMAGE_BYTES, image_type
 from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
@@ -31,8 +31,6 @@ MAX_LINES = 2000
 MAX_LINE = 2000
 #: characters given to the model at once
 MAX_CHARACTERS = 64 * 1024
-#: bytes of an image: 5 MB in base64, which every provider takes
-MAX_IMAGE = 3_750_000
 #: of a file that is read line by line: lines between two looks at whether the call was cancelled,
 #: and bytes kept of a line
 _STRIDE = 4096
@@ -77,8 +75,8 @@ class ReadFile:
 async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolResult:
     start, size = await to_thread.run_sync(_start, place, abandon_on_cancel=True)
     if mime_type := image_type(start):
-        if size > MAX_IMAGE:
-            raise ToolError(f"{args.path} is an image of {size} bytes; {MAX_IMAGE} is the most.")
+        if size > IMAGE_BYTES:
+            raise ToolError(f"{args.path} is an image of {size} bytes; {IMAGE_BYTES} is the most.")
         data = await to_thread.run_sync(_read_image, place, abandon_on_cancel=True)
         return _image(place, data, mime_type)
     if size > MAX_TEXT:
@@ -152,7 +150,7 @@ def _start(place: Place) -> tuple[bytes, int]:
 def _read_image(place: Place) -> bytes:
     try:
         with open_regular(place) as file:
-            return file.read(MAX_IMAGE)
+            return file.read(IMAGE_BYTES)
     except OSError as error:
         raise unreadable(place, error) from error
 

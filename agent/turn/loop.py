@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.lowlevel
 
-from agent.conversation.history import Spent, Update
+from agent.client import Update
+from agent.conversation.entries import Spent
 from agent.conversation.transcript import Transcript
 from agent.model import Completion, Model, ModelError, ModelInfo, OnToken, Part, Token
 from agent.tools import Toolbox, ToolContext
 from agent.turn.permissions import Permissions
-from agent.turn.recorder import Scribe
+from agent.turn.recorder import Recorder
 from agent.turn.tool_calls import ToolCalls
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ class Turn:
         self._permissions = permissions
         self._compactor = compactor
         self._max_calls = max_calls
-        self._scribe = scribe = Scribe(transcript, context.client)
-        self._calls = ToolCalls(tools, permissions, context, secrets, scribe)
+        self._recorder = recorder = Recorder(transcript, context.client)
+        self._calls = ToolCalls(tools, permissions, context, secrets, recorder)
         self._on_token: list[Callable[[Part], Awaitable[None]]] = [
-            scribe.record_token,
-            scribe.show_token,
+            recorder.record_token,
+            recorder.show_token,
             *on_token,
         ]
         #: something of the answer being given was told
@@ -84,14 +85,14 @@ class Turn:
         A provider that refuses the request ends the turn with `refusal`, as a model that refuses
         does; its sentence is shown as a notice.
         """
-        await self._scribe.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
+        await self._recorder.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
         for _ in range(self._max_calls):
             try:
                 completion = await self._complete()
             except ModelError as error:
                 if error.kind != "refused":
                     raise
-                await self._scribe.notice(str(error))
+                await self._recorder.notice(str(error))
                 return await self._refused()
             if completion.stop != "end_turn":
                 await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
@@ -103,7 +104,7 @@ class Turn:
 
     async def _refused(self) -> StopReason:
         """ACP: the prompt and all after it are not part of the next request."""
-        await self._scribe.record({"t": "refused"})
+        await self._recorder.record({"t": "refused"})
         return "refusal"
 
     async def _complete(self) -> Completion:
@@ -116,7 +117,7 @@ class Turn:
         while True:
             self._told = False
             await anyio.lowlevel.checkpoint()
-            messages = self._scribe.history.messages(images=info.takes_images)
+            messages = self._recorder.history.messages(images=info.takes_images)
             try:
                 completion = await model.complete(messages, self._tools.specs, self._tell)
             except ModelError as error:
@@ -133,21 +134,21 @@ class Turn:
 
     async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
         if completion.provider is not None:
-            await self._scribe.record({"t": "provider", "d": dict(completion.provider)})
+            await self._recorder.record({"t": "provider", "d": dict(completion.provider)})
         if (usage := completion.usage) is None:
             return
         record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}
         more = {"cached": usage.cached, "cost": usage.cost, "for": "turn"}
-        await self._scribe.record({**record, **more})
-        if (update := usage_update(self._scribe.history.spent, info)) is not None:
-            await self._scribe.show(update)
+        await self._recorder.record({**record, **more})
+        if (update := usage_update(self._recorder.history.spent, info)) is not None:
+            await self._recorder.show(update)
 
     async def _tell(self, token: Token) -> None:
         if token is None:
             return
         part = Part("text", token) if isinstance(token, str) else token
         if part.kind == "notice":
-            await self._scribe.notice(part.text)
+            await self._recorder.notice(part.text)
             return
         self._told = True
         for callback in tuple(self._on_token):
@@ -156,7 +157,7 @@ class Turn:
             except Exception:
                 logger.exception("a token callback failed and is told nothing more in this turn")
                 self._on_token.remove(callback)
-                await self._scribe.notice(
+                await self._recorder.notice(
                     "A part of this answer could not be passed on; see the log."
                 )
 

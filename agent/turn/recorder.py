@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import logging
 
-from agent.client import Client
-from agent.conversation.history import Record, Update, text_chunk
-from agent.conversation.replay import notice
+from agent.client import Client, Update
+from agent.conversation.entries import Record
+from agent.conversation.replay import notice, text_chunk
 from agent.conversation.transcript import Transcript
 from agent.model import Part
 
 logger = logging.getLogger(__name__)
 
 
-class Scribe:
+class Recorder:
     """Of one turn."""
 
     def __init__(self, transcript: Transcript, client: Client) -> None:

@@ -14,7 +14,6 @@ Invariants
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,13 +23,15 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
-from agent.conversation.content import is_image
-from agent.conversation.history import INTERRUPTED, Outcome, card_end, card_start
+from agent.content.fences import split_closing_fence
+from agent.content.images import is_image
+from agent.conversation.entries import INTERRUPTED, Outcome
 from agent.conversation.messages import parsed
+from agent.conversation.replay import card_end, card_start
 from agent.model import ToolCall
 from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
 from agent.turn.permissions import Permissions, PromptCancelled, Rejected
-from agent.turn.recorder import Scribe
+from agent.turn.recorder import Recorder
 
 if TYPE_CHECKING:
     from agent.secrets import Secrets
@@ -48,8 +49,6 @@ _SECRET_LOST = (
 )
 _UNREADABLE = "\n(An image of it can't be read and was left out.)"
 _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
-#: of a text that shows output as it is
-_FENCED_END = re.compile(r"\n`{3,}\Z")
 
 Content = list[dict[str, Any]]
 T = TypeVar("T")
@@ -86,13 +85,13 @@ class ToolCalls:
         permissions: Permissions,
         context: ToolContext,
         secrets: Secrets,
-        scribe: Scribe,
+        recorder: Recorder,
     ) -> None:
         self._tools = tools
         self._permissions = permissions
         self._context = context
         self._secrets = secrets
-        self._scribe = scribe
+        self._recorder = recorder
         self._rejected = False
 
     async def run(self, calls: Sequence[ToolCall]) -> None:
@@ -172,13 +171,13 @@ class ToolCalls:
         if any(self._secrets.lost(diff["oldText"] or "", diff["newText"]) for diff in diffs):
             raise ToolError(_SECRET_LOST)
         card.shown["content"] = shown = self._masked(content)
-        await self._scribe.record({"t": "shown", "card": card.id, "content": shown})
+        await self._recorder.record({"t": "shown", "card": card.id, "content": shown})
         await self._update(card, content=shown)
 
     async def _keep_plan(self, args: BaseModel) -> None:
         """The tool shows it when it runs; what is shown was recorded first."""
         entries = args.model_dump(mode="json").get("entries")
-        await self._scribe.record({"t": "plan", "entries": entries})
+        await self._recorder.record({"t": "plan", "entries": entries})
 
     # its card
 
@@ -199,8 +198,13 @@ class ToolCalls:
                     await self._end(card, self._outcome(card, "failed", interrupted))
 
     def _card(self, call: ToolCall) -> Card:
-        shown = {"toolCallId": self._scribe.history.next_card, "title": call.name, "kind": "other"}
-        card = Card(call, {**shown, "rawInput": parsed(call.arguments)})
+        shown = {
+            "toolCallId": self._recorder.history.next_card,
+            "title": call.name,
+            "kind": "other",
+            "rawInput": parsed(call.arguments),
+        }
+        card = Card(call, shown)
         tool = self._tools.get(call.name)
         if tool is None:
             card.problem = f"There is no tool named {call.name}."
@@ -222,12 +226,12 @@ class ToolCalls:
     async def _open(self, card: Card) -> None:
         call = card.call
         record = {"t": "call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        await self._scribe.record({**record, "card": dict(card.shown)})
-        await self._scribe.show(card_start(card.shown))
+        await self._recorder.record({**record, "card": dict(card.shown)})
+        await self._recorder.show(card_start(card.shown))
 
     async def _update(self, card: Card, **changed: Any) -> None:
         update = {"sessionUpdate": "tool_call_update", "toolCallId": card.id}
-        await self._scribe.show({**update, **changed})
+        await self._recorder.show({**update, **changed})
 
     async def _end(self, card: Card, outcome: Outcome) -> None:
         if card.ended:
@@ -236,8 +240,8 @@ class ToolCalls:
         record = {"t": "result", "card": card.id, "status": outcome.status, "text": outcome.text}
         more = {"raw": outcome.raw, "content": outcome.content, "images": outcome.images or None}
         given = {name: value for name, value in more.items() if value is not None}
-        await self._scribe.record({**record, **given})
-        await self._scribe.show(card_end(card.id, outcome))
+        await self._recorder.record({**record, **given})
+        await self._recorder.show(card_end(card.id, outcome))
 
     def _outcome(self, card: Card, status: str, result: ToolResult) -> Outcome:
         """Without secrets. What was shown before it ran (a diff) stays on the card, if the tool
@@ -268,9 +272,8 @@ class ToolCalls:
         return masked
 
     def _so_far(self, text: str) -> str:
-        fenced = _FENCED_END.search(text)
-        end = fenced.start() if fenced else len(text)
-        return self._secrets.so_far(text[:end]) + text[end:]
+        output, fence = split_closing_fence(text)
+        return self._secrets.so_far(output) + fence
 
 
 async def _guarded(name: str, work: Awaitable[T]) -> T:

@@ -51,7 +51,7 @@ def running(cwd: Path) -> Iterator[Fifo]:
 def mcp_servers(monkeypatch: pytest.MonkeyPatch) -> list[RecordedServers]:
     """Every one that there was; the agent has no others."""
     RecordedServers.made = []
-    monkeypatch.setattr("agent.mcp_servers.session_servers.McpServers", RecordedServers)
+    monkeypatch.setattr("agent.mcp_servers.session_servers.ServerSet", RecordedServers)
     return RecordedServers.made
 
 

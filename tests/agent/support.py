@@ -9,9 +9,8 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from agent.client import ClientError
+from agent.client import ClientError, Update
 from agent.conversation.compaction import Compactor
-from agent.conversation.history import Update
 from agent.conversation.transcript import Transcript
 from agent.model import Model, ModelChoice, OnToken, Part, Token
 from agent.scripted.dialogue import parse_dialogue

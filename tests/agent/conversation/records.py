@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agent.conversation.history import History, Record
+from agent.conversation.entries import Record
+from agent.conversation.history import History
 from agent.model import Message
 
 IMAGE = "data:image/png;base64,AAAA"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.conversation.compaction import Compactor
-from agent.conversation.history import Record, Spent
+from agent.conversation.entries import Record, Spent
 from agent.conversation.messages import TRIMMED
 from agent.conversation.transcript import Transcript
 from agent.model import (

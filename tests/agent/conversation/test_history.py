@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.history import INTERRUPTED, Record, Spent, title_of
+from agent.conversation.entries import INTERRUPTED, Record, Spent
+from agent.conversation.history import title_of
 from tests.agent.conversation.records import (
     call,
     folded,

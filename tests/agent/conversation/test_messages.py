@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.history import INTERRUPTED, Record
+from agent.conversation.entries import INTERRUPTED, Record
 from agent.conversation.messages import PLANNED, PLANNING, TRIMMED
 from agent.model import Message
 from tests.agent.conversation.records import (

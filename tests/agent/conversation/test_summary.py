@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from agent.conversation.entries import Summary
-from agent.conversation.history import Record
+from agent.conversation.entries import Record, Summary
 from agent.conversation.summary import shortened, summarise
 from agent.model import Completion, Message, ModelError, ModelInfo, OnToken, Part, ToolSpec
 from tests.agent.conversation.records import IMAGE, call, folded, reasoning, result, text, user

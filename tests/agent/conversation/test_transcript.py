@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.history import Record
+from agent.conversation.entries import Record
 from agent.conversation.transcript import (
     Transcript,
     UnknownSession,

@@ -1,4 +1,4 @@
-"""Stands for `McpServers`: the life of a session's MCP servers, and a tool, without servers."""
+"""Stands for `ServerSet`: the life of a session's MCP servers, and a tool, without servers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

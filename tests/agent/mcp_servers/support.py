@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from agent.mcp_servers.server_set import McpServers
+from agent.mcp_servers.server_set import ServerSet
 from agent.tools import AnyTool, ToolContext, ToolResult
 from tests.agent.support import MemoryClient
 from tests.support.processes import MARK
@@ -43,7 +43,7 @@ def odd(name: str, *behaviours: str, mark: str = "") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Stand:
-    servers: McpServers
+    servers: ServerSet
     cwd: Path
     #: what was reported in the session
     said: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ async def starting(
     async def say(sentence: str) -> None:
         await (report or stand.report)(sentence)
 
-    stand = Stand(McpServers(specs, cwd, say), cwd)
+    stand = Stand(ServerSet(specs, cwd, say), cwd)
     ended = anyio.Event()
 
     async def serve() -> None:

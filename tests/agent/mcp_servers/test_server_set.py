@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from agent.mcp_servers import mcp_session, server, server_set, stdio
-from agent.mcp_servers.server_set import McpServers
+from agent.mcp_servers.server_set import ServerSet
 from agent.tools import ToolError
 from tests.agent.mcp_servers.support import HttpServer, call, odd, serving, starting
 from tests.agent.mcp_servers.support import stdio as stdio_spec
@@ -123,7 +123,7 @@ async def test_cancelled_none_of_their_processes_is_left(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "_AFTER_EOF", 0.1)
-    servers = McpServers(
+    servers = ServerSet(
         [odd("a", "child", mark=mark), odd("b", "silent", mark=mark)], tmp_path, _quiet
     )
     with anyio.fail_after(10):
@@ -151,9 +151,9 @@ async def test_a_server_that_is_still_starting_is_closed_at_once_and_without_a_w
 async def test_without_servers_it_waits_to_be_closed_and_never_loads_the_sdk() -> None:
     code = """
 import anyio, pathlib, sys
-from agent.mcp_servers.server_set import McpServers
+from agent.mcp_servers.server_set import ServerSet
 async def main():
-    servers = McpServers([], pathlib.Path("/"), print)
+    servers = ServerSet([], pathlib.Path("/"), print)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(servers.serve)
         await servers.ready(5)
@@ -170,7 +170,7 @@ print("mcp" in sys.modules, "mcp_types" in sys.modules)
 
 
 async def test_closed_before_it_was_served_nothing_starts(tmp_path: Path) -> None:
-    servers = McpServers([odd("good")], tmp_path, _quiet)
+    servers = ServerSet([odd("good")], tmp_path, _quiet)
     with anyio.fail_after(5):
         await servers.close()
         await servers.serve()

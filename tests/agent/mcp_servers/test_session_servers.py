@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.mcp_servers.session_servers import READY_SECONDS, Servers
+from agent.mcp_servers.session_servers import READY_SECONDS, SessionServers
 from tests.agent.mcp_servers.recorded_servers import RecordedServers
 
 CWD = Path("/project")
@@ -18,15 +18,15 @@ async def say(text: str) -> None:
     pass
 
 
-def tools(servers: Servers) -> list[str]:
+def tools(servers: SessionServers) -> list[str]:
     return [tool.name for tool in servers.tools]
 
 
 async def test_without_servers_there_is_nothing_to_serve_and_to_wait_for(
     mcp_servers: list[RecordedServers],
 ) -> None:
-    servers = Servers(say)
-    servers.give([], CWD)
+    servers = SessionServers(say)
+    servers.use([], CWD)
     with anyio.fail_after(5):
         await servers.serve()
         await servers.settled()
@@ -39,13 +39,13 @@ async def test_without_servers_there_is_nothing_to_serve_and_to_wait_for(
 async def test_servers_given_anew_take_the_place_of_the_old_which_are_closed(
     mcp_servers: list[RecordedServers],
 ) -> None:
-    servers = Servers(say)
+    servers = SessionServers(say)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            servers.give(ONE, CWD)
+            servers.use(ONE, CWD)
             tasks.start_soon(servers.serve)
             await anyio.wait_all_tasks_blocked()
-            servers.give(TWO, CWD)
+            servers.use(TWO, CWD)
             tasks.start_soon(servers.serve)
             await anyio.wait_all_tasks_blocked()
             assert [each.closed.is_set() for each in mcp_servers] == [True, False]
@@ -58,11 +58,11 @@ async def test_servers_given_anew_take_the_place_of_the_old_which_are_closed(
 
 @pytest.mark.hazard("R4")
 async def test_the_same_servers_given_again_go_on(mcp_servers: list[RecordedServers]) -> None:
-    servers = Servers(say)
+    servers = SessionServers(say)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
-                servers.give(list(ONE), CWD)
+                servers.use(list(ONE), CWD)
                 tasks.start_soon(servers.serve)
                 await anyio.wait_all_tasks_blocked()
             assert len(mcp_servers) == 1
@@ -74,8 +74,8 @@ async def test_the_same_servers_given_again_go_on(mcp_servers: list[RecordedServ
 async def test_closed_before_they_were_served_they_are_not_served(
     mcp_servers: list[RecordedServers],
 ) -> None:
-    servers = Servers(say)
-    servers.give(ONE, CWD)
+    servers = SessionServers(say)
+    servers.use(ONE, CWD)
     with anyio.fail_after(5):
         await servers.close()
         await servers.serve()
@@ -85,10 +85,10 @@ async def test_closed_before_they_were_served_they_are_not_served(
 async def test_a_session_that_was_closed_gets_its_servers_anew(
     mcp_servers: list[RecordedServers],
 ) -> None:
-    servers = Servers(say)
-    servers.give(ONE, CWD)
+    servers = SessionServers(say)
+    servers.use(ONE, CWD)
     await servers.close()
-    servers.give(ONE, CWD)
+    servers.use(ONE, CWD)
     assert len(mcp_servers) == 2
     assert tools(servers) == ["mcp__one__greet"]
 
@@ -97,11 +97,11 @@ async def test_a_session_that_was_closed_gets_its_servers_anew(
 async def test_a_turn_waits_for_new_servers_once_and_not_for_ever(
     mcp_servers: list[RecordedServers],
 ) -> None:
-    servers = Servers(say)
-    servers.give(ONE, CWD)
+    servers = SessionServers(say)
+    servers.use(ONE, CWD)
     await servers.settled()
     await servers.settled()
     assert mcp_servers[0].waited == [READY_SECONDS]
-    servers.give(TWO, CWD)
+    servers.use(TWO, CWD)
     await servers.settled()
     assert mcp_servers[1].waited == [READY_SECONDS]

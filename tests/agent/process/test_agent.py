@@ -18,7 +18,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from agent.conversation.history import INTERRUPTED
+from agent.conversation.entries import INTERRUPTED
 from tests.agent.process.conftest import ROOT, Start
 from tests.agent.support import Fifo
 from tests.support.client import RecordingClient

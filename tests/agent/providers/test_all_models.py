@@ -12,7 +12,7 @@ from agent.model import Message, ModelError, ModelInfo
 from agent.providers import library
 from agent.providers.all_models import AllModels
 from agent.providers.known_providers import PROVIDERS, provider_of
-from agent.providers.provider_model import LiteLLMModel
+from agent.providers.provider_model import ProviderModel
 from agent.providers.request import DIRECT
 from agent.settings import Settings
 from tests.agent.support import Tokens
@@ -336,7 +336,7 @@ def test_silence_is_borne_as_long_as_the_environment_says(file: Path) -> None:
     for said, seconds in ((None, 120), ("600", 600), ("soon", 120), ("-1", 1)):
         env = {"OPENAI_API_KEY": "k"} | ({"ACP_BRIDGE_MODEL_SILENCE": said} if said else {})
         model = models(file, env).open("openai/gpt-4o")
-        assert isinstance(model, LiteLLMModel)
+        assert isinstance(model, ProviderModel)
         assert model.silence == seconds
 
 

@@ -9,7 +9,7 @@ import pytest
 from acp import RequestError
 
 from agent.model import ModelError, ModelInfo
-from agent.session.config_options import Options
+from agent.session.config_options import ConfigOptions
 from agent.turn.permissions import Permissions
 from tests.agent.conftest import Talk
 from tests.agent.session.several_models import Known, SeveralModels, several, thinker
@@ -20,11 +20,11 @@ from tests.support.recording import Message, RpcError
 SAYS = "turn\ntext: fine"
 
 
-def options_of(models: SeveralModels) -> Options:
-    return Options(models, Permissions())
+def options_of(models: SeveralModels) -> ConfigOptions:
+    return ConfigOptions(models, Permissions())
 
 
-def shown(options: Options) -> dict[str, Message]:
+def shown(options: ConfigOptions) -> dict[str, Message]:
     return by_id(options.update()["configOptions"])
 
 

@@ -8,12 +8,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent.client import SessionClient
 from agent.conversation.transcript import Transcript
 from agent.model import Completion, Message, ModelError, ModelInfo, OnToken, ToolSpec
 from agent.secrets import Secrets
 from agent.session.session import Session
-from agent.session.shared import Given, Setup
+from agent.session.session_client import SessionClient
+from agent.session.session_params import SessionParams
+from agent.session.shared_parts import SharedParts
 from agent.settings import Settings
 from tests.agent.support import OneModel, user
 
@@ -41,7 +42,7 @@ async def ignore(method: str, params: dict[str, Any]) -> None:
 
 
 def session_of(folder: Path, work: Callable[[], Awaitable[None]]) -> Session:
-    setup = Setup(
+    shared = SharedParts(
         models=OneModel(Doing(work)),
         settings=Settings(folder, folder / "keys.env"),
         tools=[],
@@ -51,7 +52,7 @@ def session_of(folder: Path, work: Callable[[], Awaitable[None]]) -> Session:
         notify=ignore,
     )
     transcript = Transcript.create(folder, "s1", str(folder))
-    return Session(setup, "s1", transcript, Given(folder))
+    return Session(shared, "s1", transcript, SessionParams(folder))
 
 
 @pytest.mark.hazard("C5")

@@ -6,7 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.client import ClientError, SessionClient
+from agent.client import ClientError
+from agent.session.session_client import SessionClient
 
 Answer = Callable[[], Awaitable[Any]]
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from agent.client import ClientError
-from agent.conversation.history import Outcome
+from agent.conversation.entries import Outcome
 from agent.conversation.replay import card_end
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal

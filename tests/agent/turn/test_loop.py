@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.conversation.compaction import Compactor
-from agent.conversation.history import Record
+from agent.conversation.entries import Record
 from agent.model import (
     Completion,
     ModelError,

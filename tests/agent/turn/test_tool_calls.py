@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic_core import to_json
 
-from agent.conversation.history import INTERRUPTED
+from agent.conversation.entries import INTERRUPTED
 from agent.model import Completion, ToolCall
 from agent.secrets import Secrets
 from agent.tools import Toolbox, ToolError, ToolResult

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.conversation.history import INTERRUPTED
+from agent.conversation.entries import INTERRUPTED
 from agent.model import Completion, Message, ModelInfo, OnToken, ToolCall, ToolSpec
 from agent.tools import ToolResult
 from tests.agent.support import NOTES, Bench, MemoryClient, Note, Tokens, cancelled, run

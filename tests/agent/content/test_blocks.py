@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.content import IMAGE_LIMIT, content_of, place, text_of
+from agent.content.blocks import content_of, place, text_of
+from agent.content.images import IMAGE_LIMIT
 
 Block = dict[str, Any]
 

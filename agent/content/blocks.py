@@ -1,30 +1,30 @@
-"""ACP content blocks (wire form) as what a model reads.
+"""ACP content blocks (in wire form) turned into what a model reads.
 
 Invariants
-- Whatever a client sends becomes something: what can't be given is named in words, so that a
-  history holds nothing that a provider would refuse for good.
+- Every block that a client sends becomes something: what a model can't read is named in words, so
+  that the history holds nothing that a provider would refuse for good.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from agent.content.fences import fenced
+from agent.content.images import IMAGE_LIMIT, image_url
+
 Block: TypeAlias = dict[str, Any]
 
-#: what providers take; another kind would be refused, and with it every later prompt
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-#: characters of base64 of one image: 5 MB, which every provider takes
-IMAGE_LIMIT = 5_000_000
-_FENCE = re.compile(r"`{3,}")
 _DRIVE = re.compile(r"/[A-Za-z]:")
 
 
 def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Block]:
-    """A message's `content`: a text, or parts if there are images that the model takes."""
+    """Returns the `content` of a message to a model: a text, or parts if images are among them.
+
+    `images`: the model takes images; otherwise each is named in words.
+    """
     parts: list[Block] = []
     for block in blocks:
         url = _image(block) if images else None
@@ -42,49 +42,17 @@ def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Bl
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """The same in words alone."""
+    """Returns what the blocks say in words alone."""
     return "\n".join(text for block in blocks if (text := _text(block)).strip())
 
 
-def image_url(kind: str, data: str) -> str | None:
-    """The `data:` URL of an image; None if providers would refuse it. `kind`: the MIME type that
-    it is said to have; `data`: base64."""
-    if not data or len(data) > IMAGE_LIMIT:
-        return None
-    try:
-        start = binascii.a2b_base64(data, strict_mode=True)[:12]
-    except ValueError:
-        return None
-    kind = image_type(start) or kind
-    return f"data:{kind};base64,{data}" if kind in IMAGE_TYPES else None
-
-
-def is_image(url: str) -> bool:
-    """Whether providers take it. `url`: a `data:` URL."""
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return image_url(kind, data) == url
-
-
-def image_type(start: bytes) -> str | None:
-    """The MIME type of an image that models take, by its first 12 bytes."""
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if start.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        return "image/webp"
-    return None
-
-
 def image_part(url: str) -> Block:
-    """`url`: a `data:` URL."""
+    """Returns the part of a message that holds the image of this `data:` URL."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def place(uri: str) -> str:
-    """The path that a `file:` URI means; any other URI as it is."""
+    """Returns the path that a `file:` URI names; any other URI as it is."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -96,23 +64,16 @@ def place(uri: str) -> str:
     return (path[1:] if _DRIVE.match(path) else path) + lines
 
 
-def fenced(text: str) -> str:
-    """Text that is not markdown, in a fence longer than any of its own."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
-
-
 def _image(block: Block) -> str | None:
-    """The `data:` URL of an image that a model can take."""
+    """Returns the `data:` URL of the block's image; None if it has none that models take."""
     match block:
-        case {"type": "image", "mimeType": str(kind), "data": str(data)}:
+        case {"type": "image", "mimeType": str(mime_type), "data": str(data)}:
             pass
-        case {"type": "resource", "resource": {"mimeType": str(kind), "blob": str(data)}}:
+        case {"type": "resource", "resource": {"mimeType": str(mime_type), "blob": str(data)}}:
             pass
         case _:
             return None
-    return image_url(kind, data)
+    return image_url(mime_type, data)
 
 
 def _text(block: Block) -> str:
