@@ -1,1 +1,1 @@
-"""What was said in a session: kept on disk, given to the model, replayed to the client."""
+"""The conversation of a session: kept on disk, given to the model, replayed to the client."""

@@ -1,14 +1,14 @@
 """Makes room when a conversation no longer fits the model's window.
 
-First the results of tools are left out, oldest first; then the middle of the conversation gives way
-to a summary. The system prompt, the prompt being answered and the last entries stay.
+First the results of tools are left out, oldest first. Then a summary takes the place of the middle
+of the conversation. The system prompt, the prompt being answered and the last entries stay.
 
 Invariants
-- It only adds records to the transcript, and they change only what the model is given: a reload
-  gives it the same, and the user's view stays whole.
-- Nothing is recorded before a summary is there: a cancellation leaves the transcript as it was.
-- What can't be summarised is left out, and the user is told; but not for an error that would end
-  the turn anyway and may be gone the next time.
+- Compaction only adds records to the transcript, and they change only what the model is given. A
+  reload gives the model the same, and the user's view stays whole.
+- Nothing is recorded before a summary is complete: a cancellation leaves the transcript unchanged.
+- A part that can't be summarised is left out, and the user is told; but not after an error that
+  would end the turn anyway and may be gone the next time.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ from agent.model import Model, ModelError, ToolSpec, Usage
 
 logger = logging.getLogger(__name__)
 
-#: of the window: from here on room is made, and how much is used then
+#: the share of the window from which on room is made, and the share that is used afterwards
 _FULL = 0.85
 _ROOMY = 0.7
-#: answers and prompts that stay as they are, results included, while there is any other way
+#: how many of the last entries stay as they are, results included, while anything else can go
 _RECENT = 2
-#: so many do, if they take no more than half of the room
+#: how many of the last entries stay if they take no more than half of the room
 _MORE_RECENT = 4
-#: a middle that takes less of the room than this is not worth a summary
+#: the share of the room below which a middle is not worth a summary
 _LEAST = 0.1
-#: of the room, what a summary may take; but so many characters always
+#: the share of the room that a summary may take, and the characters that it may always take
 _SUMMARY_SHARE = 0.25
 _SUMMARY_CHARS = 8_000
 
-#: errors that say nothing about what was to be summarised
+#: kinds of errors that have nothing to do with what was to be summarised
 _PASSING = frozenset({"auth", "rate_limit", "unreachable", "unknown_model"})
 _LEFT_OUT = "[An older part of the conversation was left out here: it could not be summarised.]"
 
 
 class Compactor:
-    """Of one session. `summariser`: opens a model for summaries, and may raise ModelError; None:
-    the session's own is asked. `notify` says a sentence to the user."""
+    """Makes room in one session.
+
+    `summariser` opens a model for summaries and may raise ModelError; if it is None, the session's
+    own model is asked. `notify` says a sentence to the user.
+    """
 
     def __init__(
         self,
@@ -57,12 +60,14 @@ class Compactor:
         self._summariser = summariser
         self._notify = notify
         self._rate = USUAL_RATE
-        #: of a model that refused: the size that was too much
+        #: the tokens that were too many, by the id of the model that refused them
         self._refused: dict[str, int] = {}
 
     async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> None:
-        """Make room before a model call, if there is little left. Raises ModelError if the model
-        can't be asked now."""
+        """Makes room before a model call if there is little left.
+
+        Raises ModelError if the model can't be asked now.
+        """
         window = await self._window(model)
         if window is None:
             return
@@ -71,8 +76,10 @@ class Compactor:
             await self._make_room(model, estimate, int(window * _ROOMY), _RECENT)
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
-        """Make room after the provider refused the input as too long: half of it goes. False if
-        nothing more can go. Raises ModelError as `fit` does."""
+        """Makes room by half after the provider refused the input as too long.
+
+        Returns False if nothing more can go. Raises ModelError as `fit` does.
+        """
         estimate = await self._estimate(model, specs)
         before = self._refused[model.id] = estimate.tokens()
         for recent in range(_RECENT, -1, -1):
@@ -80,7 +87,7 @@ class Compactor:
         return estimate.tokens() < before
 
     async def compact(self, model: Model) -> str:
-        """Summarise all of it now. Returns a sentence for the user."""
+        """Summarises the whole conversation now. Returns a sentence for the user."""
         if all(entry.refused for entry in self._history.entries[self._summarised :]):
             return "There is nothing to summarise yet."
         estimate = await self._estimate(model, None)
@@ -107,7 +114,7 @@ class Compactor:
     async def _make_room(
         self, model: Model, estimate: TokenEstimate, target: int, recent: int
     ) -> None:
-        """Until the input takes `target` tokens, or nothing more can go but what is `recent`."""
+        """Makes room until the input takes `target` tokens or only `recent` entries are left."""
         excess = estimate.tokens() - target
         trimmable = sum(estimate.of_result(call) for call in self._trimmable(recent))
         cut = self._cut(estimate, target, recent) if trimmable < excess else 0
@@ -118,7 +125,7 @@ class Compactor:
     # results
 
     def _trimmable(self, recent: int) -> Iterator[Call]:
-        """Calls whose results the model is given, oldest first, but for the last answers'."""
+        """Yields the calls whose results can be left out, oldest first."""
         entries = self._history.entries[self._summarised :]
         answers = [e for e in entries if isinstance(e, Answer) and not e.refused]
         for answer in answers[: max(0, len(answers) - recent)]:
@@ -140,12 +147,12 @@ class Compactor:
 
     @property
     def _summarised(self) -> int:
-        """How many entries have given way to a summary."""
+        """The number of entries that a summary stands for."""
         summary = self._history.summary
         return 0 if summary is None else summary.entries
 
     def _cut(self, estimate: TokenEstimate, target: int, recent: int) -> int:
-        """How many entries a summary should stand for; 0 if it isn't worth it."""
+        """Returns how many entries a summary should stand for; 0 if it is not worth one."""
         entries = self._history.entries
         cut = max(0, len(entries) - max(recent, 1))
         used = estimate.of_entries(entries[cut:])
@@ -174,7 +181,7 @@ class Compactor:
         self._replace(text, cut)
 
     async def _summary(self, model: Model, estimate: TokenEstimate, cut: int, target: int) -> str:
-        """Of the first `cut` entries. Raises ModelError."""
+        """Returns a summary of the first `cut` entries. Raises ModelError."""
         try:
             if self._summariser is not None:
                 return await self._ask(self._summariser(), estimate, cut, target)
@@ -202,7 +209,7 @@ class Compactor:
     def _record(self, record: Record) -> None:
         try:
             self._transcript.append(record)
-        except OSError:  # the history has it; that nothing is kept, the turn says
+        except OSError:  # the history has the record; the turn tells the user of the disk
             logger.exception("the transcript can't be written")
 
     async def _say(self, text: str) -> None:

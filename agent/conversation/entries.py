@@ -1,4 +1,4 @@
-"""What a history is made of: prompts and answers. No I/O."""
+"""The entries of a history: prompts, and answers with their tool calls. No I/O."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from agent.model import SpokenKind, ToolCall
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "Prompt | Answer"
 
-#: the result of a call that has none
+#: stands for the result of a call that has none
 INTERRUPTED = "interrupted by the user"
 
 
 @dataclass(slots=True)
 class Outcome:
+    """The end of a tool call, for the model and for the client's card."""
+
     status: str
     text: str
     raw: Any = None
-    #: ACP tool call content for the card; None: the text
+    #: ACP tool call content that the card shows; None if it shows the text
     content: list[dict[str, Any]] | None = None
     #: `data:` URLs for the model
     images: list[str] = field(default_factory=list)
@@ -29,24 +31,26 @@ class Outcome:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call with the card it was shown as; `outcome` is None while it runs."""
+    """A tool call and the card that the client shows for it; `outcome` is None while it runs."""
 
     call: ToolCall
     card: dict[str, Any]
     outcome: Outcome | None = None
-    #: the model is no longer given the result
+    #: True if the model is no longer given the result
     trimmed: bool = False
 
 
 @dataclass(slots=True)
 class Prompt:
+    """A prompt of the user, as ACP content blocks."""
+
     blocks: list[dict[str, Any]]
-    #: the session's when it was said ("" if not known), and before
+    #: the mode of the session at this prompt and at the one before; "" if not known
     mode: str = ""
     mode_before: str = ""
-    #: what a model is given of them, with images or without; made when it is needed first
+    #: `content` for a model that takes images (True) or none (False), made when first needed
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
-    #: its turn was: no model is given it any more
+    #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 
 
@@ -66,19 +70,19 @@ class Run:
 
 @dataclass(slots=True)
 class Answer:
-    """One completion: runs of text and reasoning as they came, then calls."""
+    """One completion of the model: runs of text and reasoning as they came, then tool calls."""
 
     runs: list[Run] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     #: see `Completion.provider`
     provider: Mapping[str, Any] | None = None
-    #: the plan as it was last told (ACP plan entries)
+    #: the plan that was told last, as ACP plan entries
     plan: list[dict[str, Any]] | None = None
-    #: its turn was: no model is given it any more
+    #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 
     def run(self, kind: SpokenKind) -> Run:
-        """The one that a token of that kind belongs to."""
+        """Returns the run that the next token of that kind belongs to."""
         if not self.runs or self.runs[-1].kind != kind:
             self.runs.append(Run(kind))
         return self.runs[-1]
@@ -93,18 +97,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Stands for the first `entries` entries."""
+    """A text that the model is given in place of the first `entries` entries."""
 
     text: str
     entries: int
-    #: the prompt that the first entry after them answers, which is said again
+    #: the prompt that the next entry answers, if there is one; the model is given it again
     prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """`cost`: USD of all calls whose cost is known, None if there was none; `context`: tokens of
-    the last call that answered the user, input and output."""
+    """Counts what a session has spent.
+
+    `cost`: USD of all calls whose cost is known, None if there was none. `context`: tokens of the
+    last call that answered the user, input and output together.
+    """
 
     cost: float | None = None
     context: int = 0

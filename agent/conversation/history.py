@@ -1,24 +1,24 @@
-"""What was said in a session, folded from the records of its transcript. No I/O.
+"""The history of a session, folded from the records of its transcript. No I/O.
 
-Records, one JSON object each; `t` says which:
+A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `system` text: the system prompt; the last one holds
-- `user` blocks: ACP content blocks; mode: the session's
+- `user` blocks (ACP content blocks), mode (the session's)
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
   `title`, ...); all calls of an answer come before the first result of any
-- `shown` card (its id), content (ACP tool call content): what its card shows before it has run
+- `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
 - `plan` entries: ACP plan entries
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
 - `refused`: the model refused the last prompt; no model is given its turn any more
-- `trim` cards: the model is no longer given the results of these
-- `summary` text, entries: the model is given this text in place of the first n entries
+- `trim` cards: the model is no longer given the results of the calls with these cards
+- `summary` text, entries: the model is given this text in place of the first `entries` entries
 
 Invariants
-- The live history and a reloaded one are the same: both come from `fold` alone.
-- Whatever the records are, in whatever order, what the model gets is well formed (HAZARDS C17, K2)
-  and a replay ends every card it opens (C16).
+- The live history and a reloaded one are the same, because both come from `fold` alone.
+- Whatever the records are, in whatever order, the messages to the model are well formed
+  (invariants C17, K2), and a replay ends every card that it opens (invariant C16).
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class History:
     def __init__(self) -> None:
         self._system: str | None = None
         self._entries: list[Entry] = []
-        #: by the ids of their cards
+        #: the calls by the ids of their cards
         self._calls: dict[str, Call] = {}
         self._call_ids: set[str] = set()
-        #: the highest number of a card
+        #: the highest number that a card has
         self._cards = 0
         self._summary: Summary | None = None
-        #: the last prompt's
+        #: the mode at the last prompt
         self._mode = ""
         self._spent = Spent()
-        #: the one that the last record was a token of
+        #: the run that the last record was a token of
         self._run: Run | None = None
-        #: the input of the last call that answered the user: its tokens, and how many entries
-        #: they stand for; None if that was before a trim or a summary
+        #: the tokens of the input of the last call that answered the user, and the number of
+        #: entries in it; None if a trim or a summary came after it
         self.measured: tuple[int, int] | None = None
 
     @property
@@ -74,7 +74,7 @@ class History:
 
     @property
     def message_id(self) -> str:
-        """Of the message said last: its place in the history, so that a replay gives the same."""
+        """The id of the last message, made of its place so that a replay has the same."""
         return message_id(len(self._entries) - 1)
 
     @property
@@ -84,7 +84,7 @@ class History:
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """The tools that were used so far: what was never there is only called."""
+        """The names of the tools that were used; a call of an unknown tool is no use of it."""
         calls = self._calls.values()
         return frozenset(
             c.call.name for c in calls if c.outcome and c.outcome.status == "completed"
@@ -108,29 +108,34 @@ class History:
         return self._summary
 
     def messages(self, *, images: bool = True, upto: int | None = None) -> list[Message]:
-        """What a model is given. `images`: it takes them; else each is a note. `upto`: of so many
-        entries, all if None."""
+        """Returns what a model is given.
+
+        `images`: the model takes images; otherwise each becomes a note. `upto`: the number of
+        entries to take, all if it is None.
+        """
         entries = self._entries[:upto]
         return list(messages_of(self._system, entries, self._summary, images=images))
 
     def said_again(self, count: int) -> Prompt | None:
-        """The prompt that stays if a summary stands for the first `count` entries: the one that
-        the first entry after them answers."""
+        """Returns the prompt that must stay if a summary stands for the first `count` entries.
+
+        It is the one that the first entry after them answers; None if that is a prompt itself.
+        """
         if count == len(self._entries) or isinstance(self._entries[count], Prompt):
             return None
         return next((e for e in reversed(self._entries[:count]) if isinstance(e, Prompt)), None)
 
     def replay(self, *, running: bool = False) -> list[Update]:
-        """The session updates that show it all again, as it is now.
+        """Returns the session updates that show the whole history as it is now.
 
-        `running`: a turn goes on, and will itself end the cards that it has open.
+        `running`: a turn is running and will itself end the cards that it has open.
         """
         return list(replay_of(self._entries, running=running))
 
     def fold(self, record: Record) -> None:
-        """Take one record in; one that is unknown or not well formed changes nothing."""
+        """Takes one record in; a record that is unknown or not well formed changes nothing."""
         kind = record.get("t")
-        if kind == "text" or kind == "reasoning":  # by far the most: no time for a match
+        if kind == "text" or kind == "reasoning":  # by far the most records, so without a match
             if isinstance(token := record.get("d"), str):
                 self._say(kind, token)
             return
@@ -165,7 +170,7 @@ class History:
                 self._account(record)
 
     def _account(self, record: Record) -> None:
-        """What changes only how much the model is given, and what it cost."""
+        """Takes in the records that change only what the model is given and what was spent."""
         match record:
             case {"t": "usage", "input": int(given), "output": int(got), **rest}:
                 self._spend(given, got, rest)
@@ -202,7 +207,7 @@ class History:
 
     def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
         call = sendable(call)
-        if not call.id or call.id in self._call_ids:  # some servers count from 0 in each answer
+        if not call.id or call.id in self._call_ids:  # some providers count from 0 in each answer
             call = replace(call, id=f"{card_id}-{len(self._call_ids)}")
         self._call_ids.add(call.id)
         self._count(card_id)
@@ -220,9 +225,10 @@ class History:
         self._run.tokens.append(token)
 
     def _answer(self, *, open_to_calls: bool = False, with_results: bool = False) -> Answer:
-        """The answer being given: a new one after a prompt, or once there are calls to run.
+        """Returns the last answer, or a new one if the last can't take what comes.
 
-        `open_to_calls`: it may have calls; `with_results`: and results of them.
+        An answer with calls takes no more tokens. `open_to_calls`: what comes may follow calls
+        that have no results yet. `with_results`: it may follow results too.
         """
         summarised = self._summary.entries if self._summary else 0
         last = self._entries[-1] if len(self._entries) > summarised else None
@@ -236,7 +242,7 @@ class History:
 
 
 def title_of(text: str) -> str:
-    """A session's title, made of its first prompt."""
+    """Returns the first line of a prompt's text, cut to the length of a title."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
 

@@ -1,10 +1,10 @@
-"""What the model is given of a history, in the shape of chat completions.
+"""Turns a history into messages to a model, in the form of chat completions.
 
 Invariants
-- Well formed for any history: every tool call is followed by its result, in order, a dangling one
-  being "interrupted by the user" (HAZARDS C17, K2); no text is blank.
-- Nothing that one odd answer of a model left behind makes a provider refuse all later requests.
-- The same entries give the same messages: a reload gives the model what it had.
+- The messages are well formed for any history: every tool call is followed by its result, in
+  order, a call without one by "interrupted by the user" (invariants C17, K2); no text is blank.
+- No odd answer of a model makes a provider refuse all later requests.
+- The same entries give the same messages, so that a reload gives the model what it had.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ _LONGEST_NAME = 64
 
 
 def sendable(call: ToolCall) -> ToolCall:
-    """As every provider takes it back: with a name of the letters that they allow, and arguments
-    that are an object."""
+    """Returns the call in a form that every provider takes back.
+
+    Its name has only letters that they allow, and its arguments are a JSON object.
+    """
     name = _NOT_IN_NAMES.sub("_", call.name)[:_LONGEST_NAME] or "unnamed"
     return ToolCall(call.id, name, _object(call.arguments))
 
 
 def parsed(arguments: str) -> Any:
-    """What a call's arguments say; themselves if they are no JSON that anyone else could read."""
+    """Returns the JSON value of a call's arguments, or their text if they are not valid JSON."""
     try:
         return from_json(arguments.encode() or b"{}", allow_inf_nan=False)
-    except ValueError:  # half a surrogate pair too
+    except ValueError:  # no JSON, or half a surrogate pair
         return arguments.encode(errors="replace").decode()
 
 
@@ -73,7 +75,7 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
         return
     text = entry.said("text")
     if not entry.calls and not text.strip():
-        return  # it thought and was interrupted: providers refuse an empty answer
+        return  # providers refuse an empty answer, left by an interruption after a thought
     yield _said(entry, text)
     seen: list[str] = []
     for call in entry.calls:
@@ -97,7 +99,7 @@ def result_text(call: Call, images: bool) -> str:
 
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
-    if images not in prompt.contents:  # to look at an image takes milliseconds
+    if images not in prompt.contents:  # kept, because checking an image takes milliseconds
         given = content_of([*prompt.blocks, *_about_mode(prompt)], images=images)
         prompt.contents[images] = given or "(nothing)"
     return {"role": "user", "content": deepcopy(prompt.contents[images])}

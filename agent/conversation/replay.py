@@ -1,9 +1,9 @@
-"""What the user is shown of a history: the session updates of ACP.
+"""Turns a history into session updates of ACP, to show it to the user again.
 
 Invariants
-- A replay shows messages, not tokens, and ends every tool card that it opens (HAZARDS C16).
-- A replay names no terminal: the text stands for it (R7).
-- Summaries and trimmed results are the model's affair: here all is as it was.
+- A replay shows whole messages, not tokens, and ends every tool card that it opens (invariant C16).
+- A replay names no terminal; the output's text stands for it (invariant R7).
+- Summaries and left-out results concern the model only: a replay shows everything as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.model import SpokenKind
 
 
 def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
-    """`running`: a turn goes on, and will itself end the cards that the last entry has open."""
+    """Yields the updates. `running`: a turn will itself end the open cards of the last entry."""
     plans = _last_plans(entries)
     for number, entry in enumerate(entries):
         goes_on = running and number == len(entries) - 1
@@ -27,7 +27,7 @@ def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
 
 
 def message_id(number: int) -> str:
-    """Of the entry with that number: a replay gives the same."""
+    """Returns the id of the messages of an entry; a replay has the same ids."""
     return f"m{number}"
 
 
@@ -41,7 +41,7 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
 
 
 def notice(text: str) -> Update:
-    """What the user is told that the model did not say."""
+    """Returns the update that tells the user a sentence which the model did not say."""
     return {
         "sessionUpdate": "agent_message_chunk",
         "content": {"type": "text", "text": f"\n[{text}]\n"},
@@ -59,8 +59,8 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
         "status": outcome.status,
     }
     content = _content(outcome)
-    # A terminal was released by now: a client may drop a whole update that names it, but
-    # it goes on showing it if nothing else is said.
+    # The terminal is released by now. A client may drop a whole update that names it, but goes on
+    # showing it if the update says nothing about the content.
     if not any(map(_is_terminal, content)):
         update["content"] = content
     if outcome.raw is not None:
@@ -69,7 +69,7 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
 
 
 def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
-    """The plan told last in each turn, by the number of the answer that told it."""
+    """Returns the last plan of each turn, by the number of the answer that told it."""
     found: dict[int, list[dict[str, Any]]] = {}
     latest: int | None = None
     for number, entry in enumerate(entries):

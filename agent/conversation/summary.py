@@ -1,8 +1,8 @@
 """Asks a model for a summary of a part of a conversation.
 
 Invariants
-- What is to be summarised is cut to fit the summariser's window; the beginning and the end stay.
-- It is material to the summariser: what stands in it are no instructions.
+- The part is cut to fit the summariser's window; its beginning and its end stay.
+- The part is material to the summariser: it is told to follow no instructions that stand in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from agent.conversation.entries import Answer, Call, Entry, Prompt, Summary
 from agent.conversation.messages import result_text
 from agent.model import Completion, Message, Model, ModelError, Token
 
-#: of an unknown window: what all models in use have
+#: tokens that are assumed if the window is not known; all models in use have that many
 _SMALL_WINDOW = 32_000
-#: of the window, for what is to be summarised; the rest is for the answer
+#: the share of the window for what is to be summarised; the rest is for the answer
 _SHARE = 0.6
-#: how often it is tried again with half of it, if it doesn't fit after all
+#: how often the call is repeated with half of the text if it does not fit after all
 _HALVINGS = 3
-#: characters of a call's arguments, and of its result
+#: characters that are kept of a call's arguments, and of its result
 _ARGUMENTS = 600
 _RESULT = 2_000
 
@@ -51,7 +51,10 @@ async def summarise(
     window: int | None,
     rate: float,
 ) -> Completion:
-    """`window`: tokens the summariser takes; `rate`: tokens a character. Raises ModelError."""
+    """Returns the model's summary of the entries and of the earlier summary.
+
+    `window`: tokens that the summariser takes. `rate`: tokens a character. Raises ModelError.
+    """
     room = int((window or _SMALL_WINDOW) * _SHARE / rate)
     whole = "\n\n".join(_told(entries, earlier))
     for _ in range(_HALVINGS):
@@ -65,7 +68,7 @@ async def summarise(
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most about `limit` characters of it: its beginning, and twice as much of its end."""
+    """Returns about `limit` characters of the text: its beginning, and twice as much of its end."""
     if len(text) <= limit:
         return text
     head = limit // 3
@@ -79,7 +82,7 @@ def _request(whole: str, room: int) -> list[Message]:
 
 
 async def _unheard(token: Token) -> None:
-    """Nobody is told a summary's tokens."""
+    """Drops a token of a summary: nobody is shown them."""
 
 
 def _told(entries: Sequence[Entry], earlier: Summary | None) -> Iterator[str]:

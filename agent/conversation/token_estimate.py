@@ -1,7 +1,7 @@
-"""How many tokens a conversation takes, told without a tokenizer.
+"""Estimates how many tokens a conversation takes, without a tokenizer.
 
-What a provider counted in the last call says how many tokens a character takes; until it has
-counted, four characters are one token. An image counts as much whatever its size.
+The provider's count of the last call tells how many tokens a character takes; without a count,
+four characters are one token. Every image counts the same, whatever its size.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agent.conversation.messages import TRIMMED, messages_of_entry
 from agent.model import Message, ToolSpec
 
 IMAGE_TOKENS = 1_500
-#: tokens a character
+#: tokens a character, until a provider has counted
 USUAL_RATE = 0.25
-#: no text takes less or more: one that seems to was not counted as a whole
+#: the least and the most tokens a character; a count outside of them was not of the whole text
 _RATES = (0.1, 1.5)
-#: characters too few to tell a rate from
+#: characters, below which a count says too little about the rate
 _FEW = 2_000
 
 
@@ -34,8 +34,11 @@ class Size:
 
 
 class TokenEstimate:
-    """For one model call. `specs`: of its tools, None if not known; `images`: the model takes them;
-    `rate`: tokens a character, if the history has no count to tell it from."""
+    """Estimates the input of one model call.
+
+    `specs`: of the call's tools, None if they are not known. `images`: the model takes images.
+    `rate`: tokens a character, used if the history has no count to tell the rate from.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class TokenEstimate:
         self.rate = (None if specs is None else self._counted()) or rate
 
     def tokens(self) -> int:
-        """Of the next call's input, as the history is now."""
+        """Returns the tokens of the next call's input, as the history is now."""
         return self._size(self._history.messages(images=self._images)).tokens(self.rate)
 
     def of_entries(self, entries: Iterable[Entry]) -> int:
@@ -60,7 +63,7 @@ class TokenEstimate:
         return size_of(messages).tokens(self.rate)
 
     def of_result(self, call: Call) -> int:
-        """What trimming it would save."""
+        """Returns the tokens that leaving out the call's result would save."""
         if call.outcome is None or call.trimmed:
             return 0
         images = len(call.outcome.images) if self._images else 0

@@ -1,11 +1,11 @@
-"""A session on disk: JSON lines, appended during the turn; a load rebuilds the history from them.
+"""A session on disk: lines of JSON, appended during a turn and read whole by a load.
 
 Invariants
-- A record is with the system before `append` returns: what was shown after it survives the death
-  of the process (HAZARDS K1, T2). It need not survive the power.
-- A load writes nothing; a cut or broken line hides no other (K2). Whatever follows a cut line is
-  appended on a line of its own.
-- Files are for their owner's eyes alone. One process appends at a time; the bridge sees to that.
+- The operating system has a record before `append` returns, so that what is shown after it survives
+  the death of the process (invariants K1, T2). It need not survive a loss of power.
+- A load writes nothing. A cut or broken line hides no other line (invariant K2), and what follows a
+  cut line is appended on a line of its own.
+- Only the owner can read the files. One process appends at a time; the bridge sees to that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent.conversation.entries import Record
 from agent.conversation.history import History, title_of
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-#: records among which `list_sessions` looks for a session's first prompt
+#: the number of records in which `list_sessions` looks for a session's first prompt
 _HEAD = 8
 
 
@@ -43,7 +43,7 @@ class SessionInfo:
 
 
 class Transcript:
-    """An open session: its history, and the file that it is written to."""
+    """The history of an open session and the file that its records are appended to."""
 
     def __init__(self, path: Path, history: History, *, cut: bool = False) -> None:
         self.history = history
@@ -53,7 +53,7 @@ class Transcript:
 
     @classmethod
     def create(cls, folder: Path, session_id: str, cwd: str) -> Transcript:
-        """Raises OSError."""
+        """Begins the transcript of a new session. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
         transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})
@@ -61,7 +61,7 @@ class Transcript:
 
     @classmethod
     def load(cls, folder: Path, session_id: str) -> Transcript:
-        """Read it whole. Raises UnknownSession, or OSError if it can't be read."""
+        """Reads a transcript whole. Raises UnknownSession, or OSError if it can't be read."""
         if not _SESSION_ID.fullmatch(session_id):
             raise UnknownSession(session_id)
         path = folder / f"{session_id}.jsonl"
@@ -77,7 +77,10 @@ class Transcript:
         return cls(path, history, cut=not line.endswith(b"\n"))
 
     def append(self, record: Record) -> None:
-        """Take it into the history and write it. Raises OSError; the history has it even then."""
+        """Takes the record into the history, then writes it.
+
+        Raises OSError if it can't be written; the history has it even then.
+        """
         self.history.fold(record)
         line = _dump(record)
         if self._fd < 0:
@@ -97,10 +100,10 @@ class Transcript:
 
 
 def list_sessions(folder: Path) -> list[SessionInfo]:
-    """Every session in which something was said, the newest first."""
+    """Returns the sessions that have a prompt, the newest first."""
     found: list[tuple[float, SessionInfo]] = []
     for path in folder.glob("*.jsonl"):
-        # one that is deleted meanwhile, or another's, is no reason to hide the rest
+        # A file that is deleted meanwhile, or can't be read, must not hide the rest.
         with contextlib.suppress(OSError):
             changed = path.stat().st_mtime
             if (info := _head(path, changed)) is not None:
@@ -110,7 +113,7 @@ def list_sessions(folder: Path) -> list[SessionInfo]:
 
 
 def delete_session(folder: Path, session_id: str) -> None:
-    """Nothing happens if there is none. Raises OSError."""
+    """Deletes the session's transcript if there is one. Raises OSError."""
     if _SESSION_ID.fullmatch(session_id):
         (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
 
@@ -132,7 +135,7 @@ def _head(path: Path, changed: float) -> SessionInfo | None:
 def _parse(line: bytes) -> Record | None:
     try:
         record = from_json(line)
-    except ValueError:  # cut, or with lone surrogates, which JSON can hold and UTF-8 can't
+    except ValueError:  # a cut line, or lone surrogates, which UTF-8 can't hold
         try:
             record = json.loads(line)
         except ValueError:

@@ -1,9 +1,9 @@
-"""An initialized MCP session: its tools, listed and called, in the forms of the wire.
+"""An initialized MCP session: lists and calls a server's tools, in wire form.
 
 Invariants
 - The SDK's contexts are entered and left by the task that uses `connect`.
-- A server from before 2026-07-28 is greeted as it expects, first: some end when anything else than
-  `initialize` comes first. One that knows only the newer greeting gets it next.
+- A server is greeted with `initialize` first, because some servers older than 2026-07-28 end when
+  anything else comes first. A server that knows only the newer greeting gets that next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Received = SessionMessage | Exception
 
-#: pages of a list of tools; a server that never ends it is left there
+#: pages of a list of tools; more are not read, because some servers never end it
 _PAGES = 100
 
 
@@ -36,7 +36,7 @@ class McpSession:
         self._session = session
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """Each `{"name", "description"?, "title"?, "inputSchema", ...}`."""
+        """Returns the tools, each `{"name", "description"?, "title"?, "inputSchema", ...}`."""
         from mcp.shared.exceptions import MCPError
         from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
 
@@ -46,7 +46,7 @@ class McpSession:
             try:
                 page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                if error.code == METHOD_NOT_FOUND:  # a server of resources or prompts alone
+                if error.code == METHOD_NOT_FOUND:  # a server without tools
                     break
                 raise
             tools += (wire_form(tool) for tool in page.tools)
@@ -56,8 +56,11 @@ class McpSession:
         return tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A CallToolResult. Not by the SDK's `call_tool`, which holds the server's answer against
-        the server's own schema and gives none if they differ."""
+        """Returns a CallToolResult.
+
+        The SDK's `call_tool` is not used: it checks the answer against the server's own schema and
+        returns nothing if they differ.
+        """
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
 
         params = CallToolRequestParams(name=tool, arguments=arguments)
@@ -74,9 +77,11 @@ async def connect(
     on_change: Callable[[], None],
     on_end: Callable[[], None],
 ) -> AsyncIterator[McpSession]:
-    """`on_change`: the server says that its tools have changed; `on_end`: it says no more.
+    """Connects to a server for as long as the context is open.
 
-    Raises what the transports and the SDK raise (`agent.mcp_servers.problems.in_words`).
+    `on_change` is called when the server says that its tools have changed, `on_end` when the
+    connection has ended. Raises what the transports and the SDK raise; `problems.in_words` turns
+    that into a sentence.
     """
     from mcp.client.session import ClientSession
     from mcp_types import Implementation, ToolListChangedNotification
@@ -109,7 +114,7 @@ async def _greet(session: ClientSession) -> None:
 
 
 class _Watched:
-    """What is received, and when it ends: the SDK itself tells nobody but the calls in flight."""
+    """Passes on what is received and tells when it ends; the SDK tells only calls in flight."""
 
     def __init__(self, stream: ReadStream[Received], on_end: Callable[[], None]) -> None:
         self._stream = stream

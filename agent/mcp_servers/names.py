@@ -1,10 +1,10 @@
 """The names under which a model sees the tools of MCP servers: mcp__SERVER__TOOL.
 
 Invariants
-- At most LIMIT characters of a-z, A-Z, 0-9, `_` and `-`: what every provider takes.
-- No two tools of a session share one, whatever their servers are called. A server's part holds no
-  `__` and has no `_` at its ends, so where it ends is plain.
-- The same servers and tools have the same names after a reload, where the history speaks of them.
+- A name has at most LIMIT characters of a-z, A-Z, 0-9, `_` and `-`, which every provider takes.
+- No two tools of a session share a name, whatever their servers are called. A server's part holds
+  no `__` and has no `_` at its ends, so it is clear where it ends.
+- The same servers and tools have the same names after a reload, because the history has them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import re
 from collections.abc import Sequence
 
 LIMIT = 64
-#: of them for the server
+#: the characters of them that the server's part may take
 _SERVER_LIMIT = 24
 _HASH_LENGTH = 6
 
 
 def server_parts(names: Sequence[str]) -> list[str]:
-    """The part of each server in its tools' names, in order."""
+    """Returns the part that each server has in its tools' names, in order."""
     parts: list[str] = []
     for name in names:
         part, count = _server_part(name), 1
@@ -32,10 +32,13 @@ def server_parts(names: Sequence[str]) -> list[str]:
 
 
 def tool_names(server: str, tools: Sequence[str]) -> dict[str, str]:
-    """Full name -> the server's own; `server` comes from `server_parts`. Doubles are left out."""
+    """Returns the server's own name of each tool, by the full name that the model sees.
+
+    `server` comes from `server_parts`. Tools that are listed twice are left out.
+    """
     prefix = f"mcp__{server}__"
     names: dict[str, str] = {}
-    # A name that can stay as it is goes before one that is made to look like it.
+    # Names that can stay as they are come first, before others that would look the same.
     for tool in sorted(dict.fromkeys(tools), key=lambda tool: _clean(tool) != tool):
         names.setdefault(prefix + _fitted(tool, _clean(tool), LIMIT - len(prefix)), tool)
     return names
@@ -51,7 +54,7 @@ def _clean(tool: str) -> str:
 
 
 def _fitted(name: str, clean: str, room: int) -> str:
-    """`clean`, if it is all that there is to `name`; else with a hash of the name at its end."""
+    """Returns `clean` if it equals `name` and is short enough; else cut, with a hash of `name`."""
     if clean == name and len(clean) <= room:
         return clean
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]

@@ -1,4 +1,8 @@
-"""What can be wrong with an MCP server, in our own words: no library's, no path, no key."""
+"""Says in our own words what is wrong with an MCP server.
+
+Invariants
+- No library's words, no path and no key are in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from agent.mcp_servers.results import ERROR_LIMIT, cut
 
 
 class Problem(Exception):
-    """Why a server can't be used: the end of a sentence about it, "it ..."."""
+    """A server can't be used; the text is the end of a sentence about it, "it ..."."""
 
 
 def in_words(error: BaseException) -> str:
-    """The most telling of what may be a group of errors, as the end of a sentence."""
+    """Returns the end of a sentence on the most telling of an error group's errors."""
     found = list(_leaves(error))
     for tells in (_problem, _http, _protocol, _process):
         for leaf in found:
@@ -22,7 +26,7 @@ def in_words(error: BaseException) -> str:
 
 
 def refusal(server: str, error: Exception) -> str:
-    """Why a call of a tool failed, as a sentence. A server's own words about it are passed on."""
+    """Returns a sentence on why a call of a tool failed, with the server's own words in it."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 
@@ -30,7 +34,7 @@ def refusal(server: str, error: Exception) -> str:
         return f"What the MCP server {server} answered makes no sense."
     if error.code == CONNECTION_CLOSED:
         return f"The connection to the MCP server {server} ended."
-    # These are the SDK's words, or may be: it puts its own errors into the server's mouth.
+    # Errors with these codes may be the SDK's own, and their text too.
     if error.code in (INVALID_REQUEST, PARSE_ERROR) or (
         error.code == INTERNAL_ERROR and error.message == "Server returned an error response"
     ):

@@ -1,9 +1,9 @@
-"""What a tool of an MCP server answered, as the model and the client get it.
+"""Turns the answer of an MCP server's tool into a result for the model and for the client.
 
 Invariants
-- What goes to the model is bounded, and where something was left out it says so.
-- What the client's card shows is ACP content, which has the forms of MCP's; annotations and the
-  like stay behind.
+- The text for the model is bounded, and says where something was left out.
+- The client's card shows ACP content, whose forms are those of MCP; annotations and the like are
+  left out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from agent.content.images import IMAGE_LIMIT, IMAGE_TYPES
 from agent.tools import ToolError, ToolResult
 
-#: characters of a result's text, and of an error's
+#: characters that are kept of a result's text, and of an error's
 TEXT_LIMIT = 50_000
 ERROR_LIMIT = 10_000
-#: characters of JSON, for the card's raw output
+#: characters of JSON; a longer value is not given as the card's raw output
 _RAW_LIMIT = 200_000
 _LINK_FIELDS = ("uri", "name", "title", "description", "mimeType", "size")
 
@@ -28,16 +28,19 @@ _LINK_FIELDS = ("uri", "name", "title", "description", "mimeType", "size")
 class _Part:
     """One content block of the answer."""
 
-    #: for the model
+    #: the text for the model
     text: str
-    #: for the client (an ACP content block); None: the text
+    #: the ACP content block for the client; None if it is the text
     block: dict[str, Any] | None = None
-    #: for the model: a `data:` URL
+    #: the `data:` URL of an image for the model
     image: str | None = None
 
 
 def tool_result(answer: Mapping[str, Any]) -> ToolResult:
-    """`answer`: a CallToolResult as on the wire. Raises ToolError if it tells of an error."""
+    """Returns the result. `answer`: a CallToolResult in wire form.
+
+    Raises ToolError if the answer is an error.
+    """
     parts = [_part(block) for block in answer.get("content") or ()]
     text = "\n".join(part.text for part in parts)
     structured = answer.get("structuredContent")

@@ -1,11 +1,11 @@
 """One MCP server of a session, from its start to its end.
 
 Invariants
-- `serve` is its owner: it connects, lists, runs the calls, and leaves nothing behind. Whatever goes
-  wrong with the server is told in one sentence, once, and is nobody else's trouble.
-- A call runs in the owner's task group. Who is cancelled in a call goes at once; the SDK tells the
-  server so behind it.
-- Every wait has a bound: START_SECONDS until the tools are known, CALL_SECONDS for a call.
+- `serve` owns the server: it connects, lists the tools, runs the calls, and leaves nothing behind.
+  Whatever goes wrong with the server is told in one sentence, once, and harms nothing else.
+- A call runs in the task group of `serve`. A caller that is cancelled does not wait; the SDK tells
+  the server of the cancellation afterwards.
+- Every wait is bounded: by START_SECONDS until the tools are known, by CALL_SECONDS for a call.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from agent.tools import ToolError
 
 logger = logging.getLogger(__name__)
 
-#: until a server has told its tools; the first start of many of them is a download
+#: seconds until a server has listed its tools; many are downloaded at their first start
 START_SECONDS = 60.0
-#: for a list of tools that has changed
+#: seconds for listing tools that have changed
 LIST_SECONDS = 20.0
-#: for one call
+#: seconds for one call
 CALL_SECONDS = 600.0
 #: characters of a server's name, where it is shown
 _NAME_LIMIT = 60
 
 
 class McpServer:
-    """`spec`: as ACP's `mcpServers` has it. `part`: the server's part in its tools' names."""
+    """`spec`: the entry in ACP's `mcpServers`. `part`: the server's part in its tools' names."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class McpServer:
     ) -> None:
         self.name = str(spec["name"])[:_NAME_LIMIT]
         self.tools: tuple[McpTool, ...] = ()
-        #: it is connected or given up
+        #: set once the server is connected or given up
         self.settled = anyio.Event()
         self._spec = spec
         self._part = part
@@ -59,17 +59,17 @@ class McpServer:
         self._over = anyio.Event()
         self._ending = False
         self._changed = anyio.Event()
-        #: where calls run, while there is a connection
+        #: the task group of calls while there is a connection
         self._calls: TaskGroup | None = None
         self._connection: McpSession | None = None
 
     async def serve(self) -> None:
-        """Until it ends or `end` is called. Raises nothing of the server's."""
+        """Runs the server until it ends or `end` is called. Raises none of its errors."""
         sentence = ""
         try:
             await self._serve()
         except Exception as error:
-            # No traceback above `debug`: there are addresses and keys in it.
+            # The traceback may hold addresses and keys, so it is logged at debug only.
             logger.debug("the MCP server %s failed", self.name, exc_info=error)
             sentence = self._told(in_words(error))
         finally:
@@ -80,7 +80,7 @@ class McpServer:
             await self.say(sentence)
 
     def end(self) -> None:
-        """Let `serve` come to its end."""
+        """Makes `serve` end."""
         self._ending = True
         self._over.set()
         if not self.settled.is_set():
@@ -93,7 +93,7 @@ class McpServer:
             logger.exception("it could not be said: %s", sentence)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A CallToolResult as on the wire. Raises ToolError."""
+        """Calls a tool and returns a CallToolResult in wire form. Raises ToolError."""
         if self._calls is None or self._connection is None:
             raise ToolError(f"The MCP server {self.name} is gone.")
         call = _Call(self._connection, tool, arguments)
@@ -113,8 +113,8 @@ class McpServer:
         return call.answer
 
     async def _serve(self) -> None:
-        # The calls are outside of the connection: what the SDK still says for a cancelled one is
-        # shielded for seconds, unless the connection is closed.
+        # Calls run outside of the connection's context: the SDK's notification of a cancelled call
+        # is shielded for seconds unless the connection is closed.
         async with anyio.create_task_group() as calls:
             self._scope.deadline = anyio.current_time() + START_SECONDS
             with self._scope:
@@ -133,7 +133,7 @@ class McpServer:
             raise Problem(f"it was not ready within {START_SECONDS:g} s")
 
     async def _attend(self, connection: McpSession, calls: TaskGroup) -> None:
-        """Let calls run, and list the tools anew when they have changed, until it is over."""
+        """Lets calls run and lists changed tools again until the connection is over."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._connection, self._calls = connection, calls
@@ -152,7 +152,7 @@ class McpServer:
             try:
                 with anyio.fail_after(LIST_SECONDS):
                     self.tools = await self._list(connection)
-            except Exception as error:  # the old ones stay; calls will tell if it is gone
+            except Exception as error:  # the old tools stay; calls tell if the server is gone
                 logger.warning("the tools of the MCP server %s could not be listed", self.name)
                 logger.debug("the MCP server %s", self.name, exc_info=error)
 
@@ -170,7 +170,7 @@ class McpServer:
 
 
 class _Call:
-    """A call on its way: run in the owner's task group, waited for in the turn's."""
+    """A call that runs in the server's task group while the turn's task waits for it."""
 
     def __init__(self, connection: McpSession, tool: str, arguments: dict[str, Any]) -> None:
         self.scope = anyio.CancelScope()

@@ -1,10 +1,10 @@
-"""The MCP servers that the client gave a session, through the official `mcp` SDK.
+"""A set of MCP servers that are started and ended together.
 
 Invariants
-- `serve` owns them all: each has one task, in which its connection is opened and closed.
-- They live as long as `serve`, and none is left behind it (HAZARDS P7, P1).
-- What is wrong with one of them is said in the session in one sentence; the others go on.
-- `mcp` is imported if there is a server, in a thread.
+- `serve` owns the servers: each has one task, in which its connection is opened and closed.
+- The servers live as long as `serve` runs, and none is left after it (invariants P7, P1).
+- A problem of one server is told in the session in one sentence; the others go on.
+- `mcp` is imported only if there is a server, and in a thread.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from agent.mcp_servers.names import server_parts
 from agent.mcp_servers.server import McpServer
 from agent.tools import AnyTool
 
-#: for servers to take leave; then their tasks are cancelled, which ends them within seconds
+#: seconds for servers to end by themselves; then their tasks are cancelled
 _CLOSE_SECONDS = 2.0
-#: for cancelled tasks to have killed what is left (`agent.mcp_servers.stdio`)
+#: seconds for cancelled tasks to kill what is left (`agent.mcp_servers.stdio`)
 _KILL_SECONDS = 3.0
 
 
 class ServerSet:
-    """`servers`: ACP's `mcpServers` (`agent.mcp_servers.transports`). `cwd`: where their processes
-    run. `report` says a sentence in the session."""
+    """Serves the servers of ACP's `mcpServers` (`agent.mcp_servers.transports` has their forms).
+
+    `cwd`: the folder in which their processes run. `report` says a sentence in the session.
+    """
 
     def __init__(
         self,
@@ -48,11 +50,11 @@ class ServerSet:
 
     @property
     def tools(self) -> Sequence[AnyTool]:
-        """Of the servers that are connected now."""
+        """The tools of the servers that are connected now."""
         return [tool for server in self._servers for tool in server.tools]
 
     async def serve(self) -> None:
-        """Start the servers and keep them until `close`, or until cancelled."""
+        """Starts the servers and keeps them until `close` is called or it is cancelled."""
         if self._closing.is_set():
             return
         self._ended = ended = anyio.Event()
@@ -68,8 +70,10 @@ class ServerSet:
             ended.set()
 
     async def ready(self, seconds: float) -> None:
-        """Wait until each server is connected or given up, or the time is over; those that are
-        still starting then are named, once."""
+        """Waits until each server is connected or given up, or the time is over.
+
+        Names the servers that are still starting then, each once.
+        """
         with anyio.move_on_after(seconds):
             for server in self._servers:
                 await server.settled.wait()
@@ -81,7 +85,7 @@ class ServerSet:
                 )
 
     async def close(self) -> None:
-        """End them all, within _CLOSE_SECONDS and _KILL_SECONDS together."""
+        """Ends all servers, within _CLOSE_SECONDS and _KILL_SECONDS together."""
         self._closing.set()
         for server in self._servers:
             server.end()
@@ -95,8 +99,10 @@ class ServerSet:
 
 
 def _import_sdk() -> None:
-    """In a thread, for it takes more than a second; and quiet: what it logs has addresses in it,
-    which may hold keys, and what matters of it is said by us."""
+    """Imports `mcp`, which takes more than a second, and silences its logs.
+
+    They have addresses in them, which may hold keys; what matters is logged by this package.
+    """
     import mcp.client.sse
     import mcp.client.stdio
     import mcp.client.streamable_http  # noqa: F401

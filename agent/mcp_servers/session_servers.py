@@ -1,9 +1,10 @@
-"""The MCP servers of one session: those that the client gave last.
+"""The MCP servers of one session: those that the client named last.
 
 Invariants
-- Servers live while `serve` runs; others given meanwhile take their place, and the old ones are
-  closed. After `close` none is left (HAZARDS P7).
-- A turn waits for servers that are still starting once, and not for ever (C21).
+- Servers live while `serve` runs. When the client names others, those take their place and the old
+  ones are closed. After `close` none is left (invariant P7).
+- A turn waits for servers that are still starting, but only once for the same servers, and not for
+  ever (invariant C21).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import anyio
 from agent.mcp_servers.server_set import ServerSet
 from agent.tools import AnyTool
 
-#: for servers to start before the first turn that may use them
+#: seconds for servers to start before the first turn that may use them
 READY_SECONDS = 15.0
 
 
 class SessionServers:
-    """`report` says a sentence in the session."""
+    """Holds the servers of a session. `report` says a sentence in the session."""
 
     def __init__(self, report: Callable[[str], Awaitable[None]]) -> None:
         self._report = report
         self._given: Sequence[dict[str, Any]] = ()
         self._current: ServerSet | None = None
         self._replaced: list[ServerSet] = []
-        #: those with a running `serve`
+        #: the sets whose `serve` is running
         self._served: list[ServerSet] = []
         self._settled = True
 
@@ -38,7 +39,7 @@ class SessionServers:
         return self._current.tools if self._current else ()
 
     def use(self, servers: Sequence[dict[str, Any]], cwd: Path) -> None:
-        """From now on these; those that run already go on if they are the same."""
+        """Makes these the session's servers; nothing happens if they are the same as before."""
         if list(servers) == list(self._given):
             return
         self._given = servers
@@ -48,8 +49,10 @@ class SessionServers:
         self._settled = self._current is None
 
     async def serve(self) -> None:
-        """Close those that were replaced, then run the present ones until they are closed. Returns
-        at once if there are none, or they run already."""
+        """Closes the servers that were replaced, then runs the present ones until they are closed.
+
+        Returns at once if there are none, or if they are running already.
+        """
         while self._replaced:
             await self._replaced.pop().close()
         if (current := self._current) is None or current in self._served:
@@ -61,13 +64,13 @@ class SessionServers:
             self._served.remove(current)
 
     async def settled(self) -> None:
-        """Wait once until each is there or given up, or READY_SECONDS are over."""
+        """Waits until each server is connected or given up, for READY_SECONDS at most, once."""
         if self._current and not self._settled:
             await self._current.ready(READY_SECONDS)
             self._settled = True
 
     async def close(self) -> None:
-        """Bounded; they can be given anew afterwards."""
+        """Closes all servers in bounded time; `use` may be called again afterwards."""
         closing = [*self._replaced, *([self._current] if self._current else [])]
         self._replaced.clear()
         self._given, self._current = (), None

@@ -1,14 +1,14 @@
-"""An MCP server as a process of its own: its streams, as the SDK's session wants them.
+"""Runs an MCP server as a process and gives its streams the form that the SDK's session wants.
 
-It stands in for the SDK's `stdio_client`, which leaves alive what a server started if the server
-itself ends, takes 6 s to end one that does not want to, and reads a line of any length.
+The SDK's own `stdio_client` is not used: it leaves the children of a server that ends alive, takes
+6 s to end a server that does not want to, and reads a line of any length.
 
 Invariants
-- When the context is left, the server's process group is dead and its leader reaped, after
-  2 s at the most (HAZARDS P1). What left the group is for the bridge's guard.
-- The server's stdin and stdout are the protocol's, its stderr goes to our log (P4); its
-  environment is the SDK's small default and what the client sent, nothing else of ours.
-- A line that is not JSON-RPC is dropped; one over `LINE_LIMIT` ends the connection.
+- When the context is left, the server's process group is dead and its leader reaped, after 2 s at
+  the most (invariant P1). A process that has left the group is ended by the bridge's guard.
+- The server's stdin and stdout carry the protocol, its stderr goes to our log (invariant P4). Its
+  environment is the SDK's small default and what the client sent, and nothing else.
+- A line that is not JSON-RPC is dropped; a line over `LINE_LIMIT` ends the connection.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: bytes of one message; images come in base64
+#: bytes of one message, which may hold images in base64
 LINE_LIMIT = 32 * 1024 * 1024
 #: bytes that wait for a server to read them, above which a call waits
 _HIGH_WATER = 1 << 20
-#: bytes of a line of stderr, for the log
+#: bytes of a line of stderr that are logged
 _LOG_LINE = 500
-#: seconds: after the end of its stdin; after SIGTERM; for a killed group to let go of its streams
+#: seconds to wait after closing stdin, after SIGTERM, and for a killed group to close its streams
 _AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 1.0, 0.5, 0.5
 
 
@@ -48,7 +48,10 @@ _AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 1.0, 0.5, 0.5
 async def stdio_transport(
     name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path
 ) -> AsyncIterator[TransportStreams]:
-    """Raises OSError or ValueError if it can't be started, Problem if it says too much."""
+    """Runs the server while the context is open.
+
+    Raises OSError or ValueError if it can't be started, Problem if it sends too long a line.
+    """
     server = _Server(name, *await _start(command, env, cwd))
     try:
         async with anyio.create_task_group() as tasks:
@@ -67,13 +70,13 @@ async def stdio_transport(
 async def _start(
     command: Sequence[str], env: Mapping[str, str], cwd: Path
 ) -> tuple[Process, int, int, int]:
-    """The process, and our ends of its stdin, stdout and stderr."""
+    """Returns the process, and our ends of its stdin, stdout and stderr."""
     from mcp.client.stdio import get_default_environment
 
     pipes = [os.pipe() for _ in range(3)]
     theirs, ours = zip(pipes[0], *(reversed(pipe) for pipe in pipes[1:]), strict=True)
     try:
-        # Shielded: cancelled in the middle, the process would be nobody's.
+        # Shielded, because a process that is started halfway would have no owner.
         with anyio.CancelScope(shield=True):
             process = await anyio.open_process(
                 list(command),
@@ -95,7 +98,7 @@ async def _start(
 
 
 class _Server:
-    """A started one: what goes in and out of it, and its end."""
+    """A server that was started: moves its messages and ends it."""
 
     def __init__(self, name: str, process: Process, stdin: int, stdout: int, stderr: int) -> None:
         self._name = name
@@ -105,11 +108,11 @@ class _Server:
         self._stdin = Writer(stdin, on_broken=self._arrived.close)
         self._stdout = Reader(stdout)
         self._stderr = Reader(stderr)
-        #: nobody holds its stdout any more
+        #: set once no process holds the server's stdout any more
         self._silent = anyio.Event()
 
     async def end(self) -> None:
-        """Ask it, tell it, kill it, and all that it started."""
+        """Ends the server: closes its stdin, sends SIGTERM, then kills its process group."""
         self._stdin.close()
         with anyio.move_on_after(_AFTER_EOF):
             await self._process.wait()
@@ -123,7 +126,7 @@ class _Server:
             await self._silent.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in it
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
             os.killpg(self._process.pid, number)
 
     def close(self) -> None:
@@ -165,7 +168,10 @@ class _Server:
 
 
 async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:
-    """Without their ends; blank ones are left out. One over the limit is cut there, or Problem."""
+    """Yields the lines of a stream without their ends, and without blank ones.
+
+    `cut`: a line over `limit` bytes is cut there; otherwise it raises Problem.
+    """
     parts: list[bytes] = []
     size = 0
     while data := await source.read():

@@ -1,9 +1,9 @@
-"""A tool of an MCP server, as the model and the loop see it.
+"""A tool of an MCP server in the form of the agent's own tools.
 
 Invariants
-- What a server says about its own tool is for the model to read; nothing of it loosens what the
-  user is asked: `access` is "execute" for each, whatever its annotations promise.
-- Arguments go to the server as they are: checking them is its business.
+- A server's words about its tool are for the model only. `access` is "execute" for every tool,
+  whatever its annotations promise, so that the user is asked.
+- Arguments go to the server unchanged; the server checks them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pydantic import RootModel
 from agent.mcp_servers.results import tool_result
 from agent.tools import Access, Action, Grant, Show, ToolContext, ToolResult
 
-#: (the server's name of the tool, arguments) -> a CallToolResult as on the wire; raises ToolError
+#: takes the server's name of the tool and arguments; returns a CallToolResult in wire form;
+#: raises ToolError
 Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Arguments(RootModel[dict[str, Any]]):
-    """Any object; a tool's own subclass of it tells the server's schema."""
+    """Takes any object; each tool has a subclass that tells the server's schema."""
 
 
 class McpTool:
-    """`definition`: a Tool as on the wire. `server`: its server's name, for the user."""
+    """`definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user."""
 
     kind = "other"
     access: Access = "execute"
@@ -53,7 +54,7 @@ class McpTool:
 
 
 def _arguments(schema: dict[str, Any]) -> type[Arguments]:
-    # Some providers refuse an object without properties, some servers leave them out.
+    # Some providers refuse an object without properties, and some servers leave them out.
     told = {"type": "object", "properties": {}, **schema}
 
     class ToolArguments(Arguments):

@@ -1,7 +1,9 @@
-"""The way to one MCP server, as the client gave it: ACP's forms of `mcpServers`.
+"""Opens the transport to one MCP server, from an entry in ACP's `mcpServers`.
 
-{"name", "command", "args": [str], "env": [{"name", "value"}]}
-{"type": "http" | "sse", "name", "url", "headers": [{"name", "value"}]}
+Its forms:
+
+    {"name", "command", "args": [str], "env": [{"name", "value"}]}
+    {"type": "http" | "sse", "name", "url", "headers": [{"name", "value"}]}
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import TransportStreams
 
-#: seconds to connect and to send; a call has its own limit, an event stream none
+#: seconds to connect and to send; reading is not limited here, because a call has its own limit
 _HTTP_SECONDS = 30.0
 _NO_LIMIT = 24 * 3600.0
 
@@ -30,7 +32,7 @@ _NO_LIMIT = 24 * 3600.0
 def open_transport(
     spec: Mapping[str, Any], cwd: Path
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """Raises Problem if that is none that we know."""
+    """Raises Problem if the agent has no transport of that type."""
     match spec.get("type") or "stdio":
         case "stdio":
             command = [spec["command"], *spec.get("args", ())]
@@ -44,11 +46,11 @@ def open_transport(
 
 @contextlib.asynccontextmanager
 async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Streamable HTTP. The SDK keeps a refusal's status to itself: here it is told."""
+    """Opens Streamable HTTP, and tells the HTTP status of a refusal, which the SDK does not."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)  # a tenth of a second
+    tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)  # takes a tenth of a second
     status = 0
 
     async def note(response: httpx2.Response) -> None:

@@ -1,7 +1,7 @@
-"""The models that there are: prepared ones, and those that LiteLLM knows.
+"""Finds and opens the models that there are: prepared ones, and those that LiteLLM knows.
 
 Invariants
-- Nothing is remembered of keys: one that is given later is found at the next look.
+- Keys are not remembered: a key that is set later is found when it is looked for the next time.
 - A model that needs no LiteLLM never loads it.
 """
 
@@ -19,15 +19,18 @@ from agent.scripted.scripted_model import ScriptedModel
 from agent.settings import Settings
 
 _DEMO, _SCRIPTED = "demo", "scripted:"
-#: seconds without a byte after which a provider is given up: a model on the user's own machine may
-#: need more before its first token
+#: seconds without a byte after which a provider is given up, and the variable that sets them; a
+#: model on the user's own machine may need more before its first token
 _SILENCE_VARIABLE, _SILENCE = "ACP_BRIDGE_MODEL_SILENCE", 120.0
 
 
 class AllModels:
-    """`env`: where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None: the
-    process's environment. What it doesn't have is looked for in the settings' file of keys.
-    `on_key` is told every key that is found."""
+    """Every model that can be used.
+
+    `env` is where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None
+    stands for the process's environment. What it does not have is looked for in the settings' file
+    of keys. `on_key` is called with every key that is found.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class AllModels:
             if isinstance(model, ProviderModel):
                 await model.warm()
         except ModelError:
-            pass  # told when it is used
+            pass  # a prompt will tell the user
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
         if model_id == _DEMO:
@@ -75,7 +78,7 @@ class AllModels:
         return self._settings.model or next(self._usable(look), _DEMO)
 
     def _usable(self, look: Look) -> Iterator[str]:
-        """What is offered and needs nothing more."""
+        """Yields the offered models that can be used at once."""
         for id in self._settings.models:
             provider = provider_of(id)
             if id.startswith((_DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):

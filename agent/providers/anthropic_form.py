@@ -1,4 +1,7 @@
-"""Answers in the form of Anthropic's messages (docs.anthropic.com/en/api/messages-streaming)."""
+"""Reads answers in the form of Anthropic's messages.
+
+The form: docs.anthropic.com/en/api/messages-streaming.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ class AnthropicForm:
         self.whole = False
         self.over = False
         self._usage: dict[str, Any] = {}
-        #: number of a content block -> number of the call that it is
+        #: the number of the tool call, by the number of its content block
         self._calls: dict[int, int] = {}
-        #: number of a content block -> the thought that it is
+        #: the thought, by the number of its content block
         self._thoughts: dict[int, dict[str, Any]] = {}
 
     def read(self, event: Any) -> list[Part]:
@@ -70,12 +73,12 @@ class AnthropicForm:
                 return [self.partial.add_reasoning(delta["thinking"])]
             case "signature_delta":
                 self._thoughts[number]["signature"] += delta["signature"]
-            case "input_json_delta" if number in self._calls:  # not that of a tool of its own
+            case "input_json_delta" if number in self._calls:  # not of a provider's own tool
                 return [self.partial.add_arguments(self._calls[number], delta["partial_json"])]
         return []
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        """The counts are those of the whole answer so far; the last one of each holds."""
+        """Takes in counts, each of which is of the whole answer so far."""
         self._usage |= {name: n for name, n in (usage or {}).items() if isinstance(n, int)}
         count = self._usage.get
         cached, written = (count(f"cache_{way}_input_tokens", 0) for way in ("read", "creation"))

@@ -1,8 +1,8 @@
-"""Answers in the form of OpenAI's chat completions, which most providers speak.
+"""Reads answers in the form of OpenAI's chat completions, which most providers speak.
 
 Invariants
-- Deviations that are met in the field are read as what they mean: reasoning under another name or
-  as content, calls that all count 0, usage in a place of its own.
+- Known deviations of providers are read as what they mean: reasoning under another name or as
+  content, calls that all have the number 0, usage in another place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ChatForm:
     def __init__(self) -> None:
         self.partial = PartialCompletion()
         self.whole = False
-        self.over = False  # told by `[DONE]`, which is no event
-        #: the provider's number of a call, or its id -> ours
+        self.over = False  # `[DONE]` tells it, which is no event
+        #: our number of a call, by the provider's number or else its id
         self._numbers: dict[Any, int] = {}
 
     def read(self, event: Any) -> list[Part]:
@@ -62,7 +62,7 @@ class ChatForm:
         return parts
 
     def _read_piece(self, piece: Mapping[str, Any]) -> Part:
-        """Mistral's content while it thinks: `{"type": "thinking", "thinking": [...]}`."""
+        """Reads content in pieces: Mistral sends `{"type": "thinking", "thinking": [...]}`."""
         if piece["type"] == "thinking":
             thoughts = "".join(_text(part["text"]) for part in piece["thinking"])
             return self.partial.add_reasoning(thoughts)
@@ -74,7 +74,7 @@ class ChatForm:
         id = call.get("id") or ""
         key = call.get("index", id)
         number = self._numbers.get(key)
-        if key == "" and self.partial.calls:  # neither number nor id: the last one goes on
+        if key == "" and self.partial.calls:  # without number and id it belongs to the last call
             number = self.partial.calls - 1
         if number is not None and id in ("", self.partial.id_of(number)):
             return self.partial.add_arguments(number, arguments)
@@ -82,7 +82,7 @@ class ChatForm:
         return self.partial.begin_call(_text(id), _text(function.get("name") or ""), arguments)
 
     def _read_thinking_block(self, block: Mapping[str, Any]) -> None:
-        """They come from LiteLLM in pieces, the signature in the last one."""
+        """Adds a piece of a thought from LiteLLM; the last piece has the signature."""
         blocks = self.partial.thinking_blocks
         if block.get("type") != "thinking":
             blocks.append(dict(block))
@@ -94,7 +94,7 @@ class ChatForm:
             blocks[-1]["signature"] = signature
 
     def _read_detail(self, piece: Mapping[str, Any]) -> None:
-        """OpenRouter's, in pieces too (openrouter.ai/docs, "Preserving reasoning")."""
+        """Adds a piece of OpenRouter's reasoning (openrouter.ai/docs, "Preserving reasoning")."""
         details = self.partial.reasoning_details
         place = (piece["type"], piece.get("index"))
         if not details or place != (details[-1]["type"], details[-1].get("index")):

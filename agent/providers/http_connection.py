@@ -1,11 +1,11 @@
-"""The HTTP connection to a provider: one request, and the events of its answer as they come.
+"""The HTTP connection to a provider: sends one request, receives the events of its answer.
 
 Invariants
-- Leaving `answering` closes the connection at once, also when it is left by cancellation.
-- Silence is bounded; so are a line of the answer and the text of an error.
-- What the HTTP library raises leaves as a Failure.
+- Leaving `answering` closes the connection at once, also when a cancellation leaves it.
+- Silence, a line of the answer and the text of an error are bounded.
+- Whatever the HTTP library raises becomes a Failure.
 
-The client is LiteLLM's: it knows the user's proxies and certificates, and parses HTTP in C.
+The HTTP client is LiteLLM's, which knows the user's proxies and certificates and parses in C.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from agent.providers.failure import Failure, Fault, seconds_to_wait
 from agent.providers.request import Request
 
 _CONNECT_SECONDS = 20.0
-#: for the text of an error, and for closing
+#: seconds for the text of an error, and for closing
 _ERROR_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
 _ERROR_BYTES, _LINE_BYTES = 64 * 1024, 4 * 1024 * 1024
 
 
 @contextlib.asynccontextmanager
 async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
-    """The response to the request, its body not yet read. `silence`: seconds. Raises Failure."""
+    """Sends the request and holds its response, whose body is not read yet.
+
+    `silence`: seconds. Raises Failure.
+    """
     http = await client()
     with failures("unreachable", silence):
         sent = http.build_request(
@@ -51,11 +54,11 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
 
 
 async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
-    """The data of the server-sent events, those together that came together. Raises Failure.
+    """Yields the data of the server-sent events that have come together. Raises Failure.
 
-    Each `data:` line is taken as an event of its own: no provider writes JSON over several.
+    Each `data:` line is taken for an event, because no provider writes JSON over several lines.
     """
-    #: the beginning of a line, in pieces
+    #: the pieces of a line that has not ended yet
     rest: list[bytes] = []
     size = 0
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
@@ -72,7 +75,7 @@ async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
                 yield _data(lines)
             elif size > _LINE_BYTES:
                 raise Failure("garbage", "a line without an end")
-            await checkpoint()  # what is buffered comes without one
+            await checkpoint()  # buffered chunks come without one
     yield _data([b"".join(rest)])
 
 
@@ -82,7 +85,7 @@ def _data(lines: list[bytes]) -> list[bytes]:
 
 @contextlib.contextmanager
 def failures(fault: Fault, silence: float) -> Iterator[None]:
-    """What a library raises within leaves as a Failure; so does its silence."""
+    """Makes whatever is raised inside a Failure, and also a silence of so many seconds."""
     try:
         with anyio.fail_after(silence):
             yield
@@ -110,9 +113,11 @@ _clients: RunVar[tuple[Any, AsyncGenerator[None]]] = RunVar("clients of model pr
 
 
 async def client() -> Any:
-    """One for each event loop, kept open between requests: a TLS handshake takes longer than all
-    that we do. Nobody of ours lives as long; so an asynchronous generator holds it, which the loop
-    closes when it ends."""
+    """Returns the HTTP client of this event loop.
+
+    It stays open between requests, because a TLS handshake takes longer than everything else. No
+    task lives as long; so an asynchronous generator holds it, which the loop closes when it ends.
+    """
     if (held := _clients.get(None)) is not None:
         return held[0]
     http = await to_thread.run_sync(_new_client, abandon_on_cancel=True)
@@ -131,5 +136,5 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
 
 
 def _new_client() -> Any:
-    """Blocks: it reads certificates."""
+    """Blocks the thread, because it reads certificates."""
     return library.part("llms.custom_httpx.http_handler").AsyncHTTPHandler().client

@@ -1,4 +1,4 @@
-"""Keys and base URLs: the environment first, then the lines of a file.
+"""Looks up keys and base URLs of providers, in the environment first, then in a file.
 
 Invariants
 - Nothing is remembered from one look to the next: a key written into the file is found at once.
@@ -20,25 +20,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a provider is got at, looked up at this moment."""
+    """A provider's key and base URL at one moment."""
 
-    #: the provider's, for the user
+    #: the name of the provider, for the user
     name: str
-    #: the variable that holds its key, or would; empty if it may need none
+    #: the variable that holds the key or should; empty if the provider may need none
     key_variable: str
     key: str | None
-    #: empty if none is set
+    #: the variable that holds the base URL; empty if none is set
     base_url_variable: str
     base_url: str | None
 
     @property
     def lacks_key(self) -> bool:
-        """With a base URL of the user's own none may be needed."""
+        """Tells if a key is missing; with the user's own base URL none may be needed."""
         return bool(self.key_variable) and self.key is None and self.base_url is None
 
 
 class Keys:
-    """`on_key` is told every key that is found."""
+    """Looks in `env` and in `file`; `on_key` is called with every key that is found."""
 
     def __init__(
         self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None = None
@@ -48,7 +48,7 @@ class Keys:
         self._on_key = on_key
 
     def look(self) -> Look:
-        """What there is now; the file is read once for it, and only if it is needed."""
+        """Returns a look at this moment; it reads the file once, and only if it is needed."""
         return Look(self._file, self._env, self._on_key)
 
     def access(self, provider: Provider) -> Access:
@@ -56,7 +56,7 @@ class Keys:
 
 
 class Look:
-    """What there is at one moment."""
+    """The keys and base URLs at one moment."""
 
     def __init__(
         self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None
@@ -66,7 +66,7 @@ class Look:
         self._on_key = on_key
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
-        """The first of these variables that has a value, and the value."""
+        """Returns the first of these variables that has a value, and the value."""
         names = tuple(names)
         return _first(names, self._env) or _first(names, self._lines)
 
@@ -90,7 +90,7 @@ class Look:
 
     @cached_property
     def _lines(self) -> Mapping[str, str | None]:
-        """`NAME=value` each, quotes and `export` as in a shell; nothing is put into a value."""
+        """The lines `NAME=value` of the file; quotes and `export` as in a shell, `$` is plain."""
         from dotenv import dotenv_values
 
         try:

@@ -1,8 +1,8 @@
-"""The providers that are offered when their key is there: data, and how a model names its own.
+"""The providers that are offered when their key is there: their variables and their models.
 
 Invariants
-- Every model listed is in LiteLLM's own map (a test looks), but for OpenRouter's, which has none
-  there. The best for coding at a middling price comes first: it becomes the default.
+- Every model in the table is in LiteLLM's own map (a test looks), except OpenRouter's, which has
+  none there. The first is the best for coding at a medium price, because it becomes the default.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    #: as LiteLLM prefixes its models
+    #: the prefix that LiteLLM gives its models
     id: str
     name: str
-    #: any of these variables holds its key; the first is named when none does. Empty: needs none
+    #: variables that may hold its key; the first is named to the user when none does; empty if it
+    #: needs no key
     keys: tuple[str, ...]
-    #: any of these holds another base URL
+    #: variables that may hold another base URL
     base_urls: tuple[str, ...]
-    #: what is offered when the key is there
+    #: the models that are offered when the key is there
     models: tuple[str, ...] = ()
-    #: it may be got at without any of these keys: Bedrock with those of AWS, Vertex with a login
+    #: True if it may be used without these keys: Bedrock with those of AWS, Vertex with a login
     has_other_ways: bool = False
 
 
 def _provider(
     id: str, name: str, models: str = "", keys: str | None = None, stem: str = ""
 ) -> Provider:
-    """`stem`: what the names of its variables begin with, if not with its id."""
+    """Returns a provider. `stem`: the beginning of its variables' names, if that is not its id."""
     stem = stem or id.upper()
     found = f"{stem}_API_KEY" if keys is None else keys
     base_urls = (f"{stem}_BASE_URL", f"{stem}_API_BASE")
@@ -77,13 +78,15 @@ _ALL = (
 )
 PROVIDERS = {provider.id: provider for provider in _ALL}
 
-#: whose models LiteLLM knows without a prefix
+#: providers whose models LiteLLM knows without a prefix, and how their names begin
 _BARE = (("anthropic", re.compile(r"claude-")), ("openai", re.compile(r"gpt-|chatgpt-|o\d")))
 
 
 def provider_of(model_id: str) -> Provider | None:
-    """The provider that a model's name begins with, or tells by itself; None if that isn't known
-    before LiteLLM has been asked."""
+    """Returns the provider that a model's name begins with or implies.
+
+    Returns None if only LiteLLM can tell.
+    """
     prefix, slash, _ = model_id.partition("/")
     if not slash:
         prefix = next((id for id, name in _BARE if name.match(model_id)), "")
@@ -91,5 +94,5 @@ def provider_of(model_id: str) -> Provider | None:
 
 
 def variables(prefix: str) -> Provider:
-    """A provider that isn't in the table, with the variables that LiteLLM looks for in most."""
+    """Returns a provider that is not in the table, with the variables that most have."""
     return replace(_provider(prefix, prefix), has_other_ways=True)

@@ -1,8 +1,8 @@
-"""LiteLLM's own stream, for the providers whose answers have a form that we don't read ourselves:
-Gemini, Bedrock, Vertex, Azure, Ollama, and OpenAI's Responses.
+"""Asks a model through LiteLLM's own stream.
 
-It takes 700 us a chunk (1,400 a second); most of that is objects that are built, copied and
-dumped for logging, which no setting of it leaves out.
+It serves the providers whose answers have a form that this package does not read: Gemini, Bedrock,
+Vertex, Azure, Ollama, and OpenAI's Responses. It takes 700 us a chunk (1,400 a second), most of it
+for objects that are built, copied and dumped for logging, which no setting prevents.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ async def events(
     tools: Sequence[ToolSpec],
     silence: float,
 ) -> AsyncGenerator[list[Any]]:
-    """The answer's chunks in the form of chat completions. `silence`: seconds. Raises Failure."""
+    """Yields the answer's chunks in the form of chat completions.
+
+    `silence`: seconds. Raises Failure.
+    """
     with failures("unreachable", silence), _told():
         stream = await library.load().acompletion(
             model=model_id,
             messages=outgoing(messages, target),
             api_key=target.key,
             api_base=target.base_url,
-            timeout=2 * silence,  # ours comes first
+            timeout=2 * silence,  # our own limit comes first
             num_retries=0,
             max_retries=0,
             **options(target, tools),
@@ -49,7 +52,7 @@ async def events(
 
 @contextlib.contextmanager
 def _told() -> Any:
-    """What LiteLLM makes of a provider's error, back to what it was."""
+    """Turns LiteLLM's error for a provider's answer back into a Failure with its status."""
     try:
         yield
     except Exception as error:

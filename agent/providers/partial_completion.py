@@ -1,7 +1,8 @@
-"""One answer of a model while it comes, whatever its form on the wire.
+"""One completion while it streams in, whatever its form on the wire.
 
 Invariants
-- What is added is returned as the part that is to be told; nothing is told that isn't in it.
+- Every method that adds something returns it as the part to be told, so that nothing is told which
+  is not in the completion.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What was counted. `input` has all that was read, `cached` and `written` (to the provider's
-    cache) included; `cost` in USD if the provider said it."""
+    """Counts the tokens of a completion.
+
+    `input` has all tokens that were read, with those `cached` and those `written` to the provider's
+    cache. `cost` is in USD, if the provider told it.
+    """
 
     input: int
     output: int
@@ -34,11 +38,13 @@ class Tokens:
 
 @dataclass(slots=True)
 class PartialCompletion:
+    """Text, reasoning and tool calls as far as they have come."""
+
     stop: Stop = "end_turn"
     tokens: Tokens | None = None
-    #: signed thoughts, in the form that Claude gets them back in through LiteLLM
+    #: signed thoughts, in the form in which LiteLLM gives them back to Claude
     thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
-    #: the same of others, in the form of OpenRouter
+    #: signed thoughts of other models, in the form of OpenRouter
     reasoning_details: list[dict[str, Any]] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
@@ -46,7 +52,7 @@ class PartialCompletion:
 
     @property
     def begun(self) -> bool:
-        """Whether the user has seen anything of it."""
+        """Tells if the user has seen anything of the completion."""
         return any(self._text) or any(self._reasoning) or bool(self._calls)
 
     @property
@@ -62,12 +68,12 @@ class PartialCompletion:
         return Part("reasoning", text)
 
     def begin_call(self, id: str, name: str, arguments: str = "") -> Part:
-        """A further tool call begins."""
+        """Adds a further tool call."""
         self._calls.append(_Call(id, name, [arguments]))
         return Part("tool_call", arguments, len(self._calls) - 1, name)
 
     def add_arguments(self, index: int, arguments: str) -> Part:
-        """More of the arguments of the call with that number."""
+        """Adds to the arguments of the call with that number."""
         self._calls[index].arguments.append(arguments)
         return Part("tool_call", arguments, index)
 
@@ -75,7 +81,7 @@ class PartialCompletion:
         return self._calls[index].id
 
     def completion(self, usage: Usage | None, by: str) -> Completion:
-        """`by`: who alone can read what it signed."""
+        """Returns the finished completion. `by`: names who alone can read its signatures."""
         signed: dict[str, Any] = {"by": by}
         if self.thinking_blocks:
             signed["thinking_blocks"] = self.thinking_blocks
@@ -91,7 +97,10 @@ class PartialCompletion:
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:
-        """Each with an id of its own: results are matched by it, and not every server gives one."""
+        """Returns the calls, each with its own id, by which results are matched.
+
+        Not every server gives one.
+        """
         given: set[str] = set()
         calls = []
         for call in self._calls:
@@ -102,15 +111,18 @@ class PartialCompletion:
 
 
 class Form(Protocol):
-    """How a provider's events are read. Sans-IO."""
+    """Reads the events of a provider's answer. Sans-IO."""
 
     partial: PartialCompletion
-    #: the connection may end now, but the usage may still come
+    #: True once the answer is complete; its usage may still come
     whole: bool
-    #: nothing comes after it
+    #: True once nothing more comes
     over: bool
 
     def read(self, event: Any) -> list[Part]:
-        """What one event adds. Raises Failure for the provider's own error; anything else that it
-        raises means that the event makes no sense."""
+        """Returns the parts that one event adds.
+
+        Raises Failure for an error that the provider reports; any other exception means that the
+        event makes no sense.
+        """
         ...

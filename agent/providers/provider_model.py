@@ -1,24 +1,24 @@
-"""Any model that LiteLLM knows, behind the `Model` protocol: asked, streamed, tried again.
+"""Any model that LiteLLM knows, behind the `Model` protocol: call, streamed, tried again.
 
 Invariants
-- A token is told as soon as its event is there, and never twice: an attempt that has told
-  something is not repeated.
-- Cancelling closes the connection at once, in whatever state (HAZARDS C3, C10).
-- Every error leaves as a ModelError in our own words.
+- A token is told as soon as its event has come, and never twice: an attempt that has told something
+  is not repeated.
+- A cancellation closes the connection at once, in whatever state it is (invariants C3, C10).
+- Every error becomes a ModelError in our own words.
 
-Measured on one core against a server on another, over the loopback, one word an event:
+Measured on one core, against a server on another over the loopback, with one word an event:
 
     LiteLLM's stream (CustomStreamWrapper)      710 us a word     1,400 words a second
     the OpenAI client's stream beneath it       160               6,300
     LiteLLM's parser of Anthropic's events       56              18,000
-    this, chat completions                        8              85,000
-    this, Anthropic's messages                   13              50,000
+    this module, chat completions                 8              85,000
+    this module, Anthropic's messages            13              50,000
 
-What LiteLLM spends it on: each chunk becomes a pydantic object two or three times, is dumped,
-copied and kept for a log that nobody reads. No setting leaves that out, so its stream is left out
-(agent.providers): LiteLLM's classes build the request, and the events are read off the connection.
-From the call to the first token that takes 3 ms instead of 7, and with 200 messages 4 instead of
-116, which the OpenAI client spends on walking through them on the event loop.
+In LiteLLM's stream each chunk becomes a pydantic object two or three times, is dumped, copied and
+kept for a log that nobody reads, and no setting prevents that. So LiteLLM's classes build the
+request only, and the events are read off the connection here. The first token then comes after 3 ms
+instead of 7, and with 200 messages after 4 instead of 116, which the OpenAI client spends on
+walking through them on the event loop.
 """
 
 from __future__ import annotations
@@ -58,30 +58,33 @@ from agent.providers.retry import Retry
 
 _log = logging.getLogger(__name__)
 
-#: for a base URL that needs no key: the libraries insist on one
+#: stands for a key where a base URL needs none, because the libraries insist on one
 _NO_KEY = "none"
-#: whose models all see; of others that LiteLLM's map doesn't have this isn't supposed, because a
-#: model that refuses an image refuses the whole conversation from then on
+#: providers whose models all take images. Of others this is not assumed if LiteLLM's map does not
+#: say it, because a model that refuses one image refuses the whole conversation from then on
 _ALL_SEE = frozenset(["anthropic", "gemini", "openai"])
 
 _DONE = b"[DONE]"
-#: for a server on the user's own machine to say what its model can do
+#: seconds for a server on the user's own machine to say what its model can do
 _INFO_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One call, ready to be made as often as need be."""
+class _Call:
+    """A prepared call of the model; it may be made several times."""
 
     target: Target
     place: Place
-    #: None: by LiteLLM's own stream
+    #: None if LiteLLM's own stream is to be used
     request: Request | None
 
 
 class ProviderModel:
-    """`access`: tells how a provider, by LiteLLM's name of it, is got at; asked at each call.
-    `silence`: seconds without a byte after which the provider is given up."""
+    """One model of a provider.
+
+    `access` returns the key and the base URL of a provider, by LiteLLM's name of it; it is called
+    for each model call. `silence`: seconds without a byte after which the provider is given up.
+    """
 
     def __init__(
         self,
@@ -118,42 +121,42 @@ class ProviderModel:
         return known or ModelInfo(takes_images=sees)
 
     async def warm(self) -> None:
-        """Do once what a first call would wait for."""
+        """Does once what a first call would wait for."""
         await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
         await http_connection.client()
 
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
-        asked = await to_thread.run_sync(self._prepare, messages, tools, abandon_on_cancel=True)
+        call = await to_thread.run_sync(self._prepare, messages, tools, abandon_on_cancel=True)
         attempts, began = 0, monotonic()
         while True:
             attempts += 1
-            form = AnthropicForm() if _is_anthropic(asked) else ChatForm()
+            form = AnthropicForm() if _is_anthropic(call) else ChatForm()
             try:
-                await _read(self._events(asked, messages, tools), form, on_token)
+                await _read(self._events(call, messages, tools), form, on_token)
             except Failure as failure:
                 failed = failure
                 wait = None if form.partial.begun else self._retry.wait(failure, attempts)
                 _log.info("attempt %d at %s failed: %s", attempts, self.id, failure)
                 if wait is None:
-                    raise model_error(failure, asked.place, self.silence) from failure
+                    raise model_error(failure, call.place, self.silence) from failure
             else:
-                return _completion(form.partial, asked.target)
+                return _completion(form.partial, call.target)
             if monotonic() - began + wait > self._retry.quiet:
-                told = retrying(failed, asked.place, self.silence, wait)
+                told = retrying(failed, call.place, self.silence, wait)
                 await on_token(Part("notice", told))
             await self._retry.sleep(wait)
 
     def _events(
-        self, asked: _Asked, messages: Sequence[Message], tools: Sequence[ToolSpec]
+        self, call: _Call, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[list[Any]]:
-        if asked.request is not None:
-            return _direct_events(asked.request, self.silence)
-        return library_stream.events(self.id, asked.target, messages, tools, self.silence)
+        if call.request is not None:
+            return _direct_events(call.request, self.silence)
+        return library_stream.events(self.id, call.target, messages, tools, self.silence)
 
-    def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Asked:
-        """Blocks. Raises ModelError."""
+    def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Call:
+        """Builds the request; blocks the thread. Raises ModelError."""
         target, access = self._target()
         if access.lacks_key:
             raise missing_key(access)
@@ -167,13 +170,13 @@ class ProviderModel:
             key=access.key_variable,
             base_url=access.base_url_variable,
         )
-        return _Asked(target, place, request)
+        return _Call(target, place, request)
 
     def _target(self) -> tuple[Target, Access]:
-        """Raises ModelError."""
+        """Returns the model with the way to its provider. Raises ModelError."""
         try:
             model, provider, base_url = library.split(self.id)
-        except Exception as error:  # of which kind depends on the provider
+        except Exception as error:  # its kind depends on the provider
             raise unknown_model(self.id) from error
         access = self._access(provider)
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
@@ -189,7 +192,7 @@ class ProviderModel:
             return None
         try:
             return None if needs_responses(target, tools) else build(target, messages, tools)
-        except Exception:  # LiteLLM's own way has the same trouble, or knows a way round it
+        except Exception:  # LiteLLM's own stream fails too, or knows a way
             _log.info("no request for %s could be built", self.id, exc_info=True)
             return None
 
@@ -246,7 +249,7 @@ async def _read(source: AsyncGenerator[list[Any]], form: Form, on_token: OnToken
                 if form.over:
                     return
     except Failure:
-        if not form.whole:  # what comes after the end is nothing to anybody
+        if not form.whole:  # a failure after the end of the answer does no harm
             raise
 
 
@@ -267,8 +270,8 @@ def _completion(answer: PartialCompletion, target: Target) -> Completion:
     return answer.completion(usage, target.signs_as)
 
 
-def _is_anthropic(asked: _Asked) -> bool:
-    return asked.request is not None and asked.target.provider == "anthropic"
+def _is_anthropic(call: _Call) -> bool:
+    return call.request is not None and call.target.provider == "anthropic"
 
 
 def _host(url: str) -> str:

@@ -3,31 +3,31 @@ r"""Dialogues: what a scripted model says, in a small text format.
 A dialogue is a list of scenes; a scene is one turn. `#` begins a comment line, blank lines are
 free, every other line is `VERB` or `VERB: ARGUMENT`.
 
-    window: TOKENS   before the first scene: the model's window is so large
-    images           before the first scene: the model takes images
+    window: TOKENS   before the first scene: sets the size of the model's window
+    images           before the first scene: makes the model take images
 
-    when: REGEX      a scene for every prompt in which REGEX is found (any case); the first wins
-    turn             a scene for the next prompt that no `when` matches; the last one is repeated
+    when: REGEX      begins a scene for every prompt that REGEX is found in (any case); first wins
+    turn             begins a scene for the next prompt without a `when`; the last is repeated
     ---              what follows is said once the tool calls above it have their results
 
-    text: WORDS      say it, one token a word, a space between lines ("\n" and "\\" as in C)
-    think: WORDS     the same, as reasoning
-    token: JSON      one token exactly: a string, or null
-    echo             say back the prompt:            text: {user}
-    remember         say what the user told before:  text: You told me: {history}
+    text: WORDS      say WORDS, one token each, a space between lines ("\n" and "\\" as in C)
+    think: WORDS     the same as reasoning
+    token: JSON      say exactly one token: a string, or null
+    echo             say the prompt; short for                  text: {user}
+    remember         say the earlier prompts; short for         text: You told me: {history}
     call: NAME JSON  call a tool with these arguments
     stop: REASON     end with max_tokens or refusal
-    error: MESSAGE   fail as a model fails; a first word that is a kind of ModelError is its kind
+    error: MESSAGE   fail with a ModelError; its kind may be the first word
 
     delay: MS        wait
     pace: MS         from here on, wait between two tokens
     gate: NAME       wait for the gate (see agent.scripted.scripted_model)
-    repeat: N        the next line N times; {i} counts from 0
-    deaf             this reply ignores cancellation, as some model libraries do
+    repeat: N        do the next line N times; {i} counts from 0
+    deaf             ignore cancellation in this reply, as some model libraries do
 
-In `text`, `think` and `error`: {user} is the prompt, {history} the user's earlier prompts,
-{result} the last tool's result. Which reply is said follows from the messages alone, so a
-restarted agent goes on where the killed one was.
+In `text`, `think` and `error`, {user} is the prompt, {history} the user's earlier prompts and
+{result} the last tool's result. The messages alone decide which reply is said, so a restarted
+agent goes on where the killed one was.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _WITH_ARGUMENT = frozenset(
 )
 _ALONE = {"echo": ("text", "{user}"), "remember": ("text", "You told me: {history}")}
 _HEADER = frozenset(["window", "images"])
-#: every word that a line may begin with
+#: all words that a line may begin with
 VERBS = _WITH_ARGUMENT | _HEADER | {*_ALONE, "when", "turn", "---", "repeat", "deaf"}
 
 
 class DialogueError(ValueError):
-    """The text is no dialogue; the message says which line and why."""
+    """The text is no dialogue; the message names the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line: `times` repetitions of `verb` with `argument`."""
+    """One line of a dialogue: `verb` with `argument`, done `times` times."""
 
     verb: str
     argument: str = ""
@@ -72,13 +72,15 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
+    """A dialogue that was read."""
+
     scenes: tuple[Scene, ...]
-    #: tokens; None: not said
+    #: tokens; None if the dialogue does not say
     window: int | None = None
     images: bool = False
 
     def reply(self, prompts: list[str], asked: int) -> Reply:
-        """What to say to the last of `prompts`, having been asked `asked` times in this turn."""
+        """Returns the reply to the last of `prompts` after `asked` replies in the same turn."""
         scene = self._scene(prompts)
         if scene is None:
             return (Step("text", "{user}"),) if asked == 0 else ()
@@ -96,17 +98,17 @@ class Dialogue:
 
 
 def read_dialogue(path: str | Path) -> Dialogue:
-    """Raises OSError and DialogueError."""
+    """Reads a dialogue from a file. Raises OSError and DialogueError."""
     return parse_dialogue(Path(path).read_text(encoding="utf-8"))
 
 
 def demo_dialogue() -> Dialogue:
-    """The one inside the package, which needs no network and no file of the user's."""
+    """Returns the dialogue of the model `demo`, which lies in this package."""
     return read_dialogue(Path(__file__).parent / "demo.txt")
 
 
 def parse_dialogue(text: str) -> Dialogue:
-    """Raises DialogueError."""
+    """Reads a dialogue from a text. Raises DialogueError."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         verb, _, argument = (part.strip() for part in line.partition(":"))
@@ -120,7 +122,7 @@ def parse_dialogue(text: str) -> Dialogue:
 
 
 class _Reader:
-    """A dialogue as far as it was read."""
+    """Reads a dialogue line by line."""
 
     def __init__(self) -> None:
         self._scenes: list[tuple[re.Pattern[str] | None, list[list[Step]]]] = []
@@ -129,7 +131,7 @@ class _Reader:
         self._times = 1
 
     def take(self, verb: str, argument: str) -> None:
-        """One line. Raises ValueError."""
+        """Takes one line in. Raises ValueError."""
         if verb in ("when", "turn"):
             self._scenes.append((_pattern(verb, argument), [[]]))
         elif verb in _HEADER:

@@ -1,12 +1,13 @@
 r"""A model that needs no network: it says what a dialogue (agent.scripted.dialogue) tells it to.
 
-Deterministic: the reply follows from the messages. A word is a token, in its usage too.
-For tests and measurements it also knows
-- `BENCH n=2000 gap=0 tag=A` in the prompt: n words `A<i>@<monotonic microseconds> `, gap ms apart;
-- `ACP_BRIDGE_MODEL_LOG=PATH`: each call appends one JSON line `{"messages", "tools"}`, so that a
-  test can assert what the model was given;
-- `ACP_BRIDGE_GATES=PATH`, a unix socket: at `gate: NAME` the model connects, writes `NAME\n` and
-  waits for `go\n`. Without it gates are open.
+It is deterministic: the messages alone decide the reply. A word is a token, in its usage too.
+It has three more features for tests and measurements:
+- `BENCH n=2000 gap=0 tag=A` in a prompt makes it say n words, `A<i>@<monotonic microseconds> `,
+  gap milliseconds apart.
+- `ACP_BRIDGE_MODEL_LOG=PATH` makes each call append one line of JSON, `{"messages", "tools"}`, so
+  that a test can assert what the model was given.
+- `ACP_BRIDGE_GATES=PATH` names a unix socket: at `gate: NAME` the model connects, writes `NAME\n`
+  and waits for `go\n`. Without the variable gates are open.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _WORD = re.compile(r"\s*\S+|\s+")
 _PLACEHOLDER = re.compile(r"\{(user|history|result|i)\}")
 _ESCAPE = re.compile(r"\\(n|\\)")
 _KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-#: longest answer of a gate keeper: "go\n"
+#: bytes of the longest answer of a gate keeper; it is "go\n"
 _GATE_ANSWER_BYTES = 16
 
 
 class ScriptedModel:
-    """`info`: what it says of itself; None: what the dialogue's header says."""
+    """`info`: what the model says of itself; if it is None, the dialogue's header says it."""
 
     def __init__(
         self, dialogue: Dialogue, id: str = "scripted", info: ModelInfo | None = None
@@ -80,7 +81,7 @@ class ScriptedModel:
 
 @dataclass(slots=True)
 class _Speech:
-    """One completion on its way out."""
+    """Says one completion, token by token."""
 
     messages: Sequence[Message]
     prompts: list[str]
@@ -177,7 +178,7 @@ def _backwards(messages: Sequence[Message], role: str) -> Iterator[Message]:
 
 
 def text_of(message: Message) -> str:
-    """What a message says in words; images say nothing."""
+    """Returns the text of a message, without its images."""
     content = message.get("content", "")
     if isinstance(content, str):
         return content
@@ -185,13 +186,13 @@ def text_of(message: Message) -> str:
 
 
 def _prompts(messages: Sequence[Message]) -> list[int]:
-    """Where the user's prompts are."""
+    """Returns the numbers of the messages that are prompts of the user."""
     user = (number for number, message in enumerate(messages) if message["role"] == "user")
     return [number for number in user if not text_of(messages[number]).startswith(TOOL_IMAGES)]
 
 
 def _asked(messages: Sequence[Message]) -> int:
-    """How often the model has answered since the last prompt."""
+    """Returns how often the model has answered since the last prompt."""
     prompts = _prompts(messages)
     since = messages[prompts[-1] + 1 :] if prompts else messages
     return sum(message["role"] == "assistant" for message in since)

@@ -1,1 +1,1 @@
-"""ACP on stdin and stdout: one connection, and what the client may ask for on it."""
+"""Serves ACP on stdin and stdout: one connection, its requests, and its bounded end."""

@@ -1,9 +1,9 @@
-"""The SDK's `Agent`: wire models in, sessions called, wire models out. Thin.
+"""The methods of ACP: checks what the client sends, calls the session, returns the result.
 
 Invariants
-- Nothing of a session is sent before the response that opens it (HAZARDS P8); a replay is whole
-  before its load's response (R1).
-- An unknown session is an error, never a new one (R2).
+- Nothing of a session is sent before the response that opens it (invariant P8), but a replay is
+  sent whole before the response to its `session/load` (invariant R1).
+- An unknown session is an error, never a new one (invariant R2).
 - A missing key keeps a new session from being opened, and no old one from being shown.
 """
 
@@ -61,12 +61,12 @@ AUTH_METHOD = AuthMethodAgent(
     ),
 )
 
-#: runs something as soon as the response that is being returned has gone out
+#: starts work that is to run once the response that is being returned has gone out
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 class AcpAgent:
-    """One connection's sessions."""
+    """Handles the requests of one connection and holds its sessions; the SDK's `Agent`."""
 
     def __init__(self, shared: SharedParts, later: Later) -> None:
         self.initialized = False
@@ -105,7 +105,7 @@ class AcpAgent:
         )
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """There is nothing to log in to: is the key there now?"""
+        """Answers if the default model's key is there now; there is nothing to log in to."""
         if method_id != AUTH_METHOD.id:
             raise invalid_params("unknown methodId")
         try:
@@ -161,7 +161,7 @@ class AcpAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        if cursor is not None:  # there is one page
+        if cursor is not None:  # all sessions are on one page
             raise invalid_params("unknown cursor")
         folder = self._shared.settings.folder
         found = await anyio.to_thread.run_sync(transcript.list_sessions, folder)
@@ -223,7 +223,7 @@ class AcpAgent:
     # the connection
 
     async def stop(self) -> None:
-        """Cancel every prompt, wait until all are answered, and leave nothing running."""
+        """Cancels every prompt, waits until all are answered, and leaves nothing running."""
         async with anyio.create_task_group() as tasks:
             for session in self._sessions.values():
                 tasks.start_soon(session.close)
@@ -234,7 +234,7 @@ class AcpAgent:
         raise unknown_session()
 
     def _check_key(self) -> None:
-        """Raises ModelError if there is none; whatever else is wrong a prompt will say."""
+        """Raises ModelError if the default model has no key; a prompt will tell other problems."""
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
@@ -248,7 +248,7 @@ class AcpAgent:
                 loaded = await anyio.to_thread.run_sync(Transcript.load, folder, session_id)
             except UnknownSession:
                 raise unknown_session() from None
-            # another load of it may have been quicker
+            # another load of the same session may have been quicker
             if (session := self._sessions.get(session_id)) is None:
                 return self._open(session_id, loaded, params)
         session.use(params)

@@ -1,12 +1,10 @@
-"""One connection: the SDK's router and connection around our AcpAgent, and its bounded end.
+"""Runs one connection: the SDK's router and connection around an AcpAgent, and its bounded end.
 
 Invariants
-- No exception's text reaches the wire but a ModelError's, which is a sentence of ours: an error
-  carries its code, a message of ours, and at most the places of wrong parameters or an opaque id
-  whose detail is in the log.
+- Every error that a handler raises is answered as `agent.errors` says.
 - Nothing but `initialize` is answered before `initialize`.
 - However it ends (EOF, a signal, a client that reads nothing), it ends within `answer_grace` and
-  `flush_limit` of the transport plus the seconds below (HAZARDS P2).
+  `flush_limit` of the transport plus the seconds below (invariant P2).
 """
 
 from __future__ import annotations
@@ -37,9 +35,9 @@ from agent.tools.standard import standard_tools
 
 logger = logging.getLogger(__name__)
 
-#: for running turns to be answered `cancelled`
+#: seconds for running turns to be answered `cancelled`
 _STOP_SECONDS = 1
-#: for the connection's tasks; the transport bounds its own part
+#: seconds for the connection's tasks to end; the transport bounds its own part
 _CLOSE_SECONDS = 1.5
 
 
@@ -50,8 +48,10 @@ async def serve(
     secrets: Secrets,
     environment: Mapping[str, str],
 ) -> None:
-    """Until the client is gone or a signal asks us to end. `environment`: of processes
-    that tools start."""
+    """Serves until the client is gone or a signal asks the process to end.
+
+    `environment`: the environment of processes that tools start.
+    """
     async with anyio.create_task_group() as tasks:
 
         async def handle(method: str, params: Any, is_notification: bool) -> Any:
@@ -82,14 +82,14 @@ async def serve(
 
 
 async def _close(connection: Connection) -> None:
-    # asyncio's own wait: a deadline of anyio's is a cancellation, and the SDK would hand it on to
-    # the very task that it waits for, which may be one that ignores it
+    # A deadline of anyio's is a cancellation, and the SDK would hand it on to the very task that it
+    # waits for, which may ignore it. asyncio's own wait just stops waiting.
     closing = asyncio.create_task(connection.close())
     await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
 
 async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """What fails in the background of one session ends no other (HAZARDS P6)."""
+    """Runs background work of one session; its failure ends no other (invariant P6)."""
     try:
         await work()
     except Exception:
@@ -97,7 +97,7 @@ async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def guarded(agent: AcpAgent, secrets: Secrets) -> MethodHandler:
-    """The SDK's routes to `agent`."""
+    """Returns the SDK's routes to `agent`, with every error made fit for the wire."""
     router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
     router.route_request(
         AGENT_METHODS["session_delete"],
@@ -119,8 +119,8 @@ def guarded(agent: AcpAgent, secrets: Secrets) -> MethodHandler:
 
 
 async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
-    # not through the connection, which refuses to send once stdin has ended: the cards of a turn
-    # that this interrupts are still ended
+    # The SDK's connection refuses to send once stdin has ended, but the tool calls of a turn that
+    # this interrupts still have to be ended for the client.
     await transport.send({"jsonrpc": "2.0", "method": method, "params": params})
 
 

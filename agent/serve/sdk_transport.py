@@ -1,20 +1,21 @@
-"""A transport for the official SDK (`acp.run_agent`), over our stdio. It does not import `acp`.
+"""A transport for the official SDK (`acp.run_agent`) over our stdio; it does not import `acp`.
 
     async with SdkTransport(*claim_stdio()) as transport:
         await run_agent(agent, transport)
 
-What the SDK does by itself, measured with agent-client-protocol 0.12.1, and what holds here:
-- A line that is an array or a scalar ends the process, and broken JSON is not answered: here each
-  gets -32700 or -32600 and the process lives.
-- Keys of `params._meta` are spread over the handler's keyword arguments, over validated ones too:
-  here the whole of `_meta` arrives as the one keyword `meta`, and overrides nothing.
-- `$/cancel_request` and unknown notifications are a traceback each: here they are dropped.
-- A malformed `error` ends the receive loop, a result that JSON cannot hold is never answered: here
-  both become -32603.
-- EOF cancels handlers before they answer, and hangs if stdout is full; a closed stdout goes
-  unnoticed: here the end is bounded by `answer_grace` + `flush_limit` seconds.
-- `send` never suspends: here it does at least once in `_BURST` messages, and waits while more than
-  `_HIGH_WATER` bytes are pending.
+Each line says what the SDK's own transport does (agent-client-protocol 0.12.1), then the invariant
+that holds here.
+- It ends the process at a line that is an array or a scalar, and does not answer broken JSON. Here
+  each gets -32700 or -32600 and the process lives.
+- It spreads the keys of `params._meta` over the handler's keyword arguments, over validated ones
+  too. Here the whole of `_meta` arrives as the one keyword `meta`, and overrides nothing.
+- It logs a traceback for `$/cancel_request` and unknown notifications. Here they are dropped.
+- It stops receiving at a malformed `error`, and never answers with a result that JSON cannot hold.
+  Here both become -32603.
+- It cancels handlers at EOF before they answer, hangs if stdout is full, and does not notice a
+  closed stdout. Here the end is bounded by `answer_grace` + `flush_limit` seconds.
+- Its `send` never suspends. Here it does at least once in `_BURST` messages, and waits while more
+  than `_HIGH_WATER` bytes are pending.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ logger = logging.getLogger(__name__)
 
 #: Bytes pending above which `send` waits.
 _HIGH_WATER: Final = 1 << 20
-#: Messages sent before the loop gets a turn: what a cancel that was read may have to wait for.
+#: Messages sent before the event loop runs other tasks; a cancel waits for no more than these.
 _BURST: Final = 64
-#: What the SDK routes to an agent. Others are a traceback in it.
+#: The notifications that the SDK routes to an agent; others are a traceback in it.
 _NOTIFICATIONS: Final = frozenset({"session/cancel"})
 
 
 class SdkTransport:
-    """`send`, `receive` and `close` as the SDK wants them; owns both descriptors.
+    """Offers `send`, `receive` and `close` as the SDK wants them, and owns both descriptors.
 
     `limit`: bytes of one line. `answer_grace`: seconds that requests in work get to be answered
     after EOF. `flush_limit`: seconds that the last output may take.
@@ -102,7 +103,7 @@ class SdkTransport:
         return await self._tasks.__aexit__(exc_type, exc, traceback)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send a message of the SDK's. Dropped once the client is gone.
+        """Sends a message of the SDK's, or drops it if the client is gone.
 
         Raises ValueError or TypeError for a request or notification that JSON cannot hold.
         """
@@ -129,7 +130,10 @@ class SdkTransport:
         await self._writer.drain_below(_HIGH_WATER)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message that the SDK can take; None at the end, when all is answered or late."""
+        """Returns the next message that the SDK can take.
+
+        Returns None at the end, when every request is answered or its time is over.
+        """
         while not self._writer.broken:
             while self._inbox:
                 message = self._accept(self._inbox.popleft())
@@ -139,12 +143,12 @@ class SdkTransport:
                 await self._wait_for_answers()
                 return None
             await self._read()
-            # A client that floods us with bad lines and reads no answer is not read any further.
+            # A client that sends bad lines and reads no answers must not fill the memory.
             await self._writer.drain_below(_HIGH_WATER)
         return None
 
     async def close(self) -> None:
-        """Give the last output its bounded time, then drop what is left. May be called again."""
+        """Gives the last output its bounded time, then drops the rest. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -174,7 +178,7 @@ class SdkTransport:
                 await self._answered.wait()
 
     def _accept(self, message: Message | Malformed) -> Message | None:
-        """The message as the SDK may see it, or None if it was dealt with here."""
+        """Returns the message in a form that the SDK takes; None if it was dealt with here."""
         if isinstance(message, Malformed):
             if message.answer and message.id in self._asked:
                 return self._accept_answer({"id": message.id})
@@ -207,7 +211,10 @@ class SdkTransport:
 
 
 def _routed(notification: Message) -> bool:
-    """Whether the SDK takes it without a traceback: extensions, and cancels with a session."""
+    """Tells if the SDK takes the notification without a traceback.
+
+    It takes extensions, and cancels that name a session.
+    """
     method, params = notification["method"], notification.get("params")
     if method.startswith("_"):
         return True
@@ -217,10 +224,10 @@ def _routed(notification: Message) -> bool:
 
 
 def _with_harmless_meta(request: Message) -> Message:
-    """The SDK spreads `_meta` over keyword arguments: leave it one keyword that is no field's.
+    """Returns the request with its `_meta` wrapped in one key that is no field's name.
 
-    Its models also take `_meta` under its Python name, `field_meta`. Parameters of extensions are
-    passed as they are.
+    The SDK spreads the keys of `_meta` over keyword arguments. Its models also take `_meta` under
+    its Python name, `field_meta`, which is left out. Parameters of extensions stay as they are.
     """
     params = request.get("params")
     if request["method"].startswith("_") or type(params) is not dict:

@@ -1,10 +1,11 @@
-"""What the user chooses in a session: model, mode, thought level; and how ACP shows it.
+"""The session config options of ACP: the model, the mode and the thought level of a session.
 
 Invariants
-- A choice takes effect at the next model call or permission check; nothing else is restarted.
-- Making the lists waits for nothing. How hard a model can think is known only once a library has
-  been imported: `learn` waits for that, and the level is offered from then on.
-- A chosen level outlives a change of the model: one that has no such level isn't given it.
+- A choice takes effect at the next model call or permission check; nothing is restarted.
+- Listing the options waits for nothing. The thought levels of a model are known only once a library
+  has been imported; `learn` waits for that, and they are offered from then on.
+- A chosen thought level outlives a change of the model. A model that has no such level is asked
+  without one.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from agent.wire_form import wire_form
 
 logger = logging.getLogger(__name__)
 
-#: an option's id, which is also its category
+#: the id of an option, which is also its category
 OptionId = Literal["model", "mode", "thought_level"]
-#: the level that stands for: as hard as the model does by itself
+#: the thought level that leaves it to the model
 DEFAULT_LEVEL = "default"
 
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
 class ConfigOptions:
-    """The choices of one session."""
+    """Holds the choices of one session."""
 
     def __init__(self, models: Models, permissions: Permissions) -> None:
         self._models = models
@@ -49,12 +50,15 @@ class ConfigOptions:
     # for the turn
 
     def model(self) -> Model:
-        """As chosen now. Raises ModelError."""
+        """Returns the model as it is chosen now. Raises ModelError."""
         level = self._level if self._level in self._levels else None
         return self._models.open(self._model_id, level)
 
     async def info(self) -> ModelInfo:
-        """Of the model chosen now; waits for the model library. Raises ModelError."""
+        """Returns what is known of the chosen model, once its library is imported.
+
+        Raises ModelError.
+        """
         model_id = self._model_id
         known = self._infos.get(model_id)
         if known is None:
@@ -63,23 +67,25 @@ class ConfigOptions:
 
     @property
     def known(self) -> ModelInfo | None:
-        """The same, if it is known already."""
+        """The result of `info` if it is known already, otherwise None."""
         return self._infos.get(self._model_id)
 
     async def learn(self) -> bool:
-        """Look the chosen model up; whether the options are others now."""
+        """Looks the chosen model up and returns True if that has changed the options."""
         levels = self._levels
         try:
             await self.info()
-        except Exception as error:  # its key may be missing: a prompt will say what it is
+        except Exception as error:  # a prompt will tell the problem, such as a missing key
             logger.info("nothing is known of the model yet", exc_info=error)
         return self._levels != levels
 
     # for the client
 
     def set(self, option: str, value: str | bool) -> None:
-        """Raises RequestError, or ModelError if the model's key is missing; nothing has changed
-        then."""
+        """Sets the option with the id `option`.
+
+        Raises RequestError, or ModelError if the model's key is missing; nothing is changed then.
+        """
         match option:
             case "model":
                 self._set_model(value)
@@ -118,7 +124,7 @@ class ConfigOptions:
         return self._permissions.mode
 
     def modes(self) -> SessionModeState:
-        """The mode, for clients that know no options."""
+        """Returns the modes, for clients that know no config options."""
         modes = [
             SessionMode(id=mode, name=name, description=description)
             for mode, (name, description) in MODES.items()
@@ -126,6 +132,7 @@ class ConfigOptions:
         return SessionModeState(current_mode_id=self.mode, available_modes=modes)
 
     def listed(self) -> list[ConfigOption]:
+        """Returns the options as ACP lists them, each with its choices and the chosen one."""
         models = [(each.id, each.name, each.description) for each in self._offered()]
         modes = [(mode, name, description) for mode, (name, description) in MODES.items()]
         options: list[ConfigOption] = [
@@ -140,7 +147,7 @@ class ConfigOptions:
         return options
 
     def update(self) -> dict[str, Any]:
-        """The session update that tells them."""
+        """Returns the session update that tells the options."""
         return {
             "sessionUpdate": "config_option_update",
             "configOptions": [wire_form(option) for option in self.listed()],
@@ -153,7 +160,8 @@ class ConfigOptions:
 
     def _offered(self) -> list[ModelChoice]:
         offered = list(self._models.offered())
-        if all(each.id != self._model_id for each in offered):  # its key was taken away
+        # The key of the chosen model may have been taken away.
+        if all(each.id != self._model_id for each in offered):
             offered.append(ModelChoice(self._model_id, self._model_id))
         return offered
 

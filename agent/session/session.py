@@ -1,10 +1,11 @@
-"""One open session: its prompts, one at a time in the order they came, and their cancellation.
+"""One open session: runs its prompts one at a time, in the order they came, and cancels them.
 
 Invariants
-- Every prompt ends once; one that was cancelled before its end answers `cancelled`, whatever else
-  came of it (HAZARDS C3, C5), and only when its work has ended (C10).
-- A cancel applies to the oldest prompt that is not answered at that moment, to no other (C1, C2).
-- A prompt that can't be taken (no key, an image for a model that sees none) is refused before
+- Every prompt is answered once. One that was cancelled before its end is answered `cancelled`,
+  whatever else came of it (invariants C3, C5), and only when its work has ended (invariant C10).
+- A cancel applies to the oldest prompt that is not answered at that moment, and to no other
+  (invariants C1, C2).
+- A prompt that can't be taken (no key, or an image for a model that takes none) is refused before
   anything of it is recorded.
 """
 
@@ -41,7 +42,7 @@ COMMANDS = [
 ]
 
 
-class _Waiting:
+class _PendingPrompt:
     """A prompt that is not answered yet."""
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class _Waiting:
 
 
 class Session:
-    """`params`: what the client gave for it; others can be set later with `use`."""
+    """`params`: where the session works at first; `use` sets others later."""
 
     def __init__(
         self, shared: SharedParts, session_id: str, transcript: Transcript, params: SessionParams
@@ -60,29 +61,32 @@ class Session:
         self.permissions = Permissions()
         self.options = ConfigOptions(shared.models, self.permissions)
         self.servers = SessionServers(self.say)
-        #: what the next turn works with
+        #: what the tools of the next turn work with
         self.context = ToolContext(params.cwd, self.client, environment=shared.environment)
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
-        self._waiting: deque[_Waiting] = deque()
+        self._pending: deque[_PendingPrompt] = deque()
         self._titled = transcript.history.title is not None
         self._open = True
-        #: the one that the system prompt was made for
+        #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
-        #: the names of tools that the user was told of
+        #: the names of missing tools that the user was told of
         self._gone = ""
         self.use(params)
 
     def use(self, params: SessionParams) -> None:
-        """The next turn works with this, and what was given before no longer counts."""
+        """Makes the next turn work with these parameters; earlier ones no longer count."""
         context = dataclasses.replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
         self.context = context
         params.add_secrets(self._shared.secrets)
         self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
-        """What follows the response that opened it; ends with its MCP servers."""
+        """Sends what follows the response that opened the session, and serves its MCP servers.
+
+        Returns when the servers have ended.
+        """
         await self.client.update(
             {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
         )
@@ -92,7 +96,7 @@ class Session:
             tasks.start_soon(self._name_gone_tools)
 
     async def tell_options(self) -> None:
-        """Look the model up, and tell the client if there is more to choose from now."""
+        """Looks the model up and tells the client if the options have changed by that."""
         if await self.options.learn() and self._open:
             await self.client.update(self.options.update())
 
@@ -101,7 +105,7 @@ class Session:
         await self._tell_usage()
 
     async def _tell_usage(self) -> None:
-        """How full the window is, where no answer says it: after a load and after a summary."""
+        """Tells how full the window is where no answer tells it: after a load or a summary."""
         history = self.transcript.history
         info = self.options.known
         if info is None or not history.entries or not self._open:
@@ -114,7 +118,7 @@ class Session:
             await self.client.update(update)
 
     async def close(self) -> None:
-        """Cancel every prompt, wait until they are answered, and leave nothing running."""
+        """Cancels every prompt, waits until they are answered, and leaves nothing running."""
         self._open = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
@@ -124,51 +128,51 @@ class Session:
     # prompts
 
     async def prompt(self, blocks: list[dict[str, Any]]) -> StopReason:
-        """Answer it when its turn has come. Raises ModelError, RequestError.
+        """Answers the prompt when its turn has come. Raises ModelError, RequestError.
 
-        Prompts take their places in the order in which this is called, before its first await.
+        Must not await before the prompt has its place, or prompts could overtake one another.
         """
-        waiting = _Waiting()
-        self._waiting.append(waiting)
+        pending = _PendingPrompt()
+        self._pending.append(pending)
         try:
-            with waiting.scope:
-                while (first := self._waiting[0]) is not waiting:
+            with pending.scope:
+                while (first := self._pending[0]) is not pending:
                     await first.answered.wait()
                 stop = await self._answer(blocks)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
-            if not waiting.scope.cancel_called:
+            if not pending.scope.cancel_called:
                 raise
             logger.exception("a cancelled turn failed")
         finally:
-            self._waiting.remove(waiting)
-            waiting.answered.set()
-        return "cancelled" if waiting.scope.cancel_called else stop
+            self._pending.remove(pending)
+            pending.answered.set()
+        return "cancelled" if pending.scope.cancel_called else stop
 
     def cancel(self) -> None:
-        """Cancel the oldest prompt that is not answered; does nothing if there is none."""
-        if self._waiting:
-            self._waiting[0].scope.cancel()
+        """Cancels the oldest prompt that is not answered; does nothing if there is none."""
+        if self._pending:
+            self._pending[0].scope.cancel()
 
     async def cancel_all(self) -> None:
-        """Cancel every prompt and wait until they are answered."""
-        for waiting in self._waiting:
-            waiting.scope.cancel()
-        while self._waiting:
-            await self._waiting[-1].answered.wait()
+        """Cancels every prompt and waits until they are answered."""
+        for pending in self._pending:
+            pending.scope.cancel()
+        while self._pending:
+            await self._pending[-1].answered.wait()
 
     async def replay(self) -> None:
-        """Show the client all that was said so far; what a running turn says follows it."""
+        """Shows the client all that was said so far; updates of a running turn follow it."""
         history = self.transcript.history
-        await self.client.replay(lambda: history.replay(running=bool(self._waiting)))
+        await self.client.replay(lambda: history.replay(running=bool(self._pending)))
 
     async def say(self, text: str) -> None:
-        """Something that the model did not say. It is not kept."""
+        """Shows the user a sentence that the model did not say; it is not recorded."""
         if self._open:
             await self.client.update(notice(text))
 
-    # one of them
+    # answering a prompt
 
     async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
         model = self.options.model()
@@ -204,8 +208,7 @@ class Session:
             )
 
     async def _introduce(self) -> None:
-        """Give the model its system prompt: before the first turn, and when it says something else
-        now than it did before a restart."""
+        """Records the system prompt before the first turn, and again if it has changed since."""
         if self._introduced is self.context:
             return
         context = self.context
@@ -213,7 +216,7 @@ class Session:
         if self.transcript.history.system != text:
             try:
                 self.transcript.append({"t": "system", "text": text})
-            except OSError:  # the turn will say that nothing is kept
+            except OSError:  # the turn will tell the user that nothing is recorded
                 logger.exception("the system prompt can't be written")
         self._introduced = context
 
@@ -226,7 +229,7 @@ class Session:
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
 
     async def _show_title(self) -> None:
-        """Once: after the first turn that was not cancelled."""
+        """Tells the client the session's title once, after the first turn that ended by itself."""
         title = self.transcript.history.title
         if title is not None and not self._titled:
             self._titled = True
@@ -238,6 +241,6 @@ class Session:
 
 
 def _command(blocks: list[dict[str, Any]]) -> str:
-    """The slash command that it begins with, "/compact"; else nothing or any word."""
+    """Returns the first word of the prompt, which may be a slash command such as "/compact"."""
     words = str(blocks[0].get("text", "")).split(maxsplit=1)
     return words[0] if words else ""

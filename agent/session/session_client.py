@@ -143,7 +143,7 @@ def _exit_status(told: Any) -> dict[str, Any]:
     match told:
         case dict():
             code, signal = told.get("exitCode"), told.get("signal")
-            # a bool is an int, but no exit code
+            # isinstance would take a bool for an exit code
             if (code is None or type(code) is int) and (signal is None or type(signal) is str):
                 return {"exitCode": code, "signal": signal}
     raise ClientError("a terminal's exit status makes no sense")

@@ -17,10 +17,9 @@ from agent.wire_form import wire_form
 
 @dataclass(frozen=True, slots=True)
 class SessionParams:
-    """Where a session works and with which MCP servers.
+    """The folders and the MCP servers of a session.
 
-    The parameters of the last request hold; those of earlier ones no longer count (invariants R5,
-    R8).
+    Those of the last request hold; those of earlier ones no longer count (invariants R5, R8).
     """
 
     #: absolute

@@ -1,4 +1,4 @@
-"""What all sessions of one connection share."""
+"""The parts that all sessions of one connection share."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a session's model is told before the first prompt: who it is, where it is, how to work.
+"""The system prompt: tells a session's model what it is, where it works, and how to work.
 
 Invariants
-- No tree, however odd, makes it fail or wait: only regular files are read, each up to a bound.
-- Of the user's files it says AGENTS.md and the name of the git branch, nothing else; an AGENTS.md
-  that leads out of the roots is not followed.
+- No folder, however odd, makes it fail or wait: only regular files are read, each up to a bound.
+- It contains nothing of the user's files but AGENTS.md and the name of the git branch. An AGENTS.md
+  that is a link out of the session's folders is not followed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 import anyio.to_thread
 
-#: bytes of all the AGENTS.md together
+#: bytes of all AGENTS.md files together
 _GUIDE_BYTES = 40_000
 #: bytes of a file in `.git`
 _GIT_BYTES = 4_096
-#: to look at the folders
+#: seconds for looking at the folders
 _SECONDS = 5
 _BRANCH = re.compile(r"ref: refs/heads/(\S{1,200})")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -63,9 +63,11 @@ don't repeat code that they can see in the diff.
 
 
 async def system_prompt(cwd: Path, roots: Sequence[Path]) -> str:
-    """`cwd` and `roots` (further folders of the session): absolute. Never raises for what it finds
-    there."""
-    with anyio.move_on_after(_SECONDS):  # a network drive that hangs holds no prompt up
+    """Returns the system prompt; whatever the folders hold, it raises nothing.
+
+    `cwd` and `roots`, the session's further folders, are absolute.
+    """
+    with anyio.move_on_after(_SECONDS):  # so that a network drive that hangs delays no prompt
         return await anyio.to_thread.run_sync(_system_prompt, cwd, roots, abandon_on_cancel=True)
     return _INSTRUCTIONS
 
@@ -89,7 +91,7 @@ def _surroundings(cwd: Path, others: Sequence[Path]) -> str:
 
 
 def git_branch(folder: Path) -> str | None:
-    """The branch that `folder` has checked out, or the commit; None outside of a repository.
+    """Returns the branch or commit that is checked out; None outside of a git repository.
 
     Worktrees and submodules have a file `.git` that names the real folder.
     """
@@ -129,12 +131,12 @@ def _inside(path: Path, folders: Sequence[Path]) -> bool:
     try:
         real = path.resolve()
         return any(real.is_relative_to(folder.resolve()) for folder in folders)
-    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that can't be
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or no possible name
         return False
 
 
 def _read(path: Path, limit: int) -> bytes | None:
-    """The first `limit` bytes of a regular file; None for anything else."""
+    """Returns the first `limit` bytes of a regular file; None for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     except (OSError, ValueError):

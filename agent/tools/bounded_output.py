@@ -1,11 +1,11 @@
-"""Output of any length in bounded memory: its beginning and its end."""
+"""Keeps the beginning and the end of output of any length, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
 
-#: how far from where it would be cut a text is cut at a line's end instead: half a line says
-#: little, and half a secret is not recognised as one
+#: bytes by which a cut may move to be at the end of a line. Half a line says little, and half a
+#: secret is not recognised as one
 _NEAR = 4096
 
 
@@ -31,7 +31,7 @@ class Bounded:
 
     @property
     def size(self) -> int:
-        """Bytes of all that was added."""
+        """The bytes of everything that was added."""
         return self._size
 
     @property
@@ -39,7 +39,7 @@ class Bounded:
         return self._size > 2 * self._keep
 
     def text(self) -> str:
-        """All of it, or both ends and a line between them that says how much is missing."""
+        """Returns the whole output, or both ends and a line that says how much is missing."""
         tail = b"".join(self._tail)
         if not self.truncated:
             return (bytes(self._head) + tail).decode("utf-8", "replace")
@@ -51,7 +51,7 @@ class Bounded:
         return first.decode("utf-8", "replace") + note + last.decode("utf-8", "replace")
 
     def end(self, size: int) -> str:
-        """Its last lines, of `size` bytes at most (and at most of those kept)."""
+        """Returns the last lines that are kept, of `size` bytes at most."""
         kept = b"".join(self._tail)
         if len(kept) < size and not self.truncated:
             kept = bytes(self._head) + kept

@@ -1,9 +1,9 @@
-"""What "always allow" may mean for a command: its first words, or nothing but the command itself.
+"""Decides what "always allow" means for a command: its first words, or exactly this command.
 
 Invariants
 - A command that does more than one thing, or whose text the shell changes (operators,
   redirections, substitutions, several lines), is allowed only as exactly the same text.
-- So is a program that does whatever its arguments say: `sudo`, `sh -c`, `find -delete`, `rm`.
+- The same holds for a program that does what its arguments say: `sudo`, `sh -c`, `find`, `rm`.
 - The words are compared as they are written: `/tmp/git status` is not `git status`.
 """
 
@@ -19,24 +19,24 @@ _SHELL_SYNTAX = re.compile(r"[;&|<>()$`\r\n]")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*")
 _SUBCOMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 
-#: what they do is in their second word
+#: programs whose second word says what they do
 _WITH_SUBCOMMAND = frozenset(
     """apt apt-get brew bun bundle cargo composer conda deno docker dotnet flutter gem gh git glab
     go gradle gradlew helm hg just kubectl make mvn mvnw nix npm pip pip3 pipenv pnpm podman poetry
     hatch pdm pixi rails rake rustup rye stack svn swift systemctl terraform uv yarn
     zig""".split()  # noqa: SIM905
 )
-#: and here in their third
+#: programs and second words whose third word says what they do
 _WITH_TWO = frozenset(
     [("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("uv", "pip")]
     + [("gh", word) for word in ("issue", "pr", "release", "repo", "run", "workflow")]
 )
-#: second words that run what comes after them, or have it run later
+#: second words that run the words after them, or have them run later
 _RUN_ANYTHING = frozenset(
     """alias api bisect compose config develop difftool dlx eval exec exec:exec exec:java explore
     filter-branch mergetool rebase run runner set shell submodule x""".split()  # noqa: SIM905
 )
-#: their arguments decide what is done, or to what
+#: programs whose arguments decide what they do, or to what
 _BY_ARGUMENTS = frozenset(
     """. [ alias ash awk bash builtin busybox chgrp chmod chown chroot command cp crontab csh curl
     dash dd doas ed eval ex exec expect fd find fish gawk gdb halt install java kill killall ksh ln
@@ -50,15 +50,15 @@ _BY_ARGUMENTS = frozenset(
     """.split()  # noqa: SIM905
 )
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
-#: modules that run what comes after them
+#: Python modules that run the words after them
 _PYTHON_RUN_ANYTHING = frozenset(["cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"])
 
-#: letters of a command in an option's name
+#: characters of a command in an option's name
 _SHOWN = 60
 
 
 def grant(command: str) -> Grant:
-    """What "always allow" means after the user was asked about `command`."""
+    """Returns what "always allow" means when the user is asked about `command`."""
     words = first_words(command)
     if words:
         return Grant(("shell", *words), f"`{' '.join(words)} …`")
@@ -68,7 +68,7 @@ def grant(command: str) -> Grant:
 
 
 def first_words(command: str) -> tuple[str, ...]:
-    """The words that say what a simple command does; empty: only the whole of it does."""
+    """Returns the words that say what a simple command does; empty if only the whole does."""
     if _SHELL_SYNTAX.search(command):
         return ()
     words = re.split(r"[ \t]+", command.strip(" \t"))
@@ -88,7 +88,7 @@ def first_words(command: str) -> tuple[str, ...]:
 
 
 def _count(program: str, second: str) -> int:
-    """How many words say what it does."""
+    """Returns how many words say what the program does."""
     if program in _BY_ARGUMENTS:
         return 0
     if (program, second) in _WITH_TWO:

@@ -1,4 +1,4 @@
-"""Replaces a piece of a file that was read: exactly, and only where it is meant."""
+"""Replaces a piece of a file that was read: the exact text, and only if it is unique."""
 
 from __future__ import annotations
 

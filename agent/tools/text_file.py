@@ -1,9 +1,9 @@
-"""A text file as it is, and as the model sees it: lines that end in LF, no byte order mark.
+"""A text file as it is on the disk, and as the model sees it: with LF, without byte order mark.
 
 Invariants
-- What an edit does not name stays as it was, to the byte: line ends, encoding, byte order mark.
-- The digest is of the text as the model sees it, so that an editor's buffer (LF) and the file
-  behind it (CRLF) have the same.
+- Everything that an edit does not name stays the same to the byte: line ends, encoding, mark.
+- The digest is of the text that the model sees, so that an editor's buffer (LF) and the file behind
+  it (CRLF) have the same digest.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-#: as many bytes as git looks at to tell a binary file
+#: bytes that are looked at to tell a binary file, as many as in git
 _LOOK = 8192
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-#: places named in a message
+#: how many places a message names
 _PLACES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    #: with its own line ends, without the mark
+    #: the text with its own line ends, without the byte order mark
     raw: str
     encoding: str = "utf-8"
     mark: str = ""
-    #: the client gave it: it may hold what is not saved
+    #: True if the client gave the text, which may not be saved
     from_client: bool = False
 
     @property
@@ -44,7 +44,7 @@ class Text:
 
     @property
     def line_end(self) -> str:
-        """The one most lines have."""
+        """The line end that most lines have."""
         crlf = self.raw.count("\r\n")
         return "\r\n" if 2 * crlf > self.raw.count("\n") else "\n"
 
@@ -53,7 +53,7 @@ class Text:
         return hashlib.sha256(self.lf.encode("utf-8", "surrogatepass")).hexdigest()
 
     def rewritten(self, content: str) -> Text:
-        """Other content in the same form."""
+        """Returns another content with the same encoding, mark and line ends."""
         return replace(self, raw=_with_ends(content, self.line_end))
 
     def encode(self) -> bytes:
@@ -70,7 +70,10 @@ def from_client(content: str) -> Text:
 
 
 def decode(data: bytes) -> Text | None:
-    """None: it is not text. What is not UTF-8 and has no mark is taken for latin-1."""
+    """Returns the text of a file; None if it is binary.
+
+    Text that is not UTF-8 and has no byte order mark is taken for latin-1.
+    """
     encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
     mark = _MARK if encoding else ""
     if not encoding.startswith("utf-16") and b"\0" in data[:_LOOK]:
@@ -81,14 +84,17 @@ def decode(data: bytes) -> Text | None:
         if encoding or _CONTROL.search(data[:_LOOK]):
             return None
         return Text(data.decode("latin-1"), "latin-1")
-    if encoding.startswith("utf-16") and "\0" in raw:  # UTF-32 begins alike
+    if encoding.startswith("utf-16") and "\0" in raw:  # UTF-32 begins with the same bytes
         return None
     return Text(raw, encoding or "utf-8", mark)
 
 
 def replaced(text: Text, old: str, new: str, *, everywhere: bool) -> tuple[Text, list[int]]:
-    """The text with `old` replaced, and the lines where. Raises ToolError if it is not there,
-    or, unless `everywhere`, not just once."""
+    """Returns the text with `old` replaced, and the numbers of the lines.
+
+    Raises ToolError if `old` is not there, or if it is there more than once and `everywhere` is
+    False.
+    """
     old = old.replace("\r\n", "\n")
     found = list(re.finditer(re.escape(old).replace("\\\n", "\r?\n"), text.raw))
     if not found:

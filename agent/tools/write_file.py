@@ -1,4 +1,4 @@
-"""Writes a whole file: a new one with its folders, or other content for one that was read."""
+"""Writes a whole file: a new one with its folders, or new content for a file that was read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One turn: the model answers, its tool calls are allowed and run, and it answers again."""
+"""Runs one turn: the model answers, its tool calls run if allowed, and it answers again."""

@@ -1,13 +1,14 @@
 """One turn: model -> tools -> model, until the model has nothing more to do.
 
 Invariants
-- Every token is told to each `on_token` callback in order, the transcript's and the client's first.
-  A string is a text part; an empty one is passed on, None dropped; a notice is only shown. A
+- Each `on_token` callback gets every token in order, the transcript's and the client's first. A
+  string is a text part; an empty one is passed on, None is dropped; a notice is only shown. A
   callback that fails is logged and left out for the rest of the turn; the others, the stream and
-  the turn go on, and the user is told (HAZARDS T1).
-- After a cancellation no model call and no tool begins (C3), and none is left running (C10).
-- Whatever ends a turn, the history is well formed (C17).
-- A request that does not fit the model's window is tried again only once room was made, and only
+  the turn go on, and the user is told (invariant T1).
+- After a cancellation no model call and no tool begins (invariant C3), and none is left running
+  (invariant C10).
+- Whatever ends a turn, the history is well formed (invariant C17).
+- A request that does not fit the model's window is tried again only after room was made, and only
   if nothing of the answer was told.
 """
 
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
-#: why the calls of an answer that ended otherwise are not run
+#: says why the calls of an answer are not run that did not end by itself
 _NOT_RUN = {
     "max_tokens": "Not run: the answer was cut off at the model's limit.",
     "refusal": "Not run: the model refused to go on.",
@@ -46,9 +47,10 @@ _NOT_RUN = {
 class Turn:
     """Answers one prompt of a session.
 
-    `model` is asked for at each model call, so that a changed option takes effect at the next.
-    `max_calls`: model calls, so that one that goes round in circles is stopped. `on_token`: further
-    callbacks besides disk and client; they also get the pieces of tool calls.
+    `model` returns the model and is called for each model call, so that a changed option takes
+    effect at the next one. `max_calls` is the limit of model calls, which stops a model that goes
+    round in circles. `on_token` are callbacks besides the transcript's and the client's; they also
+    get the pieces of tool calls.
     """
 
     def __init__(
@@ -76,14 +78,14 @@ class Turn:
             recorder.show_token,
             *on_token,
         ]
-        #: something of the answer being given was told
+        #: True if something of the present answer was told
         self._told = False
 
     async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
-        """`blocks`: the prompt, ACP content blocks. Raises ModelError, PromptCancelled.
+        """Runs the turn to its end. Raises ModelError, PromptCancelled.
 
-        A provider that refuses the request ends the turn with `refusal`, as a model that refuses
-        does; its sentence is shown as a notice.
+        `blocks`: the prompt as ACP content blocks. A provider that refuses the request ends the
+        turn with `refusal`, as a model that refuses does; the reason is shown as a notice.
         """
         await self._recorder.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
         for _ in range(self._max_calls):
@@ -103,12 +105,12 @@ class Turn:
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
-        """ACP: the prompt and all after it are not part of the next request."""
+        """Records that no model is given this turn again, as ACP demands after a refusal."""
         await self._recorder.record({"t": "refused"})
         return "refusal"
 
     async def _complete(self) -> Completion:
-        """One answer of the model, with room made for it if need be."""
+        """Returns one answer of the model, having made room for it if there was too little."""
         await anyio.lowlevel.checkpoint()
         model = self._model()
         if self._compactor is not None:
@@ -163,8 +165,10 @@ class Turn:
 
 
 def usage_update(spent: Spent, info: ModelInfo) -> Update | None:
-    """How full the model's window is, and the session's cost in USD; None if the window is not
-    known: ACP can't say one without the other."""
+    """Returns the update that tells how full the window is, and the session's cost in USD.
+
+    Returns None if the window is not known, because ACP can't tell the cost alone.
+    """
     if info.window is None:
         return None
     update: Update = {"sessionUpdate": "usage_update", "used": spent.context, "size": info.window}

@@ -1,12 +1,13 @@
-"""Whether a call may run: decided by the session's mode, else by the user.
+"""Decides if a tool call may run: by the session's mode, and where that doesn't, by the user.
 
 Invariants
-- Only a chosen allow option allows. No answer, an unknown one or a failed one is no consent
-  (HAZARDS C18).
-- "Always" is kept for one session, and for exactly what its option named: the same kind of access,
-  the same grant, inside the session's folders or outside of them. A folder's grant is not for the
-  folders below it.
-- Calls may ask at the same time: each waits for its own answer, no lock is held meanwhile (P10).
+- Only a chosen allow option allows. A missing, unknown or failed answer is no consent
+  (invariant C18).
+- An "always" answer holds for one session, and for exactly what its option named: the same kind of
+  access and the same grant, inside the session's folders or outside of them. A grant for a folder
+  does not include the folders below it.
+- Calls may ask at the same time. Each waits for its own answer, and no lock is held meanwhile
+  (invariant P10).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from agent.tools import Action, AnyTool, ToolError
 logger = logging.getLogger(__name__)
 
 Mode = Literal["ask", "plan", "edit", "auto"]
-#: id -> (name, description)
+#: the id of each mode, with its name and its description
 MODES: dict[Mode, tuple[str, str]] = {
     "ask": ("Ask", "Reads freely; asks before every edit and command."),
     "plan": ("Plan", "Reads only: no edit and no command is run."),
@@ -41,30 +42,30 @@ _PLANNING = (
 
 
 class PromptCancelled(Exception):
-    """The client answered a permission request with: the prompt is cancelled."""
+    """The client answered a permission request by saying that the prompt is cancelled."""
 
 
 class Rejected(ToolError):
-    """The user was asked and did not allow it."""
+    """The user was asked and did not allow the call."""
 
 
 class Permissions:
-    """What the user allowed and refused in one session, for as long as the process lives."""
+    """Keeps what the user allowed and refused in one session while the process lives."""
 
     def __init__(self) -> None:
-        #: a change is for the calls that are looked at from then on
+        #: a change applies to the calls that are checked from then on
         self.mode: Mode = "ask"
-        #: what was answered with "always" -> whether it was allowed
+        #: what was answered with "always": True if it was allowed
         self._always: dict[tuple[Any, ...], bool] = {}
 
     async def check(
         self, tool: AnyTool, action: Action, card: dict[str, Any], client: Client
     ) -> None:
-        """Return if it may run, having asked if it has to be.
+        """Returns if the call may run, after asking the user where that is needed.
 
         `card`: the call as the user is shown it (an ACP tool call). Raises Rejected if the user was
-        asked and did not allow it, ToolError if it was refused unasked: by plan mode, or by an
-        earlier "always reject", which holds in every mode. Raises PromptCancelled.
+        asked and did not allow it, and ToolError if it was refused without asking: by plan mode, or
+        by an earlier "always reject", which holds in every mode. Raises PromptCancelled.
         """
         free = tool.access in _FREE[self.mode]
         if self.mode == "plan" and not free:

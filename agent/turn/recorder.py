@@ -1,8 +1,8 @@
-"""Writes down what happens in a turn, and shows it to the client.
+"""Records what happens in a turn, and shows it to the client.
 
 Invariants
-- What is shown was recorded first (HAZARDS T2); a notice alone is not recorded: it is about this
-  process, not about the conversation.
+- Everything is recorded before it is shown (invariant T2). Notices are only shown, because they are
+  about this process and not about the conversation.
 - A transcript that can't be written ends no turn; the user is told once.
 """
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Of one turn."""
+    """Records one turn in the session's transcript."""
 
     def __init__(self, transcript: Transcript, client: Client) -> None:
         self.history = transcript.history
@@ -42,7 +42,7 @@ class Recorder:
         await self._client.update(update)
 
     async def record_token(self, part: Part) -> None:
-        if part.kind != "tool_call":  # it is recorded whole, once the answer has ended
+        if part.kind != "tool_call":  # a call is recorded whole once the answer has ended
             await self.record({"t": part.kind, "d": part.text})
 
     async def show_token(self, part: Part) -> None:
@@ -51,7 +51,7 @@ class Recorder:
             await self._client.update(update)
 
     async def notice(self, text: str) -> None:
-        """Say something to the user that the model did not; if that fails, nothing happens."""
+        """Shows the user a sentence that the model did not say; a failure is only logged."""
         try:
             await self.show(notice(text))
         except Exception:

@@ -1,14 +1,17 @@
-"""The tool calls of one answer: shown, allowed, run, and their results recorded.
+"""Runs the tool calls of one answer: shows them, asks for permission, records their results.
+
+A card is a tool call as the client shows it (ACP: `tool_call` and `tool_call_update`).
 
 Invariants
-- All cards are opened in the order of the calls before the first call is looked at; each is ended
-  once and never reopened, also on cancellation (HAZARDS C16), with its result recorded (C17).
-- Calls run one after the other; neighbours that only read run at once. A call is prepared when its
-  turn has come, so that it sees what those before it did.
+- All cards are opened in the order of the calls before the first call is prepared. Each is ended
+  once and never reopened, also on cancellation (invariant C16), with its result recorded
+  (invariant C17).
+- Calls run one after the other; neighbours that only read run at the same time. A call is prepared
+  just before it runs, so that it sees what the calls before it did.
 - Once the user was asked and did not allow a call, the calls of the same answer that have not
-  begun are not run, nor asked for: they were meant to follow it. The model is told.
-- What is recorded and shown of a tool's work holds no secret.
-- After a cancellation no tool begins (C3) and none is left running (C10).
+  begun are neither asked for nor run, because they were meant to follow it. The model is told.
+- Nothing that is recorded or shown of a tool's work holds a secret.
+- After a cancellation no tool begins (invariant C3) and none is left running (invariant C10).
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: tools that read at the same time
+#: how many reading tools run at the same time
 _AT_ONCE = 8
-#: seconds to end the cards of a cancelled turn, should the client take nothing
+#: seconds for ending the cards of a cancelled turn if the client takes nothing
 _CARD_SECONDS = 1
 _FAILED = "The tool failed; see the agent's log."
 _SECRET_LOST = (
@@ -56,14 +59,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Card:
-    """A tool call on its way."""
+    """A tool call from its start to its end."""
 
     call: ToolCall
-    #: as the client is shown it
+    #: the `tool_call` that the client is shown, in wire form
     shown: dict[str, Any]
     tool: AnyTool | None = None
     args: BaseModel | None = None
-    #: why it can't be run
+    #: why the call can't be run, for the model; empty if it can
     problem: str = ""
     ended: bool = False
 
@@ -95,12 +98,12 @@ class ToolCalls:
         self._rejected = False
 
     async def run(self, calls: Sequence[ToolCall]) -> None:
-        """Raises PromptCancelled."""
+        """Runs the calls of one answer. Raises PromptCancelled."""
         self._rejected = False
         await self._with_cards(calls, self._run_all)
 
     async def refuse(self, calls: Sequence[ToolCall], reason: str) -> None:
-        """Show them, run none, and tell the model why."""
+        """Shows the calls, runs none of them, and tells the model the reason."""
 
         async def end_all(cards: list[Card]) -> None:
             for card in cards:
@@ -166,7 +169,7 @@ class ToolCalls:
         return await _guarded(tool.name, action.run(show))
 
     async def _show_before(self, card: Card, content: Sequence[dict[str, Any]]) -> None:
-        """What it is going to do: a diff. Raises ToolError."""
+        """Shows what the call is going to do, such as a diff. Raises ToolError."""
         diffs = [item for item in content if item["type"] == "diff"]
         if any(self._secrets.lost(diff["oldText"] or "", diff["newText"]) for diff in diffs):
             raise ToolError(_SECRET_LOST)
@@ -175,11 +178,11 @@ class ToolCalls:
         await self._update(card, content=shown)
 
     async def _keep_plan(self, args: BaseModel) -> None:
-        """The tool shows it when it runs; what is shown was recorded first."""
+        """Records the plan before the tool shows it."""
         entries = args.model_dump(mode="json").get("entries")
         await self._recorder.record({"t": "plan", "entries": entries})
 
-    # its card
+    # cards
 
     async def _with_cards(
         self, calls: Sequence[ToolCall], work: Callable[[list[Card]], Awaitable[None]]
@@ -192,7 +195,7 @@ class ToolCalls:
             await work(cards)
         finally:
             deadline = anyio.current_time() + _CARD_SECONDS
-            for card in cards:  # each is at least begun, and what is begun is sent
+            for card in cards:  # shielded one by one, so that each end is at least sent
                 with anyio.CancelScope(deadline=deadline, shield=True):
                     interrupted = ToolResult(INTERRUPTED)
                     await self._end(card, self._outcome(card, "failed", interrupted))
@@ -244,8 +247,10 @@ class ToolCalls:
         await self._recorder.show(card_end(card.id, outcome))
 
     def _outcome(self, card: Card, status: str, result: ToolResult) -> Outcome:
-        """Without secrets. What was shown before it ran (a diff) stays on the card, if the tool
-        says nothing else."""
+        """Returns the outcome without secrets.
+
+        A diff that was shown before the call ran stays on the card if the tool shows nothing else.
+        """
         text = self._secrets.mask(result.text)
         images = [url for url in result.images if is_image(url)]
         if len(images) < len(result.images):
@@ -259,12 +264,12 @@ class ToolCalls:
         return Outcome(status, text, raw, content, images)
 
     def _masked(self, content: Sequence[dict[str, Any]], *, so_far: bool = False) -> Content:
-        """`so_far`: more of its texts is to come."""
+        """Returns the content without secrets. `so_far`: its texts are not finished yet."""
         return [self._masked_item(item, so_far) for item in content]
 
     def _masked_item(self, item: dict[str, Any], so_far: bool) -> dict[str, Any]:
         match item:
-            case {"content": {"type": "image" | "audio"}}:  # masking could only break it
+            case {"content": {"type": "image" | "audio"}}:  # masking could only break the data
                 return item
             case {"content": {"type": "text", "text": str(text)} as block} if so_far:
                 item = {**item, "content": {**block, "text": self._so_far(text)}}
@@ -277,7 +282,7 @@ class ToolCalls:
 
 
 async def _guarded(name: str, work: Awaitable[T]) -> T:
-    """What a tool does; a bug's text is for the log alone. Raises ToolError."""
+    """Awaits a tool's work; an unexpected error's text goes to the log only. Raises ToolError."""
     try:
         return await work
     except ToolError:
