@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mcp_support import odd, stdio
+from tests.agent.mcp_servers.support import odd, stdio
 from tests.agent.process.conftest import ROOT, Start
 from tests.agent.talking import error_of
 from tests.support.client import RecordingClient
