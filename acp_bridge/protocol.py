@@ -14,6 +14,7 @@ Json = dict[str, Any]
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
 
+
 class ErrorCode(IntEnum):
     """The codes of errors: JSON-RPC 2.0's own and ACP's."""
 

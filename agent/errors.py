@@ -27,7 +27,7 @@ from typing import Any
 from acp import RequestError
 from pydantic import ValidationError
 
-from acp_bridge.wire.jsonrpc import ErrorCode
+from acp_bridge.protocol import ErrorCode
 from agent.model import ModelError
 
 logger = logging.getLogger(__name__)

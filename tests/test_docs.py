@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.providers.known import PROVIDERS, Provider
+from agent.providers.known_providers import PROVIDERS, Provider
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(

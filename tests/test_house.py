@@ -130,13 +130,12 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
         assert not found & {"agent", "litellm"}, module
 
 
-def test_the_agent_takes_nothing_of_the_front_but_the_wire() -> None:
+def test_the_agent_takes_nothing_of_the_front_but_the_wire_and_the_words_of_the_protocol() -> None:
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":
-                assert name.startswith("acp_bridge.wire.") or name == "acp_bridge.__version__", (
-                    f"{module} imports {name}"
-                )
+                shared = ("acp_bridge.wire.", "acp_bridge.protocol.", "acp_bridge.__version__")
+                assert name.startswith(shared), f"{module} imports {name}"
 
 
 def imports_by_name(node: ast.AST) -> Iterator[str]:

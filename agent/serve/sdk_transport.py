@@ -29,11 +29,11 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from acp_bridge.protocol import ErrorCode
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     Decoder,
     Err,
-    ErrorCode,
     Malformed,
     Message,
     Ok,
