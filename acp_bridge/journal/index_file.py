@@ -144,7 +144,7 @@ def _make(path: Path) -> None:
             _fill(connection, path.with_name("sessions"))
         with _locked(path):
             if not path.exists():
-                wal_of(path).unlink(missing_ok=True)  # of one that was deleted by hand
+                wal_of(path).unlink(missing_ok=True)  # the file was deleted by hand
                 _shm_of(path).unlink(missing_ok=True)
                 draft.rename(path)
     finally:

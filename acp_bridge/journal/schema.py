@@ -96,7 +96,7 @@ INDEX_SCRIPTS: Final = (
 
 PAGE_BYTES: Final = 1024
 """A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
-the WAL of a streamed turn is a third as long as with the default of 4096, and a commit is quicker."""
+a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
 
 WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
 """A WAL that is longer is worth a checkpoint; it is cut back to this when it starts again."""

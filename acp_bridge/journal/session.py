@@ -30,7 +30,7 @@ _PROMPT: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
-#: Where the last row can't be read, so many rows after the merged ones are looked through.
+#: If the last row can't be read, so many rows after the merged ones are looked through.
 SALVAGED_ROWS: Final = 100_000
 logger = logging.getLogger(__name__)
 
