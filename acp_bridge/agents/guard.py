@@ -16,9 +16,9 @@ Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
   at once; then the kernel's parent-death signal kills the agent's main process.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
-  so "no child left" (ECHILD) proves that the tree is dead (P1).
+  so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
-  exiting, so no other agent opens the session before this tree is dead (P12).
+  exiting, so no other agent opens the session before this tree is dead (invariant P12).
 - The agent's data don't pass through here, and it inherits nothing but three standard streams.
 - Imports are few and small, because the start of an agent waits for them and each session has a
   guard. Hence `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.

@@ -3,10 +3,10 @@
 - A link is one process and one epoch; it is never started a second time.
 - The agent's stdout is read to its end before the owner is told of the exit, so an answer written
   just before it counts (invariant P3).
-- A process that has closed a pipe and lives on can serve nobody, so it is killed (P3).
-- While a link is parked, the agent's messages about sessions are kept in order (P8).
+- A process that has closed a pipe and lives on can serve nobody, so it is killed (invariant P3).
+- While a link is parked, the agent's messages about sessions are kept in order (invariant P8).
 - An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
-  also one that adopts the link after either happened (Q12).
+  also one that adopts the link after either happened (invariant Q12).
 """
 
 from __future__ import annotations

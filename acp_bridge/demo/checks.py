@@ -211,7 +211,7 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
 def held(
     before: Recording, waiting: int, after: Recording, load: int, listing: int, run: int
 ) -> Finding:
-    """Check that an accepted prompt is shown as held and does not run by itself (R12)."""
+    """Check that an accepted prompt is shown as held and does not run by itself (invariant R12)."""
     accepted = before.places(ACCEPTED)
     if waiting not in [before[at].message["params"]["requestId"] for at in accepted]:
         raise Unexpected("the waiting prompt accepted before the kill", "it was not")
@@ -245,7 +245,7 @@ def each_answered_once(recordings: Sequence[Recording]) -> Finding:
 
 
 def nothing_left(recordings: Sequence[Recording]) -> Finding:
-    """Check that every process that was seen in the tree of a bridge is gone (P1)."""
+    """Check that every process that was seen in the tree of a bridge is gone (invariant P1)."""
     ends = [line.message for recording in recordings for line in recording.notes("left")]
     left = [pid for end in ends for pid in end["left"]]
     if left:

@@ -4,10 +4,10 @@ Invariants
 - A synchronous method has committed when it returns: that survives the death of the process.
   When `sync` returns, everything written before it survives a loss of power (invariant K1).
 - The order of the calls is the order of the journal. Every transition of a prompt is one
-  transaction; a second one to the same state is refused and changes nothing (Q7).
+  transaction; a second one to the same state is refused and changes nothing (invariant Q7).
 - On the event loop there are only short writes into the WAL. Worker threads, with connections of
   their own, do fsync, checkpoints, long reads and merging.
-- An outcome stays once it is there; a prompt that has one never waits again (Q4).
+- An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
 import logging
@@ -129,7 +129,7 @@ class SessionJournal:
         return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
     def turns_finished(self) -> int:
-        """Count the turns that the agent itself has ended (R10). Raises JournalError."""
+        """Count the turns that the agent itself has ended (invariant R10). Raises JournalError."""
         return int(self._file.value("SELECT count(*) FROM prompts WHERE agent_outcome IS NOT NULL"))
 
     # -- updates ---------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class SessionJournal:
     # -- the file --------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Return when everything that was written before this call is on the disk (K1).
+        """Return when everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """
@@ -261,7 +261,7 @@ def _json(value: Any) -> str:
 
 
 def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
-    """Read a row; None if it is damaged, since it must hide no other (K2)."""
+    """Read a row; None if it is damaged, since it must hide no other (invariant K2)."""
     seq, prompt_id, params, state, outcome, agent_outcome = row
     read = read_object(params)
     if read is None or state not in PromptState.__members__.values():

@@ -3,7 +3,7 @@
 - The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
   happens in the session meanwhile comes after it.
 - It is read once: the first load also notes what an agent may replay late (R11), and of a turn that
-  another bridge's death interrupted that turn alone is read again (C16).
+  another bridge's death interrupted that turn alone is read again (invariant C16).
 """
 
 from __future__ import annotations

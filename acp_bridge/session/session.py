@@ -154,7 +154,7 @@ class Session:
                 for effect in self._machine.step(self._events.popleft()):
                     try:
                         self._perform(effect)
-                    except Exception as exc:  # those after it answer somebody (P6, Q9)
+                    except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
                         errors.internal(exc, f"{type(effect).__name__} failed")
         finally:
             self._stepping = False
