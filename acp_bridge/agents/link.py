@@ -109,10 +109,9 @@ class Link:
         return self._process is not None
 
     async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
-        """Start the process and initialize it. Unbounded: the caller sets the deadline.
+        """Start the process and initialize it; the caller sets the deadline.
 
-        Raises StartFailed, OSError, or RpcError (the answer to `initialize`). Then, and when it is
-        cancelled, the process is killed.
+        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
         process = await AgentProcess.start(
             tasks, self.command.words, lock_fd=lock_fd, on_stderr=self._on_stderr
