@@ -30,6 +30,10 @@ class ReplayPort(Protocol):
     def closing(self) -> bool:
         """True once the session is being closed: a replay of it ends."""
 
+    @property
+    def agent_replays(self) -> bool:
+        """True when a process that is given the session will replay it, too."""
+
 
 class Replay:
     """Shows one session to the clients that load it."""
@@ -110,7 +114,7 @@ class Replay:
 
     async def _read(self, view: ClientView) -> None:
         """Read the transcript and show it; what an agent may replay late is noted on the way."""
-        late = LateReplay() if self._wanted else None
+        late = LateReplay() if self._wanted and self._port.agent_replays else None
         async for page in self._journal.replay():
             for params in page:
                 if late:

@@ -120,6 +120,10 @@ class Session:
         return self._context.credentials
 
     @property
+    def agent_replays(self) -> bool:
+        return self._context.agent_replays
+
+    @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
         return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
