@@ -112,8 +112,9 @@ class FromAgent:
             self._leaked(link)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
-        if method == CANCEL_REQUEST and isinstance(params, dict):
-            self._to_client.cancel_request(link, params.get("requestId"))
+        if method == CANCEL_REQUEST:
+            named = params if isinstance(params, dict) else {}
+            self._to_client.cancel_request(link, named.get("requestId"))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
@@ -128,8 +129,12 @@ class FromAgent:
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
-        """Wait while a client doesn't read; while draining the agent is always read (C7)."""
-        while self._port.permits.paced:
+        """Wait while a client doesn't read.
+
+        A process is always read while it is drained (C7), and while it does not have the session:
+        nothing that it says then waits for a client.
+        """
+        while link.epoch == self._port.epoch and self._port.permits.paced:
             slow = next((v for v in self._transcript.views if v.full(self._limit)), None)
             if slow is None:
                 return
