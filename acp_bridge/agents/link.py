@@ -1,12 +1,12 @@
 """The connection to one agent process: started, initialized, read until its tree is dead.
 
-- A link is one process and one epoch; it is never started a second time.
+- A link is one process and one epoch, and is never started again.
 - The agent's stdout is read to its end before the owner is told of the exit, so an answer written
   just before it counts (invariant P3).
 - A process that has closed a pipe and lives on can serve nobody, so it is killed (P3).
 - While a link is parked, the agent's messages about sessions are kept in order (P8).
-- An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
-  also one that adopts the link after either happened (Q12).
+- An owner is told once that the process has ended and once that its tree is dead, also one that
+  adopts the link later (Q12).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Link:
     def started(self) -> bool:
         """A process was spawned, so `on_dead` is called once, when its tree is dead.
 
-        It does not matter who kills the tree. `on_dead` comes up to `waits.LAST_WORDS` after `kill`
-        has returned; for a tree that outlives `waits.KILL` it may come late or never.
+        It does not matter who kills the tree. The call comes up to `waits.LAST_WORDS` after `kill`
+        has returned; for a tree that outlives the kill it may come late or never.
         """
         return self._process is not None
 
@@ -237,9 +237,8 @@ class Link:
 
         A new owner is also told of an end that the one before was told of already.
         """
-        changed = owner is not self.owner
-        self.owner, self._parked = owner, False
-        kept, self._kept = self._kept, []
+        changed, self.owner = owner is not self.owner, owner
+        kept, self._kept, self._parked = self._kept, [], False
         for method, params in kept:
             if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
                 self._hand_over(method, params)

@@ -33,7 +33,7 @@ async def texts(session: SessionJournal) -> list[str]:
 
 
 async def closed_session(journal: Journal, words: int, size: int = 0) -> Path:
-    """The file of a session of so many messages, each in a row of its own, all of turn 1."""
+    """Make a session of so many messages, each in a row of its own; returns its file."""
     session = await journal.create(SESSION, cwd="/project", agent="demo")
     for number in range(words):
         session.record(1, lines(chunk(word(number) + "." * size, f"m{number}")))
@@ -71,7 +71,7 @@ async def test_any_prefix_of_the_writes_loads(
 
 
 async def load_with(home: Path, wal: bytes) -> int:
-    """Load the session with this much of its WAL; how many words are there."""
+    """Load the session with this much of its WAL; returns how many words are there."""
     again, path = Journal(home / "again"), home / "sessions" / f"{SESSION}.db"
     folder = home / "again" / "sessions"
     shutil.rmtree(home / "again", ignore_errors=True)
