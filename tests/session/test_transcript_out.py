@@ -125,7 +125,7 @@ async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_worked(
             transcript.flush()
     one, warning, two = texts(client)
     assert (one, two) == ("one", "two")
-    assert warning.startswith("[acp-bridge] The journal can't be written")
+    assert warning.startswith("\n\n[acp-bridge] The journal can't be written")
     transcript.show(said("three"))
     transcript.flush()
     with failing(journal, "INSERT ON updates"):
