@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
+from acp_bridge import notices
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
@@ -135,7 +136,7 @@ class Prompts:
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (Q6)."""
-        self._transcript.record_interrupted()
+        self._transcript.record_only(notices.notice(notices.INTERRUPTED))
         self._end(self._open.pop(key).seq, {"interrupted": True}, None)
 
     def hold(self, keys: tuple[int, ...]) -> None:
