@@ -1,4 +1,4 @@
-"""How the processes of one agent are started."""
+"""The command that starts processes of an agent, and what they say that they can do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ def _serve(settings: Settings) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
-    gc.freeze()  # what is loaded now stays
+    gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
     anyio.run(bridge.serve, settings, stdin, stdout)
     return 0

@@ -1,4 +1,4 @@
-"""The journal: what was accepted, shown and decided, kept in SQLite (HAZARDS K1 to K4)."""
+"""The journal keeps what was accepted, shown and decided in SQLite (invariants K1 to K4)."""
 
 from acp_bridge.journal.errors import BadCursor, JournalError, UnknownSession
 from acp_bridge.journal.records import (

@@ -1,11 +1,12 @@
-"""The index: what a listing of sessions needs, in one small file shared by all bridges.
+"""The index of all sessions, in one small file that all bridges share; a listing reads only it.
 
 Invariants
-- Used in worker threads only, one at a time; nothing on the event loop waits for another bridge.
-- Pages are told apart by the last row shown, not by a count: a session made meanwhile moves
-  none (it is newer than all that follows).
-- It is a copy: where there is none, or a damaged one, it is made from the session files (not of
-  what was deleted).
+- It is used in worker threads only, one at a time, so nothing on the event loop waits for another
+  bridge.
+- A page begins after the last row of the one before, not at a count: a session made meanwhile
+  shifts none, since it is newer than all that follows.
+- It is a copy: where it is missing or damaged, it is made again from the session files. Only what
+  it knew of deleted sessions is lost then.
 """
 
 import base64
@@ -32,16 +33,16 @@ T = TypeVar("T")
 
 
 class Index:
-    """`index.db`; opened, and made, when it is first used."""
+    """The file `index.db`, opened, or made, when it is first used."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is touched yet."""
+        """Touches nothing yet."""
         self._path = path
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
     async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
-        """Add or replace a session's row; `durable`: it is on the disk on return.
+        """Add or replace a session's row; if `durable`, it is on the disk on return.
 
         Raises JournalError.
         """
@@ -57,7 +58,9 @@ class Index:
         await self._run(work)
 
     async def remove(self, session_id: str, *, known: bool) -> None:
-        """List a session no more; `known`: but keep the agent's id, which the agent may list still.
+        """Take a session out of the listing.
+
+        If `known`, its id at the agent is kept: when the agent lists it, it is not a new one.
 
         Raises JournalError.
         """
@@ -88,7 +91,7 @@ class Index:
         return found, _make_cursor(found[-1]) if len(rows) > PAGE_ROWS else None
 
     async def agent_ids(self, agent: str) -> dict[str, str]:
-        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
         rows = await self._run(
             lambda db: db.execute(
                 "SELECT agent_session_id, session_id FROM sessions"
@@ -121,7 +124,7 @@ class Index:
             return await in_thread(work)
 
     def _opened(self) -> sqlite3.Connection:
-        """Of the file that all bridges use now: one that was put aside is used no more."""
+        """Return a connection to the file that has the name now; a replaced one is closed."""
         if self._file is not None and self._file.replaced:
             self._file.close()
             self._file = None
@@ -130,7 +133,7 @@ class Index:
         return self._file.db
 
     def _mended(self, error: Exception) -> bool:
-        """Whether the next try gets another file, after this failure."""
+        """After a failure, return whether another try would use another file."""
         file = self._file
         if file is None:
             return False

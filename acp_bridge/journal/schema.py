@@ -1,10 +1,10 @@
-"""The tables of a session's file and of the index, and how a file is opened.
+"""The tables of a session's file and of the index; opens files and brings them up to date.
 
 Invariants
 - A file's version is its `user_version`: the number of scripts that were applied to it. A script
   and the new version are one transaction; scripts are only ever added at the end.
 - A file of a newer version is refused and left as it is.
-- No connection checkpoints by itself: that is slow, and it is done by worker threads.
+- No connection checkpoints by itself, because that is slow: worker threads do it.
 """
 
 import os
@@ -95,18 +95,18 @@ INDEX_SCRIPTS: Final = (
 )
 
 PAGE_BYTES: Final = 1024
-"""A commit writes whole pages to the WAL, and a row is mostly a token or two: small pages make
-the WAL of a streamed turn a third as long as the default 4096 does, and a commit quicker."""
+"""A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
+a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
 
 WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""A WAL longer than this is worth a checkpoint, and is cut back to it when it starts again."""
+"""A WAL that is longer is worth a checkpoint; it is cut back to this when it starts again."""
 
 FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
-"""What SQLite, the file system or text that is no Unicode (lone surrogates) may raise."""
+"""The errors of SQLite, of the file system, and of text that is no Unicode (lone surrogates)."""
 
 
 def failure(error: Exception) -> JournalError:
-    """The error to raise from one of FAILURES; without its text, which may hold a path."""
+    """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     return JournalError(f"the journal failed: {type(error).__name__}")
 
 
@@ -125,7 +125,7 @@ def journal_errors() -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One transaction: all of the block or nothing of it.
+    """Run the block in one transaction: all of it is committed or nothing.
 
     Raises:
         JournalError: rolled back; the connection stays usable.
@@ -143,7 +143,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner only, durably; one that is already there keeps its mode."""
+    """Make a folder durably, with mode 0700; one that is there already keeps its mode."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -151,7 +151,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for its owner only; SQLite gives `-wal` and `-shm` the same mode.
+    """Make an empty file with mode 0600, which SQLite gives `-wal` and `-shm`, too.
 
     Never call it for a file that this process has open in SQLite: closing any descriptor of it
     would drop SQLite's POSIX locks.
@@ -160,7 +160,7 @@ def make_file(path: Path) -> None:
 
 
 def wal_of(path: Path) -> Path:
-    """The write-ahead log beside a database file."""
+    """Return the path of the write-ahead log beside a database file."""
     return path.with_name(path.name + "-wal")
 
 
@@ -178,7 +178,7 @@ def sync_folder(path: Path) -> None:
 
 
 def connect(path: Path, *, wait: float) -> sqlite3.Connection:
-    """Open an existing file, with `wait` seconds of patience for another writer's lock.
+    """Open an existing file; its statements wait up to `wait` seconds for another writer.
 
     A commit is a write into the WAL without fsync (`synchronous=NORMAL`).
 
@@ -234,7 +234,7 @@ def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: `executescript` would commit the transaction around it."""
+    """Divide a script; `executescript` would commit the transaction around it."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"

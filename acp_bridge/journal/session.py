@@ -1,13 +1,13 @@
-"""One session's journal: an SQLite file with one writer, used on the event loop's thread.
+"""The journal of one session: an SQLite file with one writer, on the event loop's thread.
 
 Invariants
 - A synchronous method has committed when it returns: that survives the death of the process.
-  When `sync` returns, everything written before it was called survives a loss of power (K1).
+  When `sync` returns, everything written before it survives a loss of power (invariant K1).
 - The order of the calls is the order of the journal. Every transition of a prompt is one
-  transaction; a second one to the same state is refused and changes nothing (Q7).
-- On the loop there are only short writes into the WAL: fsync, checkpoints, reading long things
-  and merging happen in worker threads, with connections of their own.
-- An outcome, once there, stays; a prompt that has one is never waiting again (Q4).
+  transaction; a second one to the same state is refused and changes nothing (invariant Q7).
+- On the event loop there are only short writes into the WAL. Worker threads, with connections of
+  their own, do fsync, checkpoints, long reads and merging.
+- An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
 import logging
@@ -30,7 +30,7 @@ _PROMPT: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
-#: How far beyond the merged rows to look for more if the end can't be found.
+#: If the last row can't be read, so many rows after the merged ones are looked through.
 SALVAGED_ROWS: Final = 100_000
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class SessionJournal:
     """The journal of one open session; made by `Journal.create` and `Journal.open`."""
 
     def __init__(self, file: SessionFile, info: SessionInfo) -> None:
-        """Take over a file, and what it says of the session."""
+        """Take over an open file; `info` is what it says of the session."""
         self.info = info
         self._file = file
         self._compacting = anyio.Lock()
@@ -129,13 +129,13 @@ class SessionJournal:
         return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
     def turns_finished(self) -> int:
-        """Count the turns that the agent itself has ended (R10). Raises JournalError."""
+        """Count the turns that the agent itself has ended (invariant R10). Raises JournalError."""
         return int(self._file.value("SELECT count(*) FROM prompts WHERE agent_outcome IS NOT NULL"))
 
     # -- updates ---------------------------------------------------------------------------
 
     def record(self, turn: int, lines: bytes) -> None:
-        """One read of the agent's pipe, before it is shown (T2); turn 0 is outside any turn.
+        """Record one read of the agent's pipe before it is shown (T2); turn 0 is outside any turn.
 
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
         Raises JournalError.
@@ -163,7 +163,7 @@ class SessionJournal:
     async def compact(self, turn: int) -> None:
         """Join the chunks of everything recorded up to the end of `turn`.
 
-        Goes on where it was stopped, by a crash too; every step leaves the same transcript.
+        It goes on where it was stopped, also by a crash; every step leaves the same transcript.
         Raises JournalError.
         """
         async with self._compacting:
@@ -186,16 +186,16 @@ class SessionJournal:
                         )
                     self._file.db.execute("UPDATE session SET merged_to = ?", (part.last,))
 
-    # -- small things ----------------------------------------------------------------------
+    # -- ids, session info, settings -------------------------------------------------------
 
     def used_ids(self) -> frozenset[str]:
-        """Every id that this session ever showed its client (P13). Raises JournalError."""
+        """Return every id that this session ever showed its client (P13). Raises JournalError."""
         with journal_errors():
             rows = self._file.db.execute("SELECT id FROM used_ids")
             return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
-        """Remember ids as used; those that are already are no error. Raises JournalError."""
+        """Remember ids as used; one may be so already. Raises JournalError."""
         with self._file.transaction():
             self._file.db.executemany(
                 "INSERT OR IGNORE INTO used_ids VALUES (?)",
@@ -209,7 +209,7 @@ class SessionJournal:
         self.info = replace(self.info, **changes)
 
     def get(self, key: str) -> Any:
-        """The value kept under a key, or None. Raises JournalError."""
+        """Return the value kept under a key, or None. Raises JournalError."""
         text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
         return None if text is None else loads(text)
 
@@ -225,18 +225,18 @@ class SessionJournal:
     # -- the file --------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Return when everything that was written before this call is on the disk (K1).
+        """Return when everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """
         await self._file.sync()
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file: for the end of a turn. Raises JournalError."""
+        """Move a long WAL into the file, at the end of a turn. Raises JournalError."""
         await self._file.checkpoint()
 
     async def close(self) -> None:
-        """Give the file back; whole on disk afterwards. Never raises; twice is fine."""
+        """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
         await self._file.close()
 
     # -- helpers ---------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class SessionJournal:
     def _last_row(self) -> int:
         try:
             return int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
-        except JournalError:  # it is in a damaged page: a bound to look up to
+        except JournalError:  # it is in a damaged page
             return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
 
     def _move(self, seq: int, origin: PromptState, target: PromptState) -> None:
@@ -261,7 +261,7 @@ def _json(value: Any) -> str:
 
 
 def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
-    """Read a row; None if it is damaged, since it must hide no other (K2)."""
+    """Read a row; None if it is damaged, since it must hide no other (invariant K2)."""
     seq, prompt_id, params, state, outcome, agent_outcome = row
     read = read_object(params)
     if read is None or state not in PromptState.__members__.values():

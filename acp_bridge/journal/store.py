@@ -1,10 +1,10 @@
-"""The folder of journals: one file a session, and one small index for the listing.
+"""The folder of journals: one file for each session, and one small index for the listing.
 
 Invariants
-- A session's file is the truth; the index is what a listing needs of it, and opening a session
-  mends its row. Bridges share nothing but the index: streaming in one never holds up another.
+- A session's file decides; the index is a copy of what a listing needs, and opening a session
+  corrects its row. Bridges share nothing but the index: streaming in one never delays another.
 - The index is used in worker threads only.
-- Folders that are made here are 0700, files 0600.
+- Folders are made with mode 0700, files with 0600.
 """
 
 import hashlib
@@ -42,32 +42,32 @@ logger = logging.getLogger(__name__)
 
 
 def file_name(session_id: str) -> str:
-    """A safe file name for any session id: the bridge's own are used as they are."""
+    """Return a safe file name for any session id; the bridge's own ids are used as they are."""
     if _OWN_ID.fullmatch(session_id):
         return session_id
     return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 class Journal:
-    """All sessions under one home folder; nothing is touched before the first call."""
+    """All sessions under one home folder. The folder is not touched before the first call."""
 
     def __init__(self, home: Path) -> None:
-        """`home`: made when it is needed."""
+        """`home` is made when it is needed."""
         self._home = home.absolute()
         self._index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def path(self, session_id: str) -> Path:
-        """The file of a session."""
+        """Return the path of a session's file."""
         return self._home / "sessions" / f"{file_name(session_id)}.db"
 
     def lock_path(self, session_id: str) -> Path:
-        """The file to lock before the session is created, opened or deleted (K3)."""
+        """Return the file to lock before a session is created, opened or deleted (invariant K3)."""
         return self.path(session_id).with_suffix(".lock")
 
     async def prepare(self) -> None:
-        """Make the folders, for who needs them before the first session. Raises JournalError."""
+        """Make the folders before there is a session, for its lock file. Raises JournalError."""
         await in_thread(_make_folders, self._home)
 
     async def create(
@@ -99,7 +99,7 @@ class Journal:
             return self._opened(file, info)
 
     async def open(self, session_id: str) -> SessionJournal:
-        """The journal of a session; one that this Journal has open already is given again.
+        """Return the journal of a session; one that is open already is returned again.
 
         Raises:
             UnknownSession: there is none of this id.
@@ -135,7 +135,7 @@ class Journal:
         return await self._index.page(cwd, agent, cursor)
 
     async def known_agent_ids(self, agent: str) -> dict[str, str]:
-        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
         return await self._index.agent_ids(agent)
 
     async def touch(
@@ -234,7 +234,7 @@ def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
 
 
 def _remove_files(path: Path) -> None:
-    """The WAL goes first: one that outlived its file would be played into a new one."""
+    """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
         for each in (wal_of(path), path, shm, path.with_suffix(".lock")):

@@ -2,9 +2,9 @@
 
 - The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
   happens in the session meanwhile comes after it.
-- It is read once: a load before the first process also notes what that one may replay late (R11).
-  Of a turn that another bridge's death interrupted only the turn itself is read before, unless it
-  went on with a card of an older one (C16).
+- It is read once: a load before the first process also notes what that one may replay late
+  (invariant R11). Of a turn that another bridge's death interrupted only the turn itself is read
+  before, unless it went on with a card of an older one (invariant C16).
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class ReplayPort(Protocol):
     @property
     def epoch(self) -> int:
         """The process that has the session, or gets it; 0 while there was none."""
+
+    @property
+    def agent_replays(self) -> bool:
+        """True when a process that is given the session will replay it, too."""
 
 
 class Replay:
@@ -124,7 +128,7 @@ class Replay:
 
     async def _read(self, view: ClientView) -> None:
         """Read the transcript and show it; what an agent may replay late is noted on the way."""
-        late = None if self._port.epoch else LateReplay()
+        late = LateReplay() if self._port.agent_replays and not self._port.epoch else None
         async for page in self._journal.replay():
             for params in page:
                 if late:
@@ -133,7 +137,7 @@ class Replay:
             await self._room(view)
             if self._port.closing:
                 raise errors.unknown_session()
-        if not self._port.epoch:  # else turns may run that are not in it
+        if not self._port.epoch:  # else turns may run that it does not have
             self._replayed = late
 
     async def _room(self, view: ClientView) -> None:

@@ -1,7 +1,7 @@
 """Brings a process up to where the one before it was: the session, its settings, what waited.
 
 The process is initialized, and no other process has the session open (invariant P12). The user's
-settings are in force before the next prompt, or the prompt does not run (R9).
+settings are in force before the next prompt, or the prompt does not run (invariant R9).
 """
 
 from __future__ import annotations

@@ -120,6 +120,10 @@ class Session:
         return self._context.credentials
 
     @property
+    def agent_replays(self) -> bool:
+        return self._context.agent_replays
+
+    @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
         return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
@@ -154,7 +158,7 @@ class Session:
                 for effect in self._machine.step(self._events.popleft()):
                     try:
                         self._perform(effect)
-                    except Exception as exc:  # those after it answer somebody (P6, Q9)
+                    except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
                         errors.internal(exc, f"{type(effect).__name__} failed")
         finally:
             self._stepping = False

@@ -343,6 +343,14 @@ async def test_a_load_that_fails_or_a_resume_leaves_nothing_half_read(
     assert stage.replay.take_replayed() is None
 
 
+async def test_nothing_is_noted_for_an_agent_that_replays_nothing(journal: SessionJournal) -> None:
+    stage = Stage(journal)
+    stage.port.agent_replays = False
+    stage.records(user("one"))
+    await stage.loads()
+    assert stage.replay.take_replayed() is None
+
+
 @pytest.mark.hazard("R11")
 async def test_what_the_bridge_itself_said_is_no_part_of_what_an_agent_repeats(
     journal: SessionJournal,

@@ -222,7 +222,7 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-agent.models.AllModels = lambda *_, **__: OneModel(Stubborn())
+agent.providers.all_models.AllModels = lambda *_, **__: OneModel(Stubborn())
 agent.__main__.main()
 """
 

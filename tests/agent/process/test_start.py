@@ -33,7 +33,7 @@ async def opened(client: RecordingClient, cwd: Path, *servers: object) -> str:
 
 
 def test_no_model_library_is_needed_to_answer_initialize() -> None:
-    code = "import sys, agent.connection, agent.models, agent.tools as t; t.standard_tools()"
+    code = "import sys, agent.serve.connection, agent.providers.all_models, agent.tools.standard"
     check = "print({'litellm', 'openai', 'mcp', 'httpx', 'dotenv'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; {check}"],
