@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json
+from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json, own_meta
 
 #: characters of a conversation that are kept to compare with; a replay is told that far.
 _LIMIT = 4_000_000
@@ -31,9 +31,12 @@ class LateReplay:
         self.over = False
 
     def note(self, params: Json) -> None:
-        """Take the next recorded `session/update` of the conversation."""
+        """Take the next recorded `session/update` of the conversation.
+
+        What the bridge itself said is left out: no agent knows it.
+        """
         update = params.get("update")
-        if not isinstance(update, dict) or self._room <= 0:
+        if not isinstance(update, dict) or self._room <= 0 or own_meta(params).get("notice"):
             return
         kind = update.get("sessionUpdate")
         if kind in self._at:
@@ -55,7 +58,8 @@ class LateReplay:
         if kind in self._at:
             repeated = (self._begun or kind == USER_MESSAGE) and self._repeats(str(kind), update)
         else:
-            repeated = self._begun and update.get("toolCallId") in self._cards
+            card = update.get("toolCallId")
+            repeated = self._begun and isinstance(card, str) and card in self._cards
         self._begun = repeated
         self.over = not repeated
         return repeated

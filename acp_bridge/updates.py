@@ -206,12 +206,15 @@ class OpenCards:
 
     def __init__(self) -> None:
         self._open: dict[str, bool] = {}
+        #: a card was gone on with that was not opened here: it may have ended before.
+        self.older = False
 
     def note(self, update: object) -> None:
         """Take the next recorded update."""
         match update:
-            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE, **rest}:
+            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE as kind, **rest}:
                 if isinstance(card := rest.get("toolCallId"), str):
+                    self.older |= kind == TOOL_CALL_UPDATE and card not in self._open
                     ended = rest.get("status") in ENDED
                     self._open[card] = self._open.get(card, True) and not ended
 

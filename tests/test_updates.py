@@ -199,3 +199,19 @@ def test_the_cards_that_a_recorded_conversation_leaves_open_are_found_in_order()
         cards.note(update)
     assert [update["toolCallId"] for update in cards.closing()] == ["b", "a", "d"]
     assert {update["status"] for update in cards.closing()} == {"failed"}
+
+
+@pytest.mark.hazard("C16")
+def test_a_card_that_was_not_opened_in_what_is_read_is_noticed() -> None:
+    cards = OpenCards()
+    for update in (
+        card("a"),
+        card("a", opens=False),
+        chunk(),
+        {**card("b", opens=False), "toolCallId": 5},
+    ):
+        cards.note(update)
+    assert not cards.older
+    cards.note(card("b", "completed", opens=False))
+    assert cards.older
+    assert [update["toolCallId"] for update in cards.closing()] == ["a"]

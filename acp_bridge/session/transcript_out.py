@@ -96,10 +96,6 @@ class TranscriptOut:
         """Record one update that the clients show by themselves: the user's own words."""
         self._rows.append(encode(params))
 
-    def record_interrupted(self) -> None:
-        """Record that the bridge ended during the turn: whoever loads the session is told (Q6)."""
-        self.record_only(notices.notice(notices.INTERRUPTED))
-
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
         self.show(notices.notice(text))

@@ -31,6 +31,7 @@ class Port:
         self.phase_now: Phase | None = None
         self.waiting: tuple[int, ...] = ()
         self.closing = False
+        self.agent_replays = True
         self.link: Link | None = None
 
     # --- the machine ---------------------------------------------------------------------------
