@@ -62,6 +62,8 @@ class PlayedAgent(MemoryLink):
         #: it does not end by itself when it is closed.
         self.stays = False
         self.lock: int | None = None
+        #: called when something was sent to it.
+        self.on_sent: Callable[[], None] = lambda: None
         self._parked = parked
         self._spawned = False
         self._replies: dict[str, list[Any]] = {}
@@ -99,6 +101,7 @@ class PlayedAgent(MemoryLink):
 
     def _send(self, data: bytes) -> None:
         super()._send(data)
+        self.on_sent()
         message = self.sent.messages[-1]
         if "method" in message and "id" in message:
             if replies := self._replies.get(message["method"]):
