@@ -1,3 +1,3 @@
-"""acp-bridge: the process that an ACP client starts, and that outlives the agent behind it."""
+"""acp-bridge is started by an ACP client in an agent's place, and outlives the agent behind it."""
 
 __version__ = "0.1.0"

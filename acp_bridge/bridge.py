@@ -180,6 +180,7 @@ class Bridge:
         except BaseException:
             client.stage = Stage.NEW
             raise
+        self._context.capabilities = agent.get("agentCapabilities")
         client.stage = Stage.READY
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}

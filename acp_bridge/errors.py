@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import secrets
 
-from acp_bridge.wire.jsonrpc import ErrorCode, RpcError
+from acp_bridge.protocol import ErrorCode
+from acp_bridge.wire.jsonrpc import RpcError
 
 log = logging.getLogger("acp_bridge")
 

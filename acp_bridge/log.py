@@ -1,4 +1,4 @@
-"""The log: one line an event, with session and turn; nothing secret in it.
+"""The log has one line for each event, with session and turn, and nothing secret in it.
 
 The protocol has stdout, so the log goes to stderr or to `--log-file`. What users and models
 write, and what an agent prints, is never logged below the level `debug`.
@@ -17,12 +17,12 @@ _SECRET = re.compile(
     r"(?i)((?:api[-_]?key|token|secret|password|authorization|bearer)[\"']?\s*[:=]?\s*[\"']?)"
     r"([A-Za-z0-9_\-./+=]{8,})|\b(sk-[A-Za-z0-9_\-]{8,})"
 )
-#: events whose text comes from outside and may be anything.
+#: Events with text that an agent wrote: they are logged at the level `debug` only.
 _QUIET = frozenset({"agent.stderr", "agent.noise"})
 
 
 def masked(text: str) -> str:
-    """The text without what looks like a key (HAZARDS K5)."""
+    """Return the text with everything that looks like a key masked (invariant K5)."""
     return _SECRET.sub(lambda found: f"{found[1] or ''}***", text)
 
 
@@ -42,7 +42,7 @@ def _word(value: object) -> str:
 
 
 class _Formatter(logging.Formatter):
-    """One line an event, whatever is in it."""
+    """Formats one line for each event, whatever text is in it."""
 
     def format(self, record: logging.LogRecord) -> str:
         return masked(super().format(record)).replace("\n", "\\n")

@@ -1,17 +1,32 @@
 """The words of ACP that the bridge itself knows; everything else passes through unread.
 
-Every method, kind of update, capability and key of `_meta` that the code names stands here once.
-The error codes stand in `wire.jsonrpc`, because the codec answers with them too.
+Every method, kind of update, error code, capability and key of `_meta` that the code names stands
+here once.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, Final
 
 Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
+
+
+class ErrorCode(IntEnum):
+    """The codes of errors: JSON-RPC 2.0's own and ACP's."""
+
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+    AUTH_REQUIRED = -32000
+    RESOURCE_NOT_FOUND = -32002
+    REQUEST_CANCELLED = -32800
+
 
 # --- methods of the agent side, in the order of the specification -------------------------------
 

@@ -1,4 +1,4 @@
-"""What the user may choose, from the command line or the environment."""
+"""The settings of one bridge: what the user chose, and bounds that tests may shorten."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from acp_bridge import waits
+
 
 class Delivery(StrEnum):
-    """What a prompt does that comes during a turn."""
+    """Says what happens to a prompt that comes during a turn: it waits, or cancels the turn."""
 
     QUEUE = "queue"
     INTERRUPT = "interrupt"
 
 
 class OnCancel(StrEnum):
-    """What a cancel does to the prompts that wait."""
+    """Says what a cancel does to the prompts that wait: they stay, or are cancelled too."""
 
     KEEP = "keep"
     CLEAR = "clear"
 
 
 class ReloadAfterCancel(StrEnum):
-    """When the agent is restarted after a cancel that it answered."""
+    """Says when an agent that answered a cancel is restarted: if it went wrong, or always."""
 
     UNCLEAN = "unclean"
     ALWAYS = "always"
@@ -43,14 +45,14 @@ class Settings:
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
     #: for a process without a session to start and answer `initialize`.
-    start_timeout: float = 60.0
+    start_timeout: float = waits.START
     #: all tries of one restart together.
-    restart_timeout: float = 60.0
+    restart_timeout: float = waits.RESTART
     #: a tree that is not dead by then is reported as such.
-    kill_timeout: float = 6.0
+    kill_timeout: float = waits.GIVE_UP
     #: for an agent to end by itself when its session or the bridge closes.
-    close_grace: float = 1.0
+    close_grace: float = waits.CLOSE_GRACE
     #: for another bridge to let go of a session.
-    lease_timeout: float = 5.0
+    lease_timeout: float = waits.LEASE
     #: bytes that may wait for a client that doesn't read.
     client_limit: int = 8 * 1024 * 1024

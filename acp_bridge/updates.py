@@ -2,9 +2,9 @@
 
 - Ids of tool calls and messages are unique in a session on the client's side, whatever process
   or turn they come from (invariant P13).
-- Every tool card that was opened gets exactly one end, and nothing opens it again (C16).
-- What belongs to a turn that was cancelled is a leak: it reaches nobody (C6).
-- Anything not named here passes unchanged (T3).
+- Every tool card that was opened gets exactly one end, and nothing opens it again (invariant C16).
+- What belongs to a turn that was cancelled is a leak: it reaches nobody (invariant C6).
+- Anything not named here passes unchanged (invariant T3).
 """
 
 from __future__ import annotations

@@ -1,18 +1,55 @@
-"""The waits that depend on one another, in seconds, each with what it must stay below.
+"""The waits that depend on one another, in seconds, and which of them must be below which.
 
-What the user may set is in settings.py. The guard runs by itself and keeps its own.
-tests/test_waits.py holds the order.
+tests/test_waits.py holds the order. settings.py takes its defaults from here, so that a test may
+shorten them for one bridge. The guard runs by itself and keeps its own, which that test compares.
 """
 
-#: The rest of a dead agent's stdout is awaited. The pipe has ended unless it was handed on.
-LAST_WORDS = 0.2
-#: A process that has closed its stdin or stdout may end by itself.
-CUT_OFF_GRACE = 1.0
-#: An agent may take so long to list or delete its own sessions; it may be busy or deaf.
-AGENT_PATIENCE = 1.0
-#: The opening of a session is undone in this time.
-UNDO = 5.0
-#: Everything ends in this time after the client is gone or a signal came (invariant P2).
-END = 2.5
-#: What was answered reaches the client in this time after that.
-FLUSH = 0.3
+from typing import Final
+
+# --- an agent starts -------------------------------------------------------------------------
+
+#: The guard reports that the agent runs. Below START, so that a guard that says nothing is told
+#: from an agent that does not answer.
+SPAWN: Final = 10.0
+#: A process without a session starts and answers `initialize`.
+START: Final = 60.0
+#: All tries of one restart together. Not below START, or a slow agent could never be restarted.
+RESTART: Final = 60.0
+
+# --- an agent's tree is killed ---------------------------------------------------------------
+
+#: A tree is killed. Several times the guard's longest pause between two tries.
+KILL: Final = 5.0
+#: The rest of a dead agent's stdout is read. The pipe has ended unless it was handed on.
+LAST_WORDS: Final = 0.2
+#: The rest of a dead agent's stderr is read.
+LAST_STDERR: Final = 0.2
+#: A session gives up waiting for a dead tree. Above KILL and LAST_WORDS together: a tree that is
+#: dead in time is reported before.
+GIVE_UP: Final = 6.0
+
+# --- a session or the bridge ends ------------------------------------------------------------
+
+#: An agent ends by itself when its session or the bridge closes. Well below END, which must leave
+#: time for the kill.
+CLOSE_GRACE: Final = 1.0
+#: A process that has closed its stdin or stdout ends by itself. Not below CLOSE_GRACE, or an agent
+#: that closes a pipe first would get less than that.
+CUT_OFF_GRACE: Final = 1.0
+#: All sessions end when the client is gone or a signal came.
+END: Final = 2.5
+#: The last output reaches the client after that.
+FLUSH: Final = 0.3
+#: The lock of the index is waited for when the journal is closed, after that.
+INDEX_CLOSE: Final = 0.1
+#: Everything has ended (invariants P1, P2). END, FLUSH and INDEX_CLOSE together are below it.
+ENDED: Final = 3.0
+#: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
+LEASE: Final = 5.0
+
+# --- an agent is asked by the way ------------------------------------------------------------
+
+#: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.
+AGENT_PATIENCE: Final = 1.0
+#: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
+UNDO: Final = 5.0

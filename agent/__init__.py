@@ -1,17 +1,19 @@
 """The built-in agent: an ordinary ACP agent on the official SDK.
 
 It works alone in an editor (`python -m agent`) and behind the bridge, which starts it as a process.
-It imports `acp_bridge.wire` for its stdio and nothing else of the bridge. From the wire inwards:
+It imports of the bridge `acp_bridge.wire` for its stdio, the error codes, and nothing else. The
+rooms, from the wire inwards; each imports only from those below it:
 
-    connection, server     the SDK's side: requests in, answers and errors out
-    session, opening,      one conversation: its prompts in order, what the client gave for it,
-      options, servers       its model and mode, its MCP servers (mcp_servers, mcp_client/)
-    loop, tool_calls       one turn: model -> tools -> model; permissions asks, scribe writes down
-    tools/                 what the model can do, a small file each
-    transcript, history    what is kept on disk; from its entries come messages (for the model)
-                             and replay (for the user); content and context go in with them
-    compaction             what goes when the window is full (gauge, summary)
-    model                  the seam: models finds them, litellm_model and providers/ ask real
-                             ones, scripted_model says what a dialogue tells it to
-    secrets, keys, settings
+    serve/         one connection: requests in, results and errors out
+    session/       one session: its prompts in order, its options, what it was opened with
+    turn/          one turn: model -> tools -> model; permissions are asked, all is recorded
+    mcp_servers/   the MCP servers of a session, and their tools
+    tools/         what the model can do, a small file for each tool
+    conversation/  what was said: kept on disk, given to the model, replayed, made shorter
+    providers/     the models that there are, and how LiteLLM's providers are asked
+    scripted/      a model that needs no network: it says what a dialogue tells it to
+    content/       ACP content blocks, images, code fences
+    errors         every error that a client is answered with
+    client, model  the two seams: to the client of a session, and to a language model
+    secrets, settings, wire_form
 """

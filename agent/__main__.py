@@ -56,12 +56,12 @@ environment:
 
 
 def main() -> int:
-    """Returns the exit code when there is nothing to serve; else the process ends here."""
+    """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
     if sys.platform == "win32":
         print("acp-bridge's agent does not run on Windows yet.", file=sys.stderr)
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is there and we serve
+        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
     model, home = _arguments(sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -73,7 +73,7 @@ def main() -> int:
         secrets = Secrets.from_environment(os.environ)
         secrets.guard_logs()
         models = _models(settings, secrets)
-        stdin, stdout = claim_stdio()  # before the SDK: whatever prints, prints to stderr
+        stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
-    """Model and home folder, where they are given."""
+    """Returns the model and the home folder, None for what is not given."""
     if not argv:
         return None, None
     import argparse
@@ -101,10 +101,12 @@ def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
 
 
 def _models(settings: Settings, secrets: Secrets) -> Models:
-    """Raises ValueError if the model is a dialogue that can't be read; a real model's problem is
-    told in the session."""
+    """Raises ValueError if the model is a dialogue that can't be read.
+
+    Problems of other models are told in the session.
+    """
     from agent.model import ModelError
-    from agent.models import AllModels
+    from agent.providers.all_models import AllModels
 
     models = AllModels(settings, os.environ, on_key=secrets.add)
     if settings.model.startswith("scripted:"):
@@ -118,15 +120,15 @@ def _models(settings: Settings, secrets: Secrets) -> Models:
 async def _serve(
     stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets
 ) -> NoReturn:
-    from acp_bridge.wire.sdk_transport import SdkTransport
-    from agent.connection import serve
     from agent.secrets import child_environment
+    from agent.serve.connection import serve
+    from agent.serve.sdk_transport import SdkTransport
 
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:
         await serve(transport, models, settings, secrets, environment)
-    # Not by way of the loop's end, which waits for every task: a model that ignores cancellation
-    # would keep the process for ever (HAZARDS P2). What is kept on disk has been written.
+    # The end of the event loop would wait for every task, and a model that ignores cancellation
+    # would keep the process for ever (invariant P2). All records have been written by now.
     logging.shutdown()
     os._exit(0)
 

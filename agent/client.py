@@ -1,39 +1,23 @@
-"""The client as the loop and the tools see it, for one session.
+"""The client of one session, as turns and tools see it.
 
-Invariants
-- Updates keep their order. While a transcript is replayed, a running turn's wait behind it.
-- What the client answers is checked here; whatever is wrong with it is a ClientError, so that
-  neither its text nor a library's reaches the wire.
+`agent.session.session_client` is the real one, over the wire.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
-import anyio
-
-from agent.history import Update
-
-#: sends one request and returns its result; raises what it likes
-SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
-#: sends one notification, waiting only while the client takes nothing
-SendNotification = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
-
-
-#: a command in a terminal would wait for a key in its pager
-_NO_PAGER = {"PAGER": "cat", "GIT_PAGER": "cat"}
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+#: what a `session/update` notification carries, in wire form
+Update: TypeAlias = dict[str, Any]
 
 
 class ClientError(Exception):
-    """The client refused a request, or answered what makes no sense, or is gone."""
+    """The client refused a request, or gave an answer that makes no sense, or is gone."""
 
 
 class Client(Protocol):
-    """What it offers is in the flags; the rest raises ClientError when it fails."""
+    """The flags say what the client offers; every method but `update` may raise ClientError."""
 
     #: `fs/read_text_file`
     reads_files: bool
@@ -45,9 +29,9 @@ class Client(Protocol):
     async def update(self, update: Update) -> None: ...
 
     async def ask(self, tool_call: dict[str, Any], options: list[dict[str, Any]]) -> str | None:
-        """The id of the option that the user chose; None if the prompt was cancelled instead.
+        """Asks the user for permission and returns the id of the chosen option.
 
-        Raises ClientError.
+        Returns None if the prompt was cancelled instead.
         """
         ...
 
@@ -56,139 +40,17 @@ class Client(Protocol):
     async def write_file(self, path: str, content: str) -> None: ...
 
     async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
-        """The terminal's id. `limit`: bytes of output to keep."""
+        """Returns the terminal's id. `limit`: bytes of output to keep."""
         ...
 
     async def terminal_output(self, terminal_id: str) -> dict[str, Any]:
-        """`{"output": str, "truncated": bool, "exitStatus"?: {...}}`"""
+        """Returns `{"output": str, "truncated": bool, "exitStatus"?: {...}}`."""
         ...
 
     async def wait_for_terminal(self, terminal_id: str) -> dict[str, Any]:
-        """`{"exitCode": int | None, "signal": str | None}` once the command has ended."""
+        """Returns `{"exitCode": int | None, "signal": str | None}` once the command has ended."""
         ...
 
     async def kill_terminal(self, terminal_id: str) -> None: ...
 
     async def release_terminal(self, terminal_id: str) -> None: ...
-
-
-class SessionClient:
-    """The real one, over a connection. The flags: what the client said in `initialize`.
-
-    `terminal_environment`: variables that every terminal gets, beside the client's own environment.
-    """
-
-    def __init__(
-        self,
-        session_id: str,
-        *,
-        request: SendRequest,
-        notify: SendNotification,
-        reads_files: bool = False,
-        writes_files: bool = False,
-        has_terminals: bool = False,
-        terminal_environment: Mapping[str, str] = _NOTHING,
-    ) -> None:
-        self.reads_files = reads_files
-        self.writes_files = writes_files
-        self.has_terminals = has_terminals
-        variables = {**_NO_PAGER, **terminal_environment}
-        self._environment = [{"name": n, "value": v} for n, v in variables.items()]
-        self._session_id = session_id
-        self._request = request
-        self._notify = notify
-        self._held: deque[Update] | None = None
-        self._replays = anyio.Lock()
-
-    async def update(self, update: Update) -> None:
-        if self._held is None:
-            await self._send(update)
-        else:
-            self._held.append(update)
-
-    async def replay(self, transcript: Callable[[], Iterable[Update]]) -> None:
-        """Send what `transcript` gives at this moment; whatever is said from then on follows it.
-
-        See HAZARDS R1, R4.
-        """
-        async with self._replays:
-            self._held = held = deque[Update]()
-            try:
-                for update in transcript():
-                    await self._send(update)
-                while held:
-                    await self._send(held.popleft())
-            finally:
-                self._held = None
-
-    async def ask(self, tool_call: dict[str, Any], options: list[dict[str, Any]]) -> str | None:
-        params = {"toolCall": tool_call, "options": options}
-        match await self._call("session/request_permission", params):
-            case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
-                return option
-            case {"outcome": {"outcome": "cancelled"}}:
-                return None
-        raise ClientError("a permission request was answered without an outcome")
-
-    async def read_file(self, path: str, line: int | None, limit: int | None) -> str:
-        params = {"path": path, "line": line, "limit": limit}
-        given = {name: value for name, value in params.items() if value is not None}
-        match await self._call("fs/read_text_file", given):
-            case {"content": str(content)}:
-                return content
-        raise ClientError("a file was read without content")
-
-    async def write_file(self, path: str, content: str) -> None:
-        await self._call("fs/write_text_file", {"path": path, "content": content})
-
-    async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
-        params = {
-            "command": command,
-            "args": list(args),
-            "cwd": cwd,
-            "env": self._environment,
-            "outputByteLimit": limit,
-        }
-        match await self._call("terminal/create", params):
-            case {"terminalId": str(terminal_id)} if terminal_id:
-                return terminal_id
-        raise ClientError("a terminal was made without an id")
-
-    async def terminal_output(self, terminal_id: str) -> dict[str, Any]:
-        match await self._call("terminal/output", {"terminalId": terminal_id}):
-            case {"output": str(output), "truncated": bool(truncated), **more}:
-                told: dict[str, Any] = {"output": output, "truncated": truncated}
-                if (status := more.get("exitStatus")) is not None:
-                    told["exitStatus"] = _exit_status(status)
-                return told
-        raise ClientError("a terminal's output was told without output")
-
-    async def wait_for_terminal(self, terminal_id: str) -> dict[str, Any]:
-        params = {"terminalId": terminal_id}
-        return _exit_status(await self._call("terminal/wait_for_exit", params))
-
-    async def kill_terminal(self, terminal_id: str) -> None:
-        await self._call("terminal/kill", {"terminalId": terminal_id})
-
-    async def release_terminal(self, terminal_id: str) -> None:
-        await self._call("terminal/release", {"terminalId": terminal_id})
-
-    async def _call(self, method: str, params: dict[str, Any]) -> Any:
-        try:
-            return await self._request(method, {"sessionId": self._session_id, **params})
-        except Exception as error:
-            raise ClientError(f"{method} failed") from error
-
-    async def _send(self, update: Update) -> None:
-        params = {"sessionId": self._session_id, "update": update}
-        await self._notify("session/update", params)
-
-
-def _exit_status(told: Any) -> dict[str, Any]:
-    match told:
-        case dict():
-            code, signal = told.get("exitCode"), told.get("signal")
-            # a bool is an int, but no exit code
-            if (code is None or type(code) is int) and (signal is None or type(signal) is str):
-                return {"exitCode": code, "signal": signal}
-    raise ClientError("a terminal's exit status makes no sense")

@@ -1,4 +1,4 @@
-"""The seam to a language model: what the loop gives it, and what it gets back.
+"""The seam to a language model: what a turn gives it, and what the turn gets back.
 
 Invariants
 - A model tells every token to `on_token` before `complete` returns, in order.
@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol, TypedDict
 
 
 class Message(TypedDict, total=False):
-    """One entry of the history, in the shape of chat completions that every model library takes."""
+    """One message to a model, in the form of chat completions."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    #: a text, or parts: `{"type": "text", "text"}`, `{"type": "image_url", "image_url": {"url"}}`
-    #: where the URL is a `data:` one
+    #: a text, or parts: `{"type": "text", "text"}` or
+    #: `{"type": "image_url", "image_url": {"url"}}` with a `data:` URL
     content: str | list[dict[str, Any]]
     #: assistant: what it thought before it spoke
     reasoning_content: str
@@ -30,30 +30,34 @@ class Message(TypedDict, total=False):
     tool_call_id: str
 
 
+#: how a `user` message begins that brings the images of tools instead of a prompt
+TOOL_IMAGES = "What the tools showed:"
+
 #: `{"type": "function", "function": {"name", "description", "parameters"}}`
 ToolSpec = dict[str, Any]
 
 SpokenKind = Literal["text", "reasoning"]
-#: `notice`: why nothing is said yet, a sentence that the user is shown and nobody keeps
+#: `notice`: a sentence that says why nothing comes yet; the user is shown it, nobody keeps it
 PartKind = Literal["text", "reasoning", "tool_call", "notice"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a streamed answer; a bare string stands for a `text` part."""
+    """A piece of a streamed answer; a plain string stands for a `text` part."""
 
     kind: PartKind
-    #: of a tool call: the next piece of its arguments' JSON
+    #: in a `tool_call` part, the next piece of the arguments' JSON
     text: str
-    #: of a tool call: which one of the answer, from 0, and, in its first piece, its name
+    #: in a `tool_call` part, the number of the call in its answer, from 0
     index: int = 0
+    #: the name of the tool, in the first part of its call
     name: str = ""
 
 
 Token = str | Part | None
 OnToken = Callable[[Token], Awaitable[None]]
 
-#: how one completion ended; the loop turns it into the turn's stop reason
+#: how one completion ended; the turn makes its stop reason of it
 Stop = Literal["end_turn", "max_tokens", "refusal"]
 
 
@@ -67,11 +71,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call, and what it cost in USD if that is known."""
+    """Counts the tokens of one model call; `cost` is in USD, None if it is not known."""
 
     input: int
     output: int
-    #: of `input`: read from the provider's cache
+    #: the part of `input` that was read from the provider's cache
     cached: int = 0
     cost: float | None = None
 
@@ -83,36 +87,39 @@ class Completion:
     tool_calls: tuple[ToolCall, ...] = ()
     stop: Stop = "end_turn"
     usage: Usage | None = None
-    #: what the provider wants to see again in the next call (signed thoughts): JSON, kept in the
-    #: transcript and given back in the message's `provider`
+    #: JSON that the provider wants back in the next call (signed thoughts); the transcript keeps
+    #: it, and the message's `provider` gives it back
     provider: Mapping[str, Any] | None = None
 
 
-#: `context`: the messages don't fit the model's window
+#: `context`: the messages do not fit the model's window; `refused`: by the provider's policy
 ErrorKind = Literal[
     "auth", "rate_limit", "context", "refused", "unreachable", "unknown_model", "other"
 ]
 
 
 class ModelError(Exception):
-    """The model could not answer. The text is one sentence for the user: what is wrong and what
-    to do, nothing of a library's; what happened in detail is the cause, for the log."""
+    """The model could not answer.
+
+    The text is one sentence for the user that says what is wrong and what to do. No words of a
+    library are in it; the details are the error's cause, for the log.
+    """
 
     def __init__(self, text: str, kind: ErrorKind = "other") -> None:
         super().__init__(text)
         self.kind = kind
 
 
-#: what providers call how hard a model thinks, weakest first
+#: the providers' names for how hard a model thinks, weakest first
 THOUGHT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    #: tokens that fit, input and output together; None if not known
+    #: tokens that fit, input and output together; None if that is not known
     window: int | None = None
     takes_images: bool = False
-    #: how hard it can be told to think, weakest first; empty if it can't be told
+    #: the thought levels that the model takes, weakest first; empty if it takes none
     thought_levels: tuple[str, ...] = ()
 
 
@@ -122,14 +129,17 @@ class Model(Protocol):
     id: str
 
     async def info(self) -> ModelInfo:
-        """May wait for a library to be imported, never for the internet, and for a server on the
-        user's own machine some seconds at most."""
+        """Returns what is known of the model.
+
+        May wait for a library to be imported and some seconds for a server on the user's own
+        machine, but never for the internet.
+        """
         ...
 
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
-        """Answer `messages`, telling every token to `on_token`. Raises ModelError."""
+        """Answers `messages` and tells every token to `on_token`. Raises ModelError."""
         ...
 
 
@@ -143,7 +153,7 @@ class ModelChoice:
 
 
 class Models(Protocol):
-    """The models that there are."""
+    """Lists the models that can be used, and opens them."""
 
     @property
     def default(self) -> str:
@@ -151,14 +161,20 @@ class Models(Protocol):
         ...
 
     def offered(self) -> Sequence[ModelChoice]:
-        """`default` among them. Looked up anew each time: a key may have been added."""
+        """Returns the models to choose from, `default` among them.
+
+        They are looked up each time, because a key may have been added.
+        """
         ...
 
     async def warm(self) -> None:
-        """Do what the first call of the default model would have to wait for, in a thread."""
+        """Does in a thread what the first call of the default model would have to wait for."""
         ...
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
-        """Raises ModelError: `auth` if its key is missing (the text names the variable),
-        `unknown_model`."""
+        """Returns the model with these settings.
+
+        Raises ModelError: `auth` if its key is missing (the text names the variable), or
+        `unknown_model`.
+        """
         ...

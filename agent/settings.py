@@ -1,4 +1,4 @@
-"""What the agent is told from outside: arguments and environment."""
+"""The agent's settings, read from its arguments and its environment."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ _MAX_CALLS = 100
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    #: where transcripts are kept
+    #: the folder in which transcripts are kept
     folder: Path
-    #: where `keys.env` may lie: NAME=value lines, read again whenever a key is looked for
+    #: a file of NAME=value lines that may exist; it is read whenever a key is looked for
     keys_file: Path
-    #: `--model`, ACP_BRIDGE_MODEL: `demo`, `scripted:PATH`, or a model as LiteLLM names it;
-    #: empty: the first whose key is there, else `demo`
+    #: `--model`, ACP_BRIDGE_MODEL: `demo`, `scripted:PATH`, or a model as LiteLLM names it. Empty
+    #: stands for the first model whose key is there, and without any key for `demo`
     model: str = ""
-    #: ACP_BRIDGE_MODELS, separated by commas: offered beside those whose key is there
+    #: ACP_BRIDGE_MODELS, separated by commas: models offered beside those whose key is there
     models: tuple[str, ...] = ()
-    #: ACP_BRIDGE_SUMMARY_MODEL: summarises what no longer fits; empty: the session's own
+    #: ACP_BRIDGE_SUMMARY_MODEL: the model that summarises; empty stands for the session's own
     summary_model: str = ""
-    #: ACP_BRIDGE_MAX_CALLS: model calls in one turn
+    #: ACP_BRIDGE_MAX_CALLS: how many model calls one turn may take
     max_calls: int = _MAX_CALLS
 
 
 def read_settings(
     model: str | None, env: Mapping[str, str], home_folder: str | None = None
 ) -> Settings:
-    """`model`, `home_folder`: arguments, which win over the environment. Raises ValueError."""
+    """Returns the settings; the arguments `model` and `home_folder` win over the environment.
+
+    Raises ValueError.
+    """
     home = _home(home_folder or env.get("ACP_BRIDGE_HOME"))
     return Settings(
         folder=home / "agent",

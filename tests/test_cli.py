@@ -1,13 +1,129 @@
-"""The command line: what is set up before the bridge serves, and how an agent is named."""
+"""The command line: what the arguments mean, what is refused, and what is set up before serving."""
 
+import gc
+import logging
+import re
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from acp_bridge import cli
+from acp_bridge import cli, demo, log
+from acp_bridge.cli import options
+from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
+
+
+@pytest.fixture(autouse=True)
+def process_as_it_was() -> Iterator[None]:
+    """Serving changes what belongs to the process: the log, the collector, the switch interval."""
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+    log.logger.handlers.clear()
+    log.logger.propagate = True
+    log.logger.setLevel(logging.NOTSET)
+
+
+def test_without_arguments_it_is_the_built_in_agent_and_the_defaults() -> None:
+    parsed = options.parse([], {})
+    settings = parsed.settings
+    assert settings.command == (sys.executable, "-I", "-m", "agent")
+    assert (settings.builtin, settings.agent_name) == (True, "built-in")
+    assert (settings.delivery, settings.on_cancel) == (Delivery.QUEUE, OnCancel.KEEP)
+    assert (settings.reload_after_cancel, settings.drain_timeout) == ("unclean", 2.0)
+    assert (parsed.log_file, parsed.log_level) == (None, None)
+
+
+def test_what_follows_two_dashes_is_the_agents_command() -> None:
+    settings = options.parse(["--home", "/h", "--", "an-agent", "--home", "x", "--"], {}).settings
+    assert settings.command == ("an-agent", "--home", "x", "--")
+    assert (settings.builtin, settings.home) == (False, Path("/h"))
+
+
+def test_the_model_and_the_home_are_given_on_to_the_built_in_agent() -> None:
+    settings = options.parse(["--model", "demo", "--home", "/h"], {}).settings
+    assert settings.command[4:] == ("--model", "demo", "--home", "/h")
+
+
+def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
+    env = {
+        "ACP_BRIDGE_DELIVERY": "interrupt",
+        "ACP_BRIDGE_ON_CANCEL": "clear",
+        "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
+        "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
+        "ACP_BRIDGE_MODEL": "demo",
+        "ACP_BRIDGE_HOME": "/h",
+        "ACP_BRIDGE_LOG_FILE": "/log",
+        "ACP_BRIDGE_LOG_LEVEL": "debug",
+    }
+    assert {options.variable(name) for name in options.NAMES} == env.keys()
+    parsed = options.parse(["--drain-timeout", "0.5"], env)
+    settings = parsed.settings
+    assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
+    assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
+    assert (settings.drain_timeout, settings.home) == (0.5, Path("/h"))
+    assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
+    # A model of the environment is the built-in agent's; another agent is not meant by it.
+    assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--"], "there is no command after --"),
+        (["codex-acp"], "unknown argument 'codex-acp'; to run an agent: acp-bridge -- codex-acp"),
+        (["--deliver", "queue"], "unknown argument '--deliver'"),
+        (["--delivery"], "expected one argument"),
+        (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
+        (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
+        (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line_and_ends_with_2(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(arguments) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("acp-bridge: ")
+    assert told in first
+    assert second == "Try 'acp-bridge --help'."
+
+
+def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help", "--"]) == 0
+    text = capsys.readouterr().out
+    assert set(re.findall(r"^  --([a-z-]+) ", text, re.M)) >= set(options.NAMES)
+    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, options.NAMES))
+    assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
+
+
+def test_a_first_word_that_is_a_command_gets_the_arguments_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Any] = []
+
+    def main(arguments: Any) -> int:
+        given.append(arguments)
+        return 7
+
+    monkeypatch.setattr(demo, "main", main)
+    assert cli.run(["demo", "--record", "file"]) == 7
+    assert given == [["--record", "file"]]
+
+
+def test_a_log_that_can_not_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["--log-file", str(tmp_path), "--", "agent"]) == 2
+    assert "the log file can't be written" in capsys.readouterr().err
 
 
 def test_worker_threads_are_made_to_let_go_of_the_loop_soon(
@@ -20,14 +136,23 @@ def test_worker_threads_are_made_to_let_go_of_the_loop_soon(
 
     monkeypatch.setattr(anyio, "run", run)
     monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
-    before = sys.getswitchinterval()
-    try:
-        assert cli.run(["--", "agent"]) == 0
-    finally:
-        sys.setswitchinterval(before)
+    assert cli.run(["--", "agent"]) == 0
     assert seen == [pytest.approx(0.0005)]
 
 
-def test_no_address_is_taken_for_the_name_of_an_agent() -> None:
-    words = ["uvx", "--index-url", "https://user:secret@packages.example/simple", "an-agent"]
-    assert cli.agent_name(words) == "an-agent"
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("codex-acp", "codex-acp"),
+        ("/usr/bin/codex-acp --model x", "codex-acp"),
+        ("npx -y @zed/claude-agent-acp", "@zed/claude-agent-acp"),
+        ("env KEY=secret python3.11 /opt/agent.py", "python3.11"),
+        ("python3 -I /opt/agent.py", "agent.py"),
+        ("uvx --index-url https://user:secret@packages.example/simple an-agent", "an-agent"),
+        ("node", "node"),
+    ],
+)
+def test_an_agent_is_named_by_its_program_and_by_no_option_setting_or_address(
+    command: str, name: str
+) -> None:
+    assert cli.agent_name(command.split()) == name

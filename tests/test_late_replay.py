@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-
 from acp_bridge.replays import LateReplay
+
 from acp_bridge.updates import Phase, Updates
 
 Json = dict[str, Any]

@@ -108,7 +108,7 @@ def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == kept
-    assert {"acp_bridge/py.typed", "agent/dialogues/demo.txt"} <= names
+    assert {"acp_bridge/py.typed", "agent/scripted/demo.txt"} <= names
 
 
 def pins(lock: str) -> dict[str, str]:

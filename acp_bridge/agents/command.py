@@ -1,4 +1,4 @@
-"""How the processes of one agent are started."""
+"""The command that starts processes of an agent, and what they say that they can do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,3 @@ class AgentCommand:
 
     words: tuple[str, ...]
     initialize: Mapping[str, Any]
-
-
-def has(capabilities: Any, *path: str) -> bool:
-    """Return whether capabilities have this as a true flag or an object (null means no)."""
-    for key in path:
-        capabilities = capabilities.get(key) if isinstance(capabilities, dict) else None
-    return capabilities is not None and capabilities is not False

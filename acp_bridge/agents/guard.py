@@ -1,9 +1,9 @@
-"""The small process between bridge and agent: it starts the agent, and kills its whole tree.
+"""The guard is the small process between bridge and agent: it starts the agent and kills its tree.
 
-`COMMAND_LINE` runs it, by the interpreter's isolated mode, so nothing of the user's is imported
-(HAZARDS P14). Arguments: CONTROL_FD LOCALE COMMAND... Its standard streams are the agent's, and so
-is its environment, but for what Python itself puts into it in the C locale (PEP 538): LOCALE is
-the agent's "LC_CTYPE=...", or empty if it has none.
+`COMMAND_LINE` runs it in the interpreter's isolated mode, so that no module of the user's is
+imported (invariant P14). Arguments: CONTROL_FD LOCALE COMMAND... Its standard streams are the
+agent's, and so is its environment, but for what Python puts into it in the C locale (PEP 538):
+LOCALE is the agent's "LC_CTYPE=...", or empty if it has none.
 
 Over CONTROL_FD, a stream socket:
 
@@ -13,15 +13,15 @@ Over CONTROL_FD, a stream socket:
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS).
 
 Invariants
-- Every way out of here, an exception too, leads through `Guard.kill_tree`; only SIGKILL doesn't,
-  and then the agent's main process gets the kernel's parent-death signal.
+- The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
+  at once; then the kernel's parent-death signal kills the agent's main process.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
-  so "no child left" (ECHILD) is the proof that the tree is dead. (HAZARDS P1)
+  so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
-  exiting, so no other agent opens the session before this tree is dead. (HAZARDS P12)
-- Nothing of the agent's data is copied; nothing but the three standard streams is inherited.
-- Few and small imports: the start of an agent waits for them, and each session has a guard. Hence
-  `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
+  exiting, so no other agent opens the session before this tree is dead (invariant P12).
+- The agent's data don't pass through here, and it inherits nothing but three standard streams.
+- Imports are few and small, because the start of an agent waits for them and each session has a
+  guard. Hence `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -30,8 +30,8 @@ import os
 import select
 import sys
 
-#: By import and not by path: byte code is kept only for imports, and compiling would cost each
-#: start 3 ms and 0.6 MB. The folder comes last on the path, behind the standard library.
+#: The guard is imported and not run by its path, since byte code is kept only for imports: to
+#: compile it would cost each start 3 ms and 0.6 MB. Its folder comes after the standard library.
 COMMAND_LINE = (
     sys.executable,
     *("-I", "-S", "-c", "import sys; sys.path.append(sys.argv.pop(1)); import guard; guard.main()"),
@@ -49,7 +49,7 @@ MAX_PAUSE_MS = 1000
 
 
 def prctl(option: int, value: int) -> None:
-    """Set a process attribute; what this kernel refuses is done without."""
+    """Set an attribute of this process; a refusal of the kernel is ignored."""
     if LINUX:
         import _ctypes
 
@@ -58,7 +58,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def listen_for_signals() -> int:
-    """Return a pipe on which every SIGCHLD and SIGTERM arrives as one byte, its number."""
+    """Return a pipe from which each SIGCHLD and SIGTERM is read as one byte, its number."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
@@ -71,12 +71,12 @@ def listen_for_signals() -> int:
 
 
 def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
-    """In the forked child: replace this process by the agent, or raise OSError."""
+    """Replace the forked child by the agent; raises OSError."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if os.getppid() != guard_pid:  # the guard died before the kernel knew whom to tell
         os._exit(1)
-    # Handlers end with exec, but what is ignored stays ignored (SIGPIPE, SIGXFSZ: by Python).
+    # exec ends handlers, but an ignored signal stays ignored (Python ignores SIGPIPE, SIGXFSZ).
     for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):
         _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
@@ -112,10 +112,10 @@ def processes() -> list[tuple[int, int, int, bool]]:
 def kill_descendants(root: int, groups: set[int]) -> bool:
     """SIGKILL every group that a descendant of `root` is in. Returns whether there was any.
 
-    A group is hit whole, forks in progress included, so a fork bomb does not outrun this. It is
-    never another's: the agent has a session of its own, and no group reaches across sessions.
-    `groups` are those of the last time, brought up to date: where there is no subreaper, they
-    are all that tells whose an orphan is.
+    A group is killed as a whole, forks in progress included, so that a fork bomb does not outrun
+    this. It holds no other process: the agent has a session of its own, and no group reaches
+    across sessions. `groups` are those of the last call and are brought up to date: without a
+    subreaper, only they tell that an orphan belongs to the tree.
     """
     table = processes()
     tree = {root}
@@ -132,7 +132,7 @@ def kill_descendants(root: int, groups: set[int]) -> bool:
 
 
 def kill_group(group: int) -> None:
-    """SIGKILL to all of it; a group that is gone, or not ours to kill, is left."""
+    """SIGKILL a group; one that is gone, or that may not be killed, is left."""
     try:  # noqa: SIM105 - contextlib is not small
         os.killpg(group, _signal.SIGKILL)
     except OSError:
@@ -140,7 +140,7 @@ def kill_group(group: int) -> None:
 
 
 class Guard:
-    """One agent and what descends from it."""
+    """Watches one agent and kills it with all its descendants."""
 
     def __init__(self, control: _socket.socket, wakeup: int) -> None:
         self.control = control
@@ -153,10 +153,10 @@ class Guard:
         try:  # noqa: SIM105
             self.control.send(line.encode() + b"\n")
         except OSError:
-            pass  # the bridge is gone: nobody to tell
+            pass  # the bridge is gone
 
     def told_to_stop(self) -> bool:
-        """Take what the bridge sent; True for KILL, and when the bridge is gone in any way."""
+        """Take what the bridge sent; returns True for KILL, and when the bridge is gone."""
         while True:
             try:
                 data, passed, _, _ = self.control.recvmsg(64, 256)
@@ -173,14 +173,14 @@ class Guard:
                 return True
 
     def terminated(self) -> bool:
-        """Empty the signal pipe; True if SIGTERM was among them."""
+        """Empty the signal pipe; returns whether SIGTERM was in it."""
         try:
             return _signal.SIGTERM in os.read(self.wakeup, 4096)
         except BlockingIOError:
             return False
 
     def reap(self) -> bool:
-        """Collect every child that has ended; False if no child is left."""
+        """Collect every child that has ended; returns False if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -194,7 +194,7 @@ class Guard:
                 self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
 
     def start(self, command: list[str], locale: str) -> bool:
-        """Start the agent and let go of its streams; False if it can't be executed."""
+        """Start the agent and close its streams here; returns False if it can't be executed."""
         readable, writable = os.pipe()
         guard_pid = os.getpid()
         self.agent = os.fork()
@@ -217,12 +217,12 @@ class Guard:
         for stream in range(3):
             os.dup2(null, stream, inheritable=True)
         os.close(null)
-        os.chdir("/")  # keeps no folder of the user's busy
+        os.chdir("/")  # so that no folder of the user's is busy
         self.say(f"started {self.agent}")
         return True
 
     def watch(self) -> None:
-        """Sleep until the agent has ended, the bridge is gone, or one says stop."""
+        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup, select.POLLIN)
@@ -236,7 +236,7 @@ class Guard:
     def kill_tree(self) -> None:
         """SIGKILL the agent and every descendant, again and again until none is left."""
         pause = FIRST_PAUSE_MS
-        if LINUX:  # nobody can get lost, so the quick way goes before the search
+        if LINUX:  # no process can get lost, so the quick way comes before the search
             kill_group(self.agent)
             if self.reap():
                 self.sleep(pause)
@@ -261,7 +261,7 @@ def main() -> None:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(0)  # at once: no clean-up of the interpreter between `dead` and the lock's end
+        os._exit(0)  # the lock ends right after `dead`, without the interpreter's clean-up
 
 
 def run(arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""The lock that makes a bridge the only one to run a session. (HAZARDS K3, P12)
+"""The lock that makes a bridge the only one to run a session (invariants K3, P12).
 
-It is a flock on a file. A flock belongs to the open file, not to a process: passed on to the
-guard, it lasts until both bridge and guard have let go, and the kernel lets go for the dead.
+It is a flock on a file. A flock belongs to the open file and not to a process: once it is passed on
+to the guard, it lasts until bridge and guard have closed it, or have died.
 """
 
 import fcntl

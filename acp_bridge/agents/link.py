@@ -1,12 +1,12 @@
 """The connection to one agent process: started, initialized, read until its tree is dead.
 
 - A link is one process and one epoch; it is never started a second time.
-- The agent's stdout is read to its end before the owner is told of the exit, so an answer that was
-  written just before the exit counts (invariant P3).
-- A process that has closed a pipe and lives on can serve nobody, so it is killed (P3).
-- While a link is parked, the agent's messages about sessions are kept in order (P8).
+- The agent's stdout is read to its end before the owner is told of the exit, so an answer written
+  just before it counts (invariant P3).
+- A process that has closed a pipe and lives on can serve nobody, so it is killed (invariant P3).
+- While a link is parked, the agent's messages about sessions are kept in order (invariant P8).
 - An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
-  also one that adopts the link after either happened (Q12).
+  also one that adopts the link after either happened (invariant Q12).
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, waits
-from acp_bridge.agents.command import AgentCommand, has
+from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
+from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
-#: bytes that may wait for an agent that doesn't read; with more it is killed.
+#: bytes that may wait for an agent that doesn't read; with more than that it is killed.
 _AGENT_LIMIT = 64 * 1024 * 1024
 #: bytes that an agent may say while it is parked; with more it is killed.
 _PARKED_LIMIT = 16 * 1024 * 1024
 
 
 class Owner(Protocol):
-    """Is told what a process says and how it ends: the waiting room's or a session's part."""
+    """Is told what a process says and how it ends."""
 
     def on_update(self, link: Link, params: dict[str, Any]) -> None:
         """Take the parameters of a `session/update`."""
@@ -100,17 +101,17 @@ class Link:
 
     @property
     def started(self) -> bool:
-        """A process was spawned, so `Owner.on_dead` comes once its tree is dead.
+        """A process was spawned, so `on_dead` is called once, when its tree is dead.
 
-        It comes whoever kills the tree. Only a tree that outlives `kill` is never reported.
+        It does not matter who kills the tree. `on_dead` comes up to `waits.LAST_WORDS` after `kill`
+        has returned; for a tree that outlives `waits.KILL` it may come late or never.
         """
         return self._process is not None
 
     async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
-        """Start the process and initialize it. Unbounded: the caller sets the deadline.
+        """Start the process and initialize it; the caller sets the deadline.
 
-        Raises StartFailed, RpcError (the agent's answer to `initialize`), or OSError. Then, and
-        when cancelled, the process is killed, and the owner is told of it if it was `started`.
+        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
         process = await AgentProcess.start(
             tasks, self.command.words, lock_fd=lock_fd, on_stderr=self._on_stderr
@@ -122,8 +123,8 @@ class Link:
         reader = Reader(stdout, _READ_BYTES)
         tasks.start_soon(self._live, process, writer, reader)
         try:
-            result = await self.ask("initialize", dict(self.command.initialize))
-            if not isinstance(result, dict) or result.get("protocolVersion") != 1:
+            result = await self.ask(INITIALIZE, dict(self.command.initialize))
+            if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -139,7 +140,7 @@ class Link:
                 tasks.start_soon(self._kill_doomed)
                 tasks.start_soon(self._doom_cut_off)
                 self._exit = await process.wait_exit()
-                self._hurry.cancel()  # what is left is one pipe at most
+                self._hurry.cancel()  # one pipe at most is still unread
                 with anyio.move_on_after(waits.LAST_WORDS):
                     await process.wait_dead()
                     await self._read_all.wait()
@@ -190,7 +191,7 @@ class Link:
         self._doomed.set()
 
     async def kill(self) -> bool:
-        """Kill the whole tree; bounded. Returns False if it is not dead after the bound."""
+        """Kill the whole tree; returns False if it is not dead after `waits.KILL`."""
         return self._process is None or await self._process.kill()
 
     async def close(self, grace: float) -> None:
@@ -254,7 +255,7 @@ class Link:
         self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if method == "session/update" and not self._parked and isinstance(params, dict):
+        if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if params.get("sessionId") == self.agent_session_id:
                 self.owner.on_update(self, params)
             else:
@@ -265,7 +266,7 @@ class Link:
             self._hand_over(method, params)
 
     def _hand_over(self, method: str, params: Any) -> None:
-        if method == "session/update":
+        if method == SESSION_UPDATE:
             if isinstance(params, dict):
                 self.owner.on_update(self, params)
         else:

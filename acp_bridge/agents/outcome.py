@@ -1,6 +1,6 @@
-"""How the start of an agent process failed, or how the process ended, in words for the user.
+"""Tells in words for the user why an agent process did not start, or how it ended.
 
-What is said names the user's command, never a path or a text of the system's or ours.
+The words name the user's command, never a path, and no text of the system's.
 """
 
 import errno
@@ -11,7 +11,7 @@ from typing import Self
 _NOT_FOUND = "command not found"
 _NOT_EXECUTABLE = "command is not executable"
 
-#: Errors of exec that another try would meet again.
+#: Errors of exec that another try would have again.
 _PERMANENT = {
     errno.ENOENT: _NOT_FOUND,
     errno.ENOTDIR: _NOT_FOUND,
@@ -27,7 +27,7 @@ _PERMANENT = {
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the agent's main process ended: one of the two is None."""
+    """The end of an agent's main process, by an exit code or a signal; the other one is None."""
 
     code: int | None
     signal: int | None

@@ -1,14 +1,14 @@
-"""One agent process behind its guard: started, watched, killed with its whole tree.
+"""Starts one agent process behind its guard, watches it, and kills it with its whole tree.
 
-The guard (guard.py) does the work; here are the pipes, the guard's reports, and the bounds.
+The guard (guard.py) does the work. This module has the pipes, the guard's reports, and the bounds.
 
 Invariants
-- One task, the owner, runs in the task group given to `AgentProcess.start`. It ends after `close`,
-  or by cancellation; either way the tree is killed (bounded, shielded) and every descriptor closed.
+- One task runs in the task group given to `AgentProcess.start`. It ends after `close` or by
+  cancellation; either way the tree is killed (bounded, shielded) and every descriptor closed.
 - Every descriptor is close-on-exec, so no other agent keeps a pipe of this one open.
 - The agent gets the working directory and the environment of the bridge, unchanged.
-- If the guard itself is killed, the kernel kills the agent's main process and the bridge kills
-  the agent's process group: that is what can still be known of the tree.
+- If the guard itself is killed, the kernel kills the agent's main process, and the bridge kills
+  the agent's process group, which is the part of the tree that it can still find.
 """
 
 import os
@@ -22,32 +22,28 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.agents.stderr import LineForwarder
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
 
-START_TIMEOUT = 10.0
-KILL_TIMEOUT = 5.0
-#: Seconds for the rest of stderr when the tree is dead. Its end is there already, unless the
-#: agent handed its stderr to a process outside of its tree.
-STDERR_DRAIN_TIMEOUT = 0.2
-#: In the place of a guard that was killed: seconds between two looks at the agent's group.
+#: Seconds between two looks at the group of an agent whose guard was killed.
 GROUP_POLL_INTERVAL = 0.005
 
-#: The bridge's ends, in the order of the agent's descriptors 0, 1, 2.
+#: The names of the bridge's ends, in the order of the agent's descriptors 0, 1 and 2.
 _PIPES = ("stdin_fd", "stdout_fd", "_stderr_fd")
 
 
 class AgentProcess:
-    """A running agent, its guard, and the bridge's ends of its pipes. Made by `start` only."""
+    """A running agent, its guard, and the bridge's ends of its pipes; made by `start`."""
 
     def __init__(self, on_stderr: Callable[[str], None] | None) -> None:
         self.pid = 0
-        #: Where the agent's stdin is written and its stdout read: non-blocking, closed by `close`
-        #: (anyio's waiters get ClosedResourceError) and -1 from then on. Whoever keeps the
-        #: numbers takes them over: `take_pipes`.
+        #: The ends for the agent's stdin and stdout. They don't block and are closed by `close`
+        #: (anyio's waiters get ClosedResourceError) and -1 from then on. A caller that keeps
+        #: the numbers takes them over with `take_pipes`.
         self.stdin_fd = -1
         self.stdout_fd = -1
         self._stderr_fd = -1
@@ -72,21 +68,21 @@ class AgentProcess:
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
-        """Start `command` (at least one word) and return once it runs, within START_TIMEOUT.
+        """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
         `lock_fd` is held by the guard from before the agent starts. `on_stderr` gets the agent's
-        stderr, by lines cut at 8 KiB. The owner task runs in `task_group`.
+        stderr, by lines cut at 8 KiB. The process is watched in `task_group`.
 
-        Raises StartFailed. Failed or cancelled, nothing is left behind.
+        Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
         process = cls(on_stderr)
         if lock_fd is not None:
             process.hold_lock(lock_fd)
         try:
-            with anyio.fail_after(START_TIMEOUT):
+            with anyio.fail_after(waits.SPAWN):
                 await anyio.to_thread.run_sync(process._spawn, command)
                 await process._wait_started(command[0])
-            task_group.start_soon(process._own)
+            task_group.start_soon(process._watch)
         except TimeoutError:
             if process._guard is not None:
                 process._guard.kill()  # stuck before or in exec: there is no tree yet
@@ -98,7 +94,7 @@ class AgentProcess:
         return process
 
     def take_pipes(self) -> tuple[int, int]:
-        """Hand over (stdin_fd, stdout_fd): from now on the caller uses and closes them.
+        """Hand over (stdin_fd, stdout_fd), which the caller uses and closes from now on.
 
         For an orderly end the caller closes stdin before it calls `close`.
         """
@@ -107,16 +103,16 @@ class AgentProcess:
         return pipes
 
     def hold_lock(self, lock_fd: int) -> None:
-        """Let the guard hold this lock too, until the tree is dead. (HAZARDS P12)
+        """Let the guard hold this lock, too, until the tree is dead (invariant P12).
 
-        The caller keeps its own descriptor. Without effect if the guard is gone.
+        The caller keeps its own descriptor. Has no effect if the guard is gone.
         """
         self._send(guard.LOCK, lock_fd)
 
     async def wait_exit(self) -> Exit:
-        """Wait until the main process has ended; its descendants may still live. (HAZARDS P3)
+        """Wait until the main process has ended; its descendants may still live (invariant P3).
 
-        SIGKILL is what is said when only the guard's death is known.
+        If only the guard's death is known, the end is called SIGKILL.
         """
         await self._exited.wait()
         return self._exit
@@ -126,20 +122,20 @@ class AgentProcess:
         await self._dead.wait()
 
     async def kill(self) -> bool:
-        """Kill the tree and wait, shielded, until it is dead; idempotent. (HAZARDS C8)
+        """Kill the tree and wait, shielded, until it is dead; may be called again (invariant C8).
 
-        Returns False if it is not dead after KILL_TIMEOUT: the guard goes on trying, and holds
-        its locks. What the agent wrote before can still be read.
+        Returns False if it is not dead after `waits.KILL`; the guard goes on trying and holds its
+        locks. The agent's last output can still be read.
         """
         self._send(guard.KILL)
-        with anyio.move_on_after(KILL_TIMEOUT, shield=True):
+        with anyio.move_on_after(waits.KILL, shield=True):
             await self._dead.wait()
         return self._dead.is_set()
 
     async def close(self, grace: float) -> None:
         """Close stdin, give the agent `grace` seconds to end, kill what is left, close all.
 
-        Returns when the owner task has nothing more to do; shielded but for the grace.
+        Only the grace can be cancelled; the rest is shielded and bounded.
         """
         self._close_fd("stdin_fd")
         try:
@@ -147,11 +143,11 @@ class AgentProcess:
                 await self._exited.wait()
         finally:
             self._closing.set()
-            with anyio.CancelScope(shield=True):  # bounded by the owner
+            with anyio.CancelScope(shield=True):  # `_finish` is bounded
                 await self._finished.wait()
 
-    async def _own(self) -> None:
-        """The owner task: follow until `close`, leave nothing behind."""
+    async def _watch(self) -> None:
+        """Follow the process until `close`, and leave nothing behind."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._stderr.run, self._stderr_fd)
@@ -162,14 +158,14 @@ class AgentProcess:
             await self._finish()
 
     async def _finish(self) -> None:
-        """Kill, wait for the end, close all; shielded, and bounded whatever happens."""
+        """Kill the tree, wait for its end and close all; shielded and bounded."""
         self._guard_end.close()
         try:
-            with anyio.move_on_after(KILL_TIMEOUT, shield=True):
+            with anyio.move_on_after(waits.KILL, shield=True):
                 self._send(guard.KILL)
                 await self._follow_guard()
             if self._stderr_fd >= 0:
-                with anyio.move_on_after(STDERR_DRAIN_TIMEOUT, shield=True):
+                with anyio.move_on_after(waits.LAST_STDERR, shield=True):
                     await self._stderr.run(self._stderr_fd)
         finally:
             for name in _PIPES:
@@ -179,7 +175,7 @@ class AgentProcess:
             self._finished.set()
 
     def _spawn(self, command: Sequence[str]) -> None:
-        """Start the guard. Runs in a thread; what it opened is the object's at once."""
+        """Start the guard; runs in a thread. What it opens is stored at once, for `_finish`."""
         locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
         control = self._guard_end.fileno()
         agent_ends: list[int] = []
@@ -209,7 +205,7 @@ class AgentProcess:
                 os.close(fd)
 
     async def _wait_started(self, command: str) -> None:
-        """Wait for the guard's first report; StartFailed if it isn't that the agent runs."""
+        """Wait for the guard's first report; raises StartFailed if the agent does not run."""
         match await self._next_report():
             case ["started", pid]:
                 self.pid = int(pid)
@@ -219,7 +215,7 @@ class AgentProcess:
                 raise StartFailed("the agent could not be started", permanent=False)
 
     async def _follow_guard(self) -> None:
-        """Take the guard's reports until it has gone, then see to it that the tree is dead."""
+        """Take the guard's reports until it has ended, then make sure that the tree is dead."""
         while report := await self._next_report():
             match report:
                 case ["exited", code, "-"]:
@@ -233,7 +229,7 @@ class AgentProcess:
         if self._dead.is_set():
             return
         if self._guard is not None:
-            self._guard.kill()  # it is ending, since it closed the socket; this makes it certain
+            self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
             await anyio.to_thread.run_sync(self._guard.wait)
         if self.pid and not self._tree_dead:
             await self._kill_group()
@@ -241,7 +237,7 @@ class AgentProcess:
         self._dead.set()
 
     async def _next_report(self) -> list[str] | None:
-        """Return the guard's next line as words, None once the guard has gone."""
+        """Return the guard's next line as words, None once the guard has ended."""
         while b"\n" not in self._reports:
             try:
                 data = self._control.recv(4096)
@@ -257,9 +253,9 @@ class AgentProcess:
         return line.decode().split()
 
     async def _kill_group(self) -> None:
-        """In the place of a guard that was killed: SIGKILL the agent's group until it is empty.
+        """Do the work of a guard that was killed: SIGKILL the agent's group until it is empty.
 
-        Zombies don't count: when they are collected is up to the system's init.
+        Zombies don't count, since the system's init collects them when it likes.
         """
         while any(group == self.pid and not zombie for _, _, group, zombie in guard.processes()):
             with suppress(OSError):

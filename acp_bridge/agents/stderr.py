@@ -1,4 +1,4 @@
-"""An agent's stderr, by lines. Reading never waits for whoever takes the lines."""
+"""Reads an agent's stderr by lines. Reading never waits for the code that takes the lines."""
 
 import os
 from collections.abc import Callable
@@ -6,16 +6,15 @@ from collections.abc import Callable
 import anyio
 import anyio.lowlevel
 
-#: Bytes of one line; what is beyond is dropped.
+#: Bytes of one line; the rest of a longer one is dropped.
 LINE_LIMIT = 8 * 1024
 READ_SIZE = 1 << 16
 
 
 class LineForwarder:
-    """Cuts what is read from `fd` (non-blocking, the caller's) into lines for `tell`.
+    """Gives each line of a stderr to `tell`, without its end and with undecodable bytes replaced.
 
-    Lines come without their end, undecodable bytes replaced. `run` can be cancelled and called
-    again: nothing is lost in between.
+    `run` may be cancelled and called again; nothing is lost in between.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -23,7 +22,7 @@ class LineForwarder:
         self._line = b""
 
     async def run(self, fd: int) -> None:
-        """Forward until nobody has the other end any more."""
+        """Forward what is read from `fd` (non-blocking, the caller's) until its end."""
         while data := await _read(fd):
             *ends, rest = data.split(b"\n")
             for end in ends:

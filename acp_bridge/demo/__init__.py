@@ -1,6 +1,6 @@
-"""`acp-bridge demo`: the main job before your eyes, checked on the bytes that a client recorded.
+"""`acp-bridge demo` shows the bridge at work and checks the bytes that a client recorded.
 
-The way to read it: play.py, steps.py (the story), checks.py (what must hold).
+Read play.py first, then steps.py (what the clients do) and checks.py (what must hold).
 """
 
 from acp_bridge.demo.command import main

@@ -1,6 +1,6 @@
-"""What must hold, as functions over what the client recorded. No I/O, no clock.
+"""The checks, as functions of what a client recorded. No I/O, no clock.
 
-Each returns a `Finding`, or raises `Unexpected` and says what was expected and what was seen.
+Each returns a `Finding`, or raises `Unexpected`, which tells what was expected and what was seen.
 Prompts are named by the ids of their requests.
 """
 
@@ -19,7 +19,7 @@ _AGENT_SAYS = re.compile(r"Process (\d+), cancelled (?:(\d+) times|(once))\.")
 
 
 def the_answer(recording: Recording, prompt: int) -> int:
-    """The place of the one answer to a request (HAZARDS Q9)."""
+    """Return the place of the one answer to a request (invariant Q9)."""
     places = recording.answers(prompt)
     if len(places) != 1:
         raise Unexpected(f"one answer to {_named(recording, prompt)}", f"{len(places)}")
@@ -27,7 +27,7 @@ def the_answer(recording: Recording, prompt: int) -> int:
 
 
 def stop_reason(recording: Recording, prompt: int) -> str:
-    """How its one answer says that the turn ended; `error CODE` for an error."""
+    """Return the stop reason in the one answer to a prompt; `error CODE` for an error."""
     message = recording[the_answer(recording, prompt)].message
     if error := message.get("error"):
         return f"error {error.get('code')}: {error.get('message')}"
@@ -35,7 +35,7 @@ def stop_reason(recording: Recording, prompt: int) -> str:
 
 
 def turn(recording: Recording, prompt: int) -> list[Chunk]:
-    """What was shown between the answer before and its own: the turn of this prompt."""
+    """Return what was shown between the answer before and its own, the turn of this prompt."""
     end = the_answer(recording, prompt)
     start = recording.sent(prompt)
     for other in recording.requests():
@@ -44,13 +44,15 @@ def turn(recording: Recording, prompt: int) -> list[Chunk]:
 
 
 def said(chunks: Iterable[Chunk]) -> str:
-    """The agent's words, joined."""
+    """Return the agent's words, joined."""
     return "".join(chunk.text for chunk in chunks if chunk.speaker == "agent")
 
 
 def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Finding:
-    """Answered with `end_turn`, and with exactly the words told before: none missing, none of
-    another turn among them (HAZARDS C9, C6, Q3)."""
+    """Check that a prompt was answered with `end_turn` and exactly the words told before.
+
+    None is missing and none is of another turn (invariants C9, C6, Q3).
+    """
     _ended_as("end_turn", recording, prompt)
     expected = "You told me: " + "; ".join(earlier)
     _same(expected, said(turn(recording, prompt)), f"in answer to {_named(recording, prompt)}")
@@ -62,7 +64,7 @@ def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Findin
 
 
 def answered_in_order(recording: Recording, prompts: Sequence[int]) -> Finding:
-    """All asked before anything came, each answered once, first in first out (HAZARDS Q1, Q9)."""
+    """Check that prompts sent before any update were answered once each, in order (Q1, Q9)."""
     asked = max(recording.sent(prompt) for prompt in prompts)
     places = [the_answer(recording, prompt) for prompt in prompts]
     if next((chunk for chunk in recording.chunks(recording.sent(prompts[0]), asked)), None):
@@ -78,7 +80,7 @@ def answered_in_order(recording: Recording, prompts: Sequence[int]) -> Finding:
 
 
 def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str]) -> Finding:
-    """The updates of turn k come before answer k, in pieces, and say what they must."""
+    """Check that the updates of turn k came before answer k, in pieces, with the right text."""
     start = recording.sent(prompts[0])
     first, count = None, 0
     for prompt, text in zip(prompts, texts, strict=True):
@@ -96,8 +98,10 @@ def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str])
 
 
 def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Finding:
-    """After something was shown and the client sent a cancel: answered `cancelled`, once, and
-    not before the agent had `drained` seconds (HAZARDS C5, C8)."""
+    """Check that a prompt that had shown something was answered `cancelled` once after a cancel.
+
+    The answer came not before the agent had `drained` seconds to stop (invariants C5, C8).
+    """
     answer, start = the_answer(recording, prompt), recording.sent(prompt)
     cancels = [at for at in recording.places("session/cancel", "out") if start < at < answer]
     if not cancels:
@@ -112,8 +116,10 @@ def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Findi
 
 
 def nothing_follows(recording: Recording, prompt: int) -> Finding:
-    """No update of a turn after its answer (HAZARDS C6). Those of the next turn are told apart
-    by their message ids; between the two turns there must be none."""
+    """Check that no update of a turn came after its answer (invariant C6).
+
+    Updates of the next turn are told apart by their message ids; between the turns there is none.
+    """
     answer = the_answer(recording, prompt)
     own = {chunk.message_id for chunk in turn(recording, prompt)} - {None}
     later = [at for at in recording.places("session/prompt", "out") if at > recording.sent(prompt)]
@@ -125,7 +131,7 @@ def nothing_follows(recording: Recording, prompt: int) -> Finding:
 
 
 def superseded(recording: Recording, old: int, new: int) -> Finding:
-    """The running prompt is answered `cancelled`, then the new one runs."""
+    """Check that the running prompt was answered `cancelled` before the new one ran."""
     _ended_as("cancelled", recording, old)
     _ended_as("end_turn", recording, new)
     if the_answer(recording, new) < the_answer(recording, old):
@@ -137,7 +143,7 @@ def superseded(recording: Recording, old: int, new: int) -> Finding:
 
 
 def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
-    """How many cancels the agent says that it got (HAZARDS C11)."""
+    """Check how many cancels the agent says that it got (invariant C11)."""
     _, count = _agent_says(recording, told)
     if count != expected:
         raise Unexpected(f"{expected}", f"{count}")
@@ -146,8 +152,10 @@ def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
 
 
 def replaced(recording: Recording, stopped: int, before: int, after: int) -> Finding:
-    """Another process answers `after` than answered `before`, and when the stopped prompt was
-    answered that one was dead (HAZARDS C10, P12)."""
+    """Check that another process answered `after` than `before`.
+
+    The old one was dead when the stopped prompt was answered (invariants C10, P12).
+    """
     old, new = agent_process(recording, before), agent_process(recording, after)
     if old == new:
         raise Unexpected(f"another process than {old}", "the same")
@@ -162,12 +170,12 @@ def replaced(recording: Recording, stopped: int, before: int, after: int) -> Fin
 
 
 def agent_process(recording: Recording, prompt: int) -> int:
-    """The process id that the agent told in answer to a prompt."""
+    """Return the process id that the agent told in answer to a prompt."""
     return _agent_says(recording, prompt)[0]
 
 
 def failed(recording: Recording, prompt: int) -> Finding:
-    """The agent was killed while the prompt ran: answered with an error, once (HAZARDS P3)."""
+    """Check that a prompt whose agent was killed was answered once, with an error (P3)."""
     killed = [at for at, line in enumerate(recording) if line.message.get("killed") == "agent"]
     answer = the_answer(recording, prompt)
     if not killed or not recording.sent(prompt) < killed[-1] < answer:
@@ -182,8 +190,10 @@ def failed(recording: Recording, prompt: int) -> Finding:
 
 
 def replayed(before: Recording, after: Recording, load: int) -> Finding:
-    """All that the first client saw is what the second is shown, before its load is answered
-    (HAZARDS K1, R1); no more than the end of the turn that was killed, and the bridge's words."""
+    """Check that all that the first client saw is replayed before the load is answered (K1, R1).
+
+    Only the end of the turn that was killed and words of the bridge may follow.
+    """
     answer = the_answer(after, load)
     if error := after[answer].message.get("error"):
         raise Unexpected("the session loaded", str(error))
@@ -201,7 +211,7 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
 def held(
     before: Recording, waiting: int, after: Recording, load: int, listing: int, run: int
 ) -> Finding:
-    """A prompt that the bridge had accepted is shown as held and does not run by itself (R12)."""
+    """Check that an accepted prompt is shown as held and does not run by itself (invariant R12)."""
     accepted = before.places(ACCEPTED)
     if waiting not in [before[at].message["params"]["requestId"] for at in accepted]:
         raise Unexpected("the waiting prompt accepted before the kill", "it was not")
@@ -222,7 +232,7 @@ def held(
 
 
 def each_answered_once(recordings: Sequence[Recording]) -> Finding:
-    """Every request, but for those that a killed bridge had: they may have no answer (Q9)."""
+    """Check that each request has one answer; those of a killed bridge may have none (Q9)."""
     seconds, count = 0.0, 0
     for recording in recordings:
         killed = any(line.message.get("killed") == "bridge" for line in recording)
@@ -235,7 +245,7 @@ def each_answered_once(recordings: Sequence[Recording]) -> Finding:
 
 
 def nothing_left(recordings: Sequence[Recording]) -> Finding:
-    """Every process that was seen in the tree of a bridge is gone (HAZARDS P1)."""
+    """Check that every process that was seen in the tree of a bridge is gone (invariant P1)."""
     ends = [line.message for recording in recordings for line in recording.notes("left")]
     left = [pid for end in ends for pid in end["left"]]
     if left:
@@ -268,7 +278,7 @@ def _same(expected: str, seen: str, place: str) -> None:
 
 
 def _agent_says(recording: Recording, prompt: int) -> tuple[int, int]:
-    """Its process id, and how many cancels it got."""
+    """Return the agent's process id, and how many cancels it got, as it says."""
     text = said(turn(recording, prompt))
     if not (match := _AGENT_SAYS.fullmatch(text)):
         raise Unexpected("the agent's process and count of cancels", repr(text))

@@ -1,8 +1,8 @@
-"""The client of the demo: it starts a bridge, speaks JSON lines with it, and records every one.
+"""The client of the demo starts a bridge, exchanges JSON lines with it, and records every one.
 
 Invariants:
 - A line is recorded before anything is concluded from it; every wait has a bound.
-- `close` leaves no process behind: not the bridge, its guards, the agents, nor what they started.
+- `close` leaves no process behind: no bridge, guard or agent, and nothing that they started.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from acp_bridge.demo.recording import ACCEPTED, Direction, Line, Message, Record
 
 T = TypeVar("T")
 
-#: Seconds that anything may take: the demo's promises are far below.
+#: Seconds that any wait may take; what the demo shows takes far less.
 PATIENCE = 15.0
-#: Seconds that a bridge has to end by itself, and its processes to be gone (HAZARDS P1, P2).
+#: Seconds for a bridge to end by itself, and for its processes to be gone (invariants P1, P2).
 END = 3.5
 
 
 class Client:
-    """Made by `start`; one session, opened by `new_session` or `load_session`."""
+    """A client with one session, which `new_session` or `load_session` opens. Made by `start`."""
 
     def __init__(self, process: Process, on_wait: Callable[[str], None]) -> None:
         """`on_wait` is told what is being waited for."""
@@ -61,9 +61,10 @@ class Client:
         tasks: TaskGroup,
         on_wait: Callable[[str], None],
     ) -> Self:
-        """Start a bridge, in a session of its own: a Ctrl-C at the terminal is ours alone.
+        """Start a bridge in a session of its own, so that it gets no Ctrl-C of the terminal.
 
-        Raises Unexpected."""
+        Its stderr is appended to the file `stderr`. Raises Unexpected.
+        """
         with stderr.open("ab") as file:
             try:
                 process = await anyio.open_process(
@@ -75,33 +76,33 @@ class Client:
         tasks.start_soon(client._read)
         return client
 
-    # --- what goes out -------------------------------------------------------------------------
+    # --- messages to the bridge --------------------------------------------------------------
 
     async def initialize(self) -> None:
-        """Without any capability: the agent has nothing to ask of us. Raises Unexpected."""
+        """Initialize without any capability, so that the agent asks nothing. Raises Unexpected."""
         own = {"_meta": {"acp_bridge": {"accepted": True}}}
         params = {"protocolVersion": 1, "clientCapabilities": own}
         await self.result(await self.request("initialize", params))
 
     async def new_session(self, cwd: Path) -> None:
-        """Raises Unexpected."""
+        """Open a new session. Raises Unexpected."""
         request = await self.request("session/new", {"cwd": str(cwd), "mcpServers": []})
         self.session_id = (await self.result(request))["sessionId"]
 
     async def load_session(self, session_id: str, cwd: Path) -> int:
-        """Returns the id of the request."""
+        """Ask for a session to be loaded; returns the id of the request."""
         self.session_id = session_id
         params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
         return await self.request("session/load", params)
 
     async def request(self, method: str, params: Message) -> int:
-        """Returns the id."""
+        """Send a request; returns its id."""
         request_id = next(self._ids)
         await self._send({"id": request_id, "method": method, "params": params})
         return request_id
 
     async def prompt(self, text: str, **own: str) -> int:
-        """`own`: what is meant for the bridge (`_meta.acp_bridge`)."""
+        """Send a prompt, with `own` as `_meta.acp_bridge`; returns the id of the request."""
         message = self._prompt(text)
         if own:
             message["params"]["_meta"] = {"acp_bridge": own}
@@ -109,7 +110,7 @@ class Client:
         return int(message["id"])
 
     async def prompts(self, *texts: str) -> list[int]:
-        """All at once: in one write."""
+        """Send prompts in one write; returns the ids of the requests."""
         messages = [self._prompt(text) for text in texts]
         await self._send(*messages)
         return [message["id"] for message in messages]
@@ -126,11 +127,11 @@ class Client:
         lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
         for line in lines:
             self._record("out", line)
-        # A bridge that is gone is told by what doesn't come.
+        # A bridge that is gone is noticed by the answers that don't come.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self._stdin.send(b"".join(line + b"\n" for line in lines))
 
-    # --- what comes in -------------------------------------------------------------------------
+    # --- messages from the bridge ------------------------------------------------------------
 
     async def _read(self) -> None:
         partial = b""
@@ -155,14 +156,14 @@ class Client:
         self.recording.append(Line.of(direction, time.monotonic(), raw))
 
     def note(self, **facts: Any) -> None:
-        """Record what was done to, or seen of, a process."""
+        """Record facts about a process that no pipe shows."""
         self._record("note", json.dumps(facts).encode())
 
     def _tell(self) -> None:
         self._news.set()
         self._news = anyio.Event()
 
-    # --- waiting -------------------------------------------------------------------------------
+    # --- waiting -----------------------------------------------------------------------------
 
     async def until(self, look: Callable[[], T], what: str) -> T:
         """Call `look` after each read until it gives something true; raises Unexpected."""
@@ -178,13 +179,13 @@ class Client:
         raise Unexpected(f"{what} within {PATIENCE:g} s", self._last())
 
     async def answered(self, *requests: int) -> None:
-        """Until each of them has an answer."""
+        """Wait until each of these requests has an answer."""
         for request in requests:
             what = f"the answer to {self.recording.text_of(request)!r}"
             await self.until(partial(self.recording.answers, request), what)
 
     async def result(self, request: int) -> Message:
-        """The result of a request; raises Unexpected for an error."""
+        """Wait for the result of a request; raises Unexpected for an error."""
         await self.answered(request)
         message = self.recording[self.recording.answers(request)[0]].message
         if "result" not in message:
@@ -192,7 +193,7 @@ class Client:
         return dict(message["result"])
 
     async def accepted(self, request: int) -> None:
-        """Until the bridge says that it has written this prompt down."""
+        """Wait until the bridge says that it has written this prompt down."""
 
         def look() -> bool:
             told = (self.recording[at].message for at in self.recording.places(ACCEPTED))
@@ -201,7 +202,7 @@ class Client:
         await self.until(look, f"{self.recording.text_of(request)!r} accepted")
 
     async def streaming(self, prompt: int, pieces: int) -> None:
-        """Until so many pieces of the conversation came since the prompt was sent."""
+        """Wait until so many pieces of the conversation came since the prompt was sent."""
         since = self.recording.sent(prompt)
         what = f"{pieces} updates of {self.recording.text_of(prompt)!r}"
         await self.until(lambda: len(list(self.recording.chunks(since))) >= pieces, what)
@@ -210,16 +211,16 @@ class Client:
         lines = [line for line in self.recording if line.direction == "in"]
         return f"last: {lines[-1].raw.decode(errors='replace')[:300]}" if lines else "nothing came"
 
-    # --- processes -----------------------------------------------------------------------------
+    # --- processes ---------------------------------------------------------------------------
 
     def kill_bridge(self) -> None:
-        """`kill -9`. Its guards see its pipes close and kill the agents."""
+        """Kill the bridge with SIGKILL; its guards see its sockets close and kill the agents."""
         self._look_around()
         self.note(killed="bridge", pid=self._process.pid)
         self._process.kill()
 
     def kill_agent(self) -> None:
-        """`kill -9` of the one process that the bridge's guard started."""
+        """Kill the one process that the bridge's guard started with SIGKILL."""
         self._look_around()
         agents = children(children([self._process.pid]))
         if len(agents) != 1:
@@ -233,11 +234,11 @@ class Client:
         self.note(pid=pid, alive=bool(alive([pid])))
 
     async def gone(self) -> None:
-        """Until the bridge's output has ended."""
+        """Wait until the bridge's output has ended."""
         await self.until(lambda: self._ended, "the end of the bridge")
 
     async def close(self) -> None:
-        """End the bridge as an editor does, by closing its stdin; see that all is gone."""
+        """End the bridge as an editor does, by closing its stdin, and record what is left."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""`acp-bridge demo`: arguments, the temporary home, the exit code."""
+"""The command `acp-bridge demo`: its arguments, its temporary home, its exit code."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def _run(bridge: Sequence[str], record: TextIO | None) -> int:
 
 
 async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
-    """Run it; returns the number of the signal that ended it before its time, or 0.
+    """Run the demo; returns the number of the signal that ended it early, or 0.
 
-    Later signals change nothing: the clean-up is bounded.
+    Later signals change nothing, since the clean-up is bounded.
     """
     stopped: list[int] = []
 

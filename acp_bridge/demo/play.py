@@ -1,4 +1,4 @@
-"""The whole demo: its steps on two tracks, one for each agent, and the end of everything."""
+"""Plays the whole demo: its steps on two tracks, one for each agent, and then the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
 from acp_bridge.demo.track import Stage, Track
 
-#: The bridge, by the interpreter that runs the demo, and out of reach of the user's own modules.
+#: The bridge, run by the same interpreter; isolated, so that no module of the user's is imported.
 BRIDGE = (sys.executable, "-I", "-m", "acp_bridge")
 
 _STEPS = {
@@ -34,9 +34,9 @@ _TRACKS = (
 async def play(
     home: Path, screen: Screen, bridge: Sequence[str], recordings: dict[str, Recording]
 ) -> None:
-    """All steps, printed on the screen; the recordings are there also when it is cancelled.
+    """Play all steps and print them; `recordings` are filled in also when it is cancelled.
 
-    `home`: an empty folder. Whatever ends it, no process is left.
+    `home` is an empty folder. No process is left, however it ends.
     """
     sections = {name: screen.section(n, name) for n, name in enumerate(_STEPS, 1)}
     end = screen.section(len(_STEPS) + 1, "the end")

@@ -1,7 +1,7 @@
-"""What a client of the demo saw and sent: every line, with its time. No I/O.
+"""The recording of a client of the demo: every line that it got and sent, with its time. No I/O.
 
-A recording is what the checks judge. It holds the bytes as they went over the pipe, and notes
-about what the client did to processes, which no pipe tells.
+The checks judge recordings. They hold the bytes as they went over the pipe, and notes about
+processes: those that the client killed, and those that it saw.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Message = dict[str, Any]
-#: `in` came from the bridge, `out` went to it, `note` is the client's own.
+#: A line `in` came from the bridge, one `out` went to it, a `note` is the client's own.
 Direction = Literal["in", "out", "note"]
 
-#: What the bridge tells once a prompt is on the disk, to a client that asked for it.
+#: The notification that a prompt is on the disk, for a client that asked for it.
 ACCEPTED = "_acp_bridge/accepted"
-#: Updates that tell the conversation, by what a user sees.
+#: The updates that are the conversation, and who speaks in each.
 SPEAKERS = {
     "user_message_chunk": "user",
     "agent_message_chunk": "agent",
@@ -26,7 +26,7 @@ SPEAKERS = {
 
 
 class Unexpected(Exception):
-    """What was recorded is not what must be."""
+    """The recording is not as it must be."""
 
     def __init__(self, expected: str, seen: str) -> None:
         super().__init__(f"expected {expected}, seen {seen}")
@@ -36,7 +36,7 @@ class Unexpected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check measured, in seconds, and saw, in a word or two."""
+    """The result of a check: the time measured, in seconds, and a word or two on what was seen."""
 
     seconds: float
     detail: str
@@ -49,7 +49,7 @@ class Line:
     direction: Direction
     time: float
     raw: bytes
-    #: what the bytes say; empty if they are no JSON object.
+    #: the JSON object in the bytes; empty if they hold none.
     message: Message = field(compare=False, repr=False)
 
     @classmethod
@@ -75,7 +75,7 @@ class Recording(list[Line]):
     """The lines of one client, in order. Places are indexes into it."""
 
     def sent(self, request_id: int) -> int:
-        """Where a request went out; raises Unexpected if it didn't."""
+        """Return the place where a request was sent; raises Unexpected if it was not."""
         for at, line in enumerate(self):
             message = line.message
             if line.direction == "out" and "method" in message and message.get("id") == request_id:
@@ -83,7 +83,7 @@ class Recording(list[Line]):
         raise Unexpected(f"a request {request_id}", "none was sent")
 
     def answers(self, request_id: int) -> list[int]:
-        """Where the answers to a request came in: there should be one."""
+        """Return the places of the answers to a request; there should be one."""
         return [
             at
             for at, line in enumerate(self)
@@ -93,7 +93,7 @@ class Recording(list[Line]):
         ]
 
     def requests(self) -> list[int]:
-        """The ids of all requests that went out, in order."""
+        """Return the ids of all requests that were sent, in order."""
         return [
             line.message["id"]
             for line in self
@@ -101,13 +101,13 @@ class Recording(list[Line]):
         ]
 
     def text_of(self, request_id: int) -> str:
-        """The words of a prompt; the method of another request."""
+        """Return the words of a prompt, or the method of another request."""
         message = self[self.sent(request_id)].message
         prompt = message["params"].get("prompt")
         return str(prompt[0]["text"]) if prompt else str(message["method"])
 
     def places(self, method: str, direction: Direction = "in") -> list[int]:
-        """Where this method was asked or told."""
+        """Return the places of requests and notifications with this method."""
         return [
             at
             for at, line in enumerate(self)
@@ -115,11 +115,11 @@ class Recording(list[Line]):
         ]
 
     def notes(self, name: str) -> list[Line]:
-        """The notes that say something of this name."""
+        """Return the notes with a fact of this name."""
         return [line for line in self if line.direction == "note" and name in line.message]
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[Chunk]:
-        """The conversation as it was shown between two places (the end excluded)."""
+        """Give the conversation as it was shown between two places, the end excluded."""
         for at in range(start, len(self) if end is None else end):
             line = self[at]
             if line.direction != "in" or line.message.get("method") != "session/update":

@@ -1,7 +1,7 @@
-"""What the demo prints: a line a check, within 80 columns, ASCII; colour on a terminal only.
+"""Prints the demo: one line for each check, in 80 columns of ASCII, with colour on a terminal.
 
-Steps may run beside each other; they are printed one after the other, in the order in which their
-sections were made. What the first unfinished one finds appears at once.
+Steps may run beside each other. They are printed one after the other, in the order in which their
+sections were made; lines of the first unfinished one appear at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from acp_bridge.demo.recording import Finding, Unexpected
 P = ParamSpec("P")
 
 WIDTH = 80
-#: Where the text of a line begins: after the mark, the step and the time.
+#: The column in which the text of a line begins, after the mark, the step and the time.
 INDENT = 31
-#: How much of what was expected or seen is shown, in characters.
+#: Characters that are shown of what was expected or seen.
 LONGEST = 600
 
 _GREEN, _RED, _DIM, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
@@ -30,24 +30,24 @@ _CLEAR = "\r\x1b[K"
 
 @dataclass(slots=True)
 class Screen:
-    """`live`: the output is a terminal, on which a line can be written over."""
+    """The output of the demo; `live` if it is a terminal, where a line can be overwritten."""
 
     out: TextIO
     colour: bool = False
     live: bool = False
-    #: how many checks there were, and how many of them failed.
+    #: the number of checks that were made, and of those that failed.
     checks: int = 0
     failures: int = 0
     _sections: deque[Section] = field(default_factory=deque)
 
     def say(self, text: str) -> None:
-        """Some lines of its own, outside of any step."""
+        """Print some lines that belong to no step."""
         if self.live:
             self.write(_CLEAR)
         self.write(f"{text}\n")
 
     def section(self, number: int, name: str) -> Section:
-        """The place of a step, below those made before."""
+        """Make the section of a step, below those made before."""
         section = Section(self, f"{number} {name}")
         self._sections.append(section)
         return section
@@ -66,11 +66,11 @@ class Screen:
             self.write(_CLEAR + self.paint(_DIM, self._sections[0].awaiting()))
 
     def paint(self, colour: str, text: str) -> str:
-        """In this colour, where colours are wanted."""
+        """Return the text in this colour, where colours are wanted."""
         return f"{colour}{text}{_PLAIN}" if self.colour else text
 
     def write(self, text: str) -> None:
-        """As it is, at once."""
+        """Write text as it is, at once."""
         try:
             self.out.write(text)
             self.out.flush()
@@ -82,24 +82,24 @@ class Screen:
 
 @dataclass(slots=True)
 class Section:
-    """What is printed of one step."""
+    """The lines of one step."""
 
     screen: Screen
     step: str
-    #: what is not printed yet.
+    #: lines that are not printed yet.
     lines: list[str] = field(default_factory=list)
     closed: bool = False
     _awaited: str = ""
 
     def waiting(self, what: str) -> None:
-        """What the step waits for now; shown on a terminal, until something else is."""
+        """Show on a terminal what the step waits for, until something else is shown."""
         self._awaited = what
         self.screen.refresh()
 
     def check(
         self, title: str, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Make a check and print what came of it."""
+        """Make a check and print its result."""
         try:
             finding = check(*args, **kwargs)
         except Unexpected as unexpected:
@@ -110,7 +110,7 @@ class Section:
         self._add("ok", _GREEN, f"{_duration(finding.seconds):>8}", text)
 
     def fail(self, title: str, unexpected: Unexpected | None = None) -> None:
-        """A check that doesn't hold, with what it wanted and what it found."""
+        """Print a check that failed, with what was expected and what was seen."""
         self.screen.checks += 1
         self.screen.failures += 1
         self._add("FAIL", _RED, " " * 8, title)
@@ -119,17 +119,17 @@ class Section:
             self.quote("seen:", unexpected.seen)
 
     def quote(self, label: str, text: str) -> None:
-        """Something that goes with the line before."""
+        """Print text that belongs to the line before."""
         self.lines += _wrapped(text[:LONGEST], f"     {label:<10}", 15)
         self.screen.refresh()
 
     def close(self) -> None:
-        """The step is over."""
+        """End the section: its step is over."""
         self.closed = True
         self.screen.refresh()
 
     def awaiting(self) -> str:
-        """The line that says what is being waited for."""
+        """Return the line that says what is being waited for."""
         text = f"waiting for {self._awaited}" if self._awaited else ""
         return f"     {self.step:<{INDENT - 5}}{_ascii(text)}"[: WIDTH - 1]
 
@@ -146,7 +146,7 @@ def _wrapped(text: str, head: str, indent: int) -> list[str]:
 
 
 def _ascii(text: str) -> str:
-    """Whatever an agent said: on one line, and harmless to any terminal."""
+    """Return text on one line and without a character that could harm a terminal."""
     return re.sub(r"[^ -~]", lambda found: ascii(found[0])[1:-1], text)
 
 

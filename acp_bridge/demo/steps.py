@@ -1,6 +1,6 @@
-"""The story that the demo tells: what its clients do, and which checks are made of it.
+"""The steps of the demo: what its clients do, and which checks are made.
 
-A check that fails is printed and the step goes on; a wait that fails ends it.
+A step goes on after a check that fails, and ends with a wait that fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from acp_bridge.demo import checks
 from acp_bridge.demo.track import Track
 
-#: Seconds that the deaf agent gets to stop before it is killed: half of the default, to be brief.
+#: Seconds that the deaf agent gets to stop before it is killed, half of the default.
 DRAIN = 1.0
 
 BOAT, SUNDAY = "My boat is called Heron.", "She sails on Sunday."
@@ -19,7 +19,7 @@ STORY, LONGER, WAITING = "Tell me a story.", "Tell me a longer story.", "Do you 
 SING, DEAF, AGAIN, WHO = "Sing.", "Sing, be stubborn.", "Sing again.", "Who are you?"
 REMEMBER = "Remember?"
 
-#: What each agent has been told when `cancel` and `deaf_agent` are over.
+#: The prompts that each agent has got when `cancel` and `deaf_agent` are over.
 TOLD = [BOAT, SUNDAY, REMEMBER, STORY, REMEMBER]
 SUNG = [SING, REMEMBER, WHO, WHO, DEAF, REMEMBER, WHO]
 

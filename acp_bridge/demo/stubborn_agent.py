@@ -1,7 +1,7 @@
-"""A small ACP agent for the demo: it counts the cancels that it gets, and can ignore them.
+"""A small ACP agent for the demo, which counts the cancels that it gets and can ignore them.
 
-`python -I stubborn_agent.py FOLDER`: what it is told is kept in FOLDER, so that another process
-can load the session. Standard library only; it imports nothing of the bridge, as any agent would.
+`python -I stubborn_agent.py FOLDER` keeps its prompts in FOLDER, so that another process can load
+the session. It uses the standard library only and imports nothing of the bridge.
 
     Sing...        streams until it is cancelled; with "stubborn" in it, until it is killed
     Remember?      "You told me: " and the earlier prompts
@@ -20,12 +20,12 @@ Json = dict[str, Any]
 
 #: Seconds between two words.
 PACE = 0.015
-#: It gives up singing after a minute, should nobody stop it.
+#: It stops singing after a minute if nobody stops it.
 MAX_WORDS = 4000
 
 
 class Session:
-    """What was said and how often it was cancelled, in a file of one JSON value a line."""
+    """The prompts of a session and the count of its cancels, kept in a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class Session:
                 self._fold(json.loads(line))
 
     def keep(self, entry: str | None) -> None:
-        """A prompt; None for a cancel."""
+        """Keep a prompt, or None for a cancel."""
         self._fold(entry)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
@@ -50,7 +50,7 @@ class Session:
 
 
 class Agent:
-    """Reads on the main thread, so that a cancel is counted while a turn streams on another."""
+    """An agent that reads on the main thread, so that a cancel counts while a turn streams."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Where the steps run: the folder, the bridges, and tracks, on which steps follow each other."""
+"""The folder and the bridges of the demo, and tracks, on which steps follow each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from acp_bridge.demo.client import Client
 from acp_bridge.demo.recording import Recording, Unexpected
 from acp_bridge.demo.screen import Section
 
-#: How many of the last lines in a bridge's log are shown when a step could not be finished.
-_LAST_WORDS = 5
+#: Lines of a bridge's log that are shown when a step could not be finished: the last ones.
+_LOG_LINES = 5
 
 
 @dataclass(slots=True)
 class Stage:
-    """`home`: an empty folder, for everything that is kept; `bridge`: the command."""
+    """The things that all tracks share.
+
+    `home` is an empty folder, for everything that is kept; `bridge` is the command.
+    """
 
     home: Path
     bridge: Sequence[str]
@@ -28,27 +31,27 @@ class Stage:
 
     @property
     def recordings(self) -> list[Recording]:
-        """Of all clients."""
+        """The recordings of all clients."""
         return [client.recording for client in self.clients.values()]
 
     def log(self, name: str) -> Path:
-        """Where the bridge of this client logs."""
+        """Return the path of the log that the bridge of this client writes."""
         return self.home / f"{name}.log"
 
 
 @dataclass(slots=True)
 class Track:
-    """Steps of which each needs what the one before it left: the client and its session."""
+    """Runs steps of which each needs the client and the session of the one before."""
 
     stage: Stage
-    #: where the current step prints.
+    #: the section in which the current step prints.
     section: Section
     #: the client started last.
     client: Client = field(init=False)
     _started: list[str] = field(default_factory=list)
 
     async def run(self, steps: Sequence[tuple[Section, Step]]) -> None:
-        """One after the other; when one can't be finished, those after it are not tried."""
+        """Run the steps in order; after one that can't be finished, the rest is not tried."""
         failed = False
         for self.section, step in steps:
             if failed:
@@ -63,9 +66,9 @@ class Track:
             self.section.close()
 
     async def start(self, name: str, *arguments: str) -> Client:
-        """A bridge and a client for it, `initialize` done; raises Unexpected.
+        """Start a bridge and a client for it, and initialize; raises Unexpected.
 
-        Settings of the user's own bridges are not meant for it.
+        Variables with settings for the user's own bridges are left out.
         """
         own = {key: value for key, value in os.environ.items() if not key.startswith("ACP_BRIDGE_")}
         self._started.append(name)
@@ -82,7 +85,7 @@ class Track:
     def _quote_log(self) -> None:
         log = self.stage.log(self._started[-1])
         if log.exists():
-            for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_WORDS:]:
+            for line in log.read_text("utf-8", "replace").splitlines()[-_LOG_LINES:]:
                 self.section.quote("log:", line)
 
 

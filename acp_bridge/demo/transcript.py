@@ -1,6 +1,6 @@
-"""A conversation as one text, so that what was shown can be compared with what is replayed.
+"""Makes one text of a conversation, so that a replay can be compared with what was shown.
 
-In it, it makes no difference how a message was cut into updates; everything else does.
+How a message was cut into updates makes no difference to the text; everything else does.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Iterable, Iterator
 
 from acp_bridge.demo.recording import Recording, Unexpected
 
-#: How each of the user's prompts begins in the text.
+#: The text before each of the user's prompts.
 USER = "\n[user] "
 
 
 def as_shown(recording: Recording) -> str:
-    """What the user of this client saw: each prompt when its turn began, and what came then.
+    """Return what the user of this client saw: each prompt, and what came in its turn.
 
-    For prompts that ran in the order of asking. One whose turn had not begun is left out.
+    The prompts must have run in the order of asking. One whose turn had not begun is left out.
     """
     return _joined(_pieces(recording))
 
 
 def as_replayed(recording: Recording, start: int, end: int) -> str:
-    """What came between two places of a recording, the end excluded."""
+    """Return what came between two places of a recording, the end excluded."""
     return _joined((chunk.speaker, chunk.text) for chunk in recording.chunks(start, end))
 
 
 def difference(shown: str, replay: str) -> Unexpected:
-    """Both, from shortly before the first character that differs."""
+    """Return an Unexpected with both, from shortly before the first character that differs."""
     pairs = zip(shown, replay, strict=False)
     at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(shown), len(replay)))
     start = max(0, at - 20)

@@ -1,17 +1,16 @@
-"""The journal: what was accepted, shown and decided, kept in SQLite (HAZARDS K1 to K4)."""
+"""The journal keeps what was accepted, shown and decided in SQLite (invariants K1 to K4)."""
 
 from acp_bridge.journal.errors import BadCursor, JournalError, UnknownSession
 from acp_bridge.journal.records import (
     UNSET,
     PromptRow,
     PromptState,
-    Recovery,
     SessionInfo,
     SessionRow,
     Unset,
 )
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.journal.store import Journal, home_folder
+from acp_bridge.journal.store import Journal
 
 __all__ = [
     "UNSET",
@@ -20,11 +19,9 @@ __all__ = [
     "JournalError",
     "PromptRow",
     "PromptState",
-    "Recovery",
     "SessionInfo",
     "SessionJournal",
     "SessionRow",
     "UnknownSession",
     "Unset",
-    "home_folder",
 ]

@@ -1,4 +1,4 @@
-"""What can go wrong with the journal, in the words of its callers."""
+"""The errors of the journal."""
 
 
 class JournalError(Exception):
@@ -10,8 +10,8 @@ class JournalError(Exception):
 
 
 class UnknownSession(JournalError):
-    """No session of this id is kept here (HAZARDS R2)."""
+    """No session of this id is kept here (invariant R2)."""
 
 
 class BadCursor(ValueError):
-    """The cursor of a listing is none that this journal gave out."""
+    """The cursor of a listing was not given out by this journal."""

@@ -1,8 +1,8 @@
-"""One open session file: its one writing connection, and what makes it durable.
+"""One open session file: its writing connection, its fsync and its checkpoint.
 
 Invariants
 - A transaction is committed when its block ends: written into the WAL, without fsync. When
-  `sync` returns, everything committed before it was called is on the disk (HAZARDS K1).
+  `sync` returns, everything committed before it was called is on the disk (invariant K1).
 - fsync, checkpoint and close run in worker threads. The checkpoint never holds the writer's
   lock while it copies, so a write on the event loop does not wait for it.
 - Our own descriptor of the WAL disturbs no lock: SQLite's are on the file and on `-shm`. The WAL
@@ -33,7 +33,7 @@ from acp_bridge.journal.threads import in_thread
 
 
 class SessionFile:
-    """A migrated file, opened; used on one thread."""
+    """A migrated session file with its writing connection; used on one thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         """Take over the connection. Raises OSError."""
@@ -48,13 +48,13 @@ class SessionFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block or nothing of it. Raises JournalError."""
+        """Commit all of the block or nothing of it. Raises JournalError."""
         with transaction(self.db):
             yield
         self._commits += 1
 
     def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
-        """One statement, one transaction: the quick way. Raises JournalError."""
+        """Execute one statement in a transaction of its own. Raises JournalError."""
         try:  # not the context manager: this is the hot path
             self.db.execute(sql, values)
         except FAILURES as error:
@@ -62,7 +62,7 @@ class SessionFile:
         self._commits += 1
 
     def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """The first column of the first row, or None. Raises JournalError."""
+        """Return the first column of the first row, or None. Raises JournalError."""
         with journal_errors():
             row = self.db.execute(sql, values).fetchone()
         return None if row is None else row[0]
@@ -70,8 +70,8 @@ class SessionFile:
     async def sync(self) -> None:
         """Return when everything that was committed before this call is on the disk.
 
-        Calls that wait at the same time share one fsync. Raises JournalError; for ever after a
-        first failure: what an fsync lost, a second one doesn't find.
+        Calls that wait at the same time share one fsync. Raises JournalError, and does so for ever
+        after a first failure, since a second fsync would not find what the first one lost.
         """
         wanted = self._commits
         async with self._syncing:
@@ -93,7 +93,7 @@ class SessionFile:
             await in_thread(_checkpoint, self.path)
 
     async def close(self) -> None:
-        """Give the file back; whole on disk afterwards. Never raises; twice is fine."""
+        """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
         with anyio.CancelScope(shield=True):
             async with self._syncing:
                 if not self.closed:
@@ -113,6 +113,9 @@ def _checkpoint(path: Path) -> None:
 
 
 def begin_wal(connection: sqlite3.Connection) -> None:
-    """The first write after a whole checkpoint starts the WAL again and syncs its header: better
-    here, in a worker thread, than at the next write on the event loop."""
-    connection.execute("UPDATE session SET touched = touched + 1")
+    """Start the WAL again, which the first write after a whole checkpoint does.
+
+    It syncs the WAL's header, so it belongs into a worker thread and not to the next write on the
+    event loop. The write is that of the file's header page: it changes nothing in it.
+    """
+    connection.execute("PRAGMA application_id=0").close()

@@ -1,9 +1,9 @@
-"""Reading a session's recorded updates: in worker threads, each page with its own connection.
+"""Reads a session's recorded updates in worker threads, each page by a connection of its own.
 
 Invariants
 - A page is bounded in rows and bytes: memory stays flat however long the session is
-  (HAZARDS R6, K4). A single row is never divided.
-- A damaged row hides no other (HAZARDS K2).
+  (invariants R6, K4). A single row is never divided.
+- A damaged row hides no other (invariant K2).
 - No page keeps a transaction or a connection open: the writer is never held up.
 """
 
@@ -19,9 +19,9 @@ from acp_bridge.journal.schema import connect, journal_errors
 
 PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
-"""Bytes. What a thread reads and merges at a time: a few ms, part of it under the GIL."""
+"""Bytes that a thread reads and merges at a time: a few ms, part of it under the GIL."""
 
-#: NULLs only where the file is damaged.
+#: A value is NULL only where the file is damaged.
 _SELECT: Final = (
     "SELECT id, coalesce(CAST(turn AS INTEGER), 0), coalesce(CAST(lines AS BLOB), x'') FROM updates"
 )
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Row(NamedTuple):
-    """One recorded read of the agent's pipe."""
+    """One recorded read of the agent's pipe; `lines` are JSON objects, one a line."""
 
     id: int
     turn: int
@@ -38,7 +38,10 @@ class Row(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The adjacent rows `first`..`last` of one turn, and the lines that say the same."""
+    """Adjacent rows of one turn, `first` to `last`, and the merged lines that can replace them.
+
+    `shorter`: it is worth to replace them.
+    """
 
     first: int
     last: int
@@ -81,7 +84,7 @@ def _page(connection: sqlite3.Connection, after: int, to: int, turn: int | None)
 
 
 def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[Row], int]:
-    """What can be read, id by id, of a page with a damaged row in it."""
+    """Read a page with a damaged row in it id by id; returns what `read_rows` does."""
     rows: list[Row] = []
     lost = 0
     for row_id in range(after + 1, to + 1):
@@ -98,14 +101,14 @@ def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[
 
 
 def _damaged(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is bad in this place (other errors concern the whole of it)."""
+    """Return whether the file is bad in this place; other errors concern the whole of it."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 def read_entries(
     path: Path, merger: Merger, after: int, to: int, turn: int | None = None
 ) -> tuple[list[Entry], int]:
-    """The next page of a replay; the merger carries a message that is still growing across.
+    """Return the next page of a replay; the merger carries a growing message across pages.
 
     Raises:
         JournalError: the file can't be opened.
@@ -118,7 +121,7 @@ def read_entries(
 
 
 def read_slice(path: Path, after: int, to: int, turn: int) -> Slice | None:
-    """The next adjacent rows of one turn to merge, or None if there are none up to `turn`.
+    """Return the next adjacent rows of one turn to merge, None if there are none up to `turn`.
 
     Raises:
         JournalError: the file can't be opened.

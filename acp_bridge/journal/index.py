@@ -1,11 +1,12 @@
-"""The index: what a listing of sessions needs, in one small file shared by all bridges.
+"""The index of all sessions, in one small file that all bridges share; a listing reads only it.
 
 Invariants
-- Used in worker threads only, one at a time; nothing on the event loop waits for another bridge.
-- Pages are told apart by the last row shown, not by a count: a session made meanwhile moves
-  none (it is newer than all that follows).
-- It is a copy: where there is none, or a damaged one, it is made from the session files (not of
-  what was deleted).
+- It is used in worker threads only, one at a time, so nothing on the event loop waits for another
+  bridge.
+- A page begins after the last row of the one before, not at a count: a session made meanwhile
+  shifts none, since it is newer than all that follows.
+- It is a copy: where it is missing or damaged, it is made again from the session files. Only what
+  it knew of deleted sessions is lost then.
 """
 
 import base64
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -25,20 +26,23 @@ from acp_bridge.journal.records import SessionInfo, SessionRow
 from acp_bridge.journal.schema import FAILURES, journal_errors, sync_file, wal_of
 from acp_bridge.journal.threads import in_thread
 
+#: sessions in one page of a listing.
+PAGE_ROWS: Final = 50
+
 T = TypeVar("T")
 
 
 class Index:
-    """`index.db`; opened, and made, when it is first used."""
+    """The file `index.db`, opened, or made, when it is first used."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is touched yet."""
+        """Touches nothing yet."""
         self._path = path
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
     async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
-        """Add or replace a session's row; `durable`: it is on the disk on return.
+        """Add or replace a session's row; if `durable`, it is on the disk on return.
 
         Raises JournalError.
         """
@@ -54,7 +58,9 @@ class Index:
         await self._run(work)
 
     async def remove(self, session_id: str, *, known: bool) -> None:
-        """List a session no more; `known`: but keep the agent's id, which the agent may list still.
+        """Take a session out of the listing.
+
+        If `known`, its id at the agent is kept: when the agent lists it, it is not a new one.
 
         Raises JournalError.
         """
@@ -63,9 +69,9 @@ class Index:
         await self._run(lambda db: db.execute(f"{change} WHERE session_id = ?", (session_id,)))
 
     async def page(
-        self, cwd: str | None, agent: str | None, cursor: str | None, limit: int
+        self, cwd: str | None, agent: str | None, cursor: str | None
     ) -> tuple[list[SessionRow], str | None]:
-        """Sessions (of `cwd`, of `agent`), newest first, and the cursor of the next page, if any.
+        """Return sessions of `cwd` and `agent` (None: of any), newest first, and the next cursor.
 
         Raises:
             BadCursor: the cursor is not one of ours.
@@ -78,14 +84,14 @@ class Index:
                 " AND (:cwd IS NULL OR cwd = :cwd) AND (:agent IS NULL OR agent = :agent)"
                 " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT :limit",
-                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": limit + 1},
+                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": PAGE_ROWS + 1},
             ).fetchall()
         )
-        found = [SessionRow(*row) for row in rows[:limit]]
-        return found, _make_cursor(found[-1]) if len(rows) > limit else None
+        found = [SessionRow(*row) for row in rows[:PAGE_ROWS]]
+        return found, _make_cursor(found[-1]) if len(rows) > PAGE_ROWS else None
 
     async def agent_ids(self, agent: str) -> dict[str, str]:
-        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
         rows = await self._run(
             lambda db: db.execute(
                 "SELECT agent_session_id, session_id FROM sessions"
@@ -118,7 +124,7 @@ class Index:
             return await in_thread(work)
 
     def _opened(self) -> sqlite3.Connection:
-        """Of the file that all bridges use now: one that was put aside is used no more."""
+        """Return a connection to the file that has the name now; a replaced one is closed."""
         if self._file is not None and self._file.replaced:
             self._file.close()
             self._file = None
@@ -127,7 +133,7 @@ class Index:
         return self._file.db
 
     def _mended(self, error: Exception) -> bool:
-        """Whether the next try gets another file, after this failure."""
+        """After a failure, return whether another try would use another file."""
         file = self._file
         if file is None:
             return False

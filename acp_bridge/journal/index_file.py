@@ -1,10 +1,11 @@
-"""The file of the index: opened, made from the session files, put aside when it is damaged.
+"""Opens the file of the index, makes it from the session files, puts a damaged one aside.
 
 Invariants
 - `index.lock` is held while the file is opened, replaced or closed. SQLite finds a WAL by its name:
   the one of a file that was replaced must never meet its successor, nor be deleted in its place.
 - A new file is complete before it gets its name.
-- Only SQLite's own word makes a file a damaged one: busy, full, unreadable or newer it stays.
+- A file counts as damaged only if SQLite says so. One that is busy, unreadable or newer stays, and
+  so does one on a full disk.
 """
 
 import fcntl
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.records import SessionRow
 from acp_bridge.journal.schema import (
@@ -33,29 +35,28 @@ from acp_bridge.journal.schema import (
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
-#: seconds for another bridge to open, replace or close the index; when this one closes it.
+#: seconds for another bridge to open, replace or close the index.
 _LOCK_WAIT: Final = 5.0
-_CLOSE_WAIT: Final = 0.5
 _LOCK_INTERVAL: Final = 0.01
-#: the second one follows a damaged file; more only if others make damaged ones.
+#: One try for a damaged file and one for the new file; a third if another bridge interferes.
 _TRIES: Final = 3
 
 
 class _Unfit(sqlite3.DatabaseError):
-    """It is a database, but not a whole one of ours."""
+    """The file is a database, but not a whole index."""
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the file is to blame, and will be the next time too."""
+    """Return whether the file itself is at fault, so that another try would fail too."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return isinstance(error, _Unfit) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class IndexFile:
-    """An open index. For worker threads."""
+    """An open index; used in worker threads."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or a new one in the place of none or a damaged one.
+        """Open the index; where it is missing or damaged, make a new one first.
 
         Raises sqlite3.Error, OSError, JournalError (a newer version).
         """
@@ -79,7 +80,7 @@ class IndexFile:
 
     @property
     def replaced(self) -> bool:
-        """Another file has its name by now, or none."""
+        """Another file has taken its name, or none has it any more."""
         try:
             return not os.path.samestat(self._path.stat(), self._file)
         except FileNotFoundError:
@@ -89,7 +90,7 @@ class IndexFile:
         """Close it. Raises sqlite3.Error."""
         with ExitStack() as lock:
             with suppress(OSError):  # then SQLite's own look, whether the file has moved, must do
-                lock.enter_context(_locked(self._path, _CLOSE_WAIT))
+                lock.enter_context(_locked(self._path, waits.INDEX_CLOSE))
             self.db.close()
 
     def discard(self, error: Exception) -> None:
@@ -122,7 +123,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _put_aside(path: Path, error: Exception) -> None:
-    """Keep one damaged file, for whoever wants to look at it; the lock is held."""
+    """Rename a damaged file, so that it can be looked at. The caller holds the lock."""
     aside = path.with_name(f"{path.name}.damaged")
     logger.warning("journal: %s is damaged (%s): kept as %s", path.name, error, aside.name)
     wal_of(aside).unlink(missing_ok=True)
@@ -133,7 +134,7 @@ def _put_aside(path: Path, error: Exception) -> None:
 
 
 def _make(path: Path) -> None:
-    """Several bridges may each make one: the first has the name, the others' go."""
+    """Make a complete index and give it its name, unless another bridge was quicker."""
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{uuid4().hex}")
     make_file(draft)
@@ -143,7 +144,7 @@ def _make(path: Path) -> None:
             _fill(connection, path.with_name("sessions"))
         with _locked(path):
             if not path.exists():
-                wal_of(path).unlink(missing_ok=True)  # of one that was deleted by hand
+                wal_of(path).unlink(missing_ok=True)  # the file was deleted by hand
                 _shm_of(path).unlink(missing_ok=True)
                 draft.rename(path)
     finally:

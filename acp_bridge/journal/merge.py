@@ -1,11 +1,11 @@
-"""Joining the adjacent chunks of one message, so that a replay sends messages, not tokens.
+"""Joins the adjacent chunks of one message, so that a replay sends messages and not tokens.
 
-Sans-io. Invariants
+Sans-IO. Invariants
 - Two chunks are joined only if they are adjacent, in the same turn, of the same kind and message,
   and differ in nothing but their text: `_meta`, annotations and unknown fields included.
-- What was not joined comes out as it went in, byte for byte.
-- Joining what was joined already changes nothing, wherever it was cut before (HAZARDS R1).
-- A line that is no JSON object hides no other (HAZARDS K2).
+- A line that was not joined comes out as it went in, byte for byte.
+- Joining what was joined already changes nothing, wherever it was cut before (invariant R1).
+- A line that is no JSON object hides no other (invariant K2).
 """
 
 import json
@@ -15,38 +15,40 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import from_json
 
+from acp_bridge.protocol import MESSAGES
 from acp_bridge.wire.jsonrpc import encode
-
-CHUNKS: Final = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 
 _TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 MESSAGE_LIMIT: Final = 1_000_000
-"""Characters. A message that is longer is replayed in several chunks: a line has its bounds."""
+"""Characters. A longer message is replayed in several chunks, since a line may not be too long."""
 
 
 Key: TypeAlias = tuple[str, str | None] | str | None
 
 
 class Entry(NamedTuple):
-    """One update's params: its line as it was recorded (None if joined from several) and its
-    value (None if the line can't be read)."""
+    """The params of one update.
+
+    `raw` is the line as it was recorded, None if it was joined from several; `params` is its value,
+    None if the line can't be read.
+    """
 
     raw: bytes | None
     params: dict[str, Any] | None
 
     def line(self) -> bytes:
-        """The JSON text to keep."""
+        """Return the JSON text to keep."""
         return dumps(self.params) if self.raw is None else self.raw
 
 
 def dumps(value: Any) -> bytes:
-    """JSON on one line, without the newline: equal as a JSON value, whatever text is in it."""
+    """Return JSON on one line, without the newline; any text survives, lone surrogates too."""
     return encode(value)[:-1]
 
 
 def loads(text: bytes | str) -> Any:
-    """The JSON value of a text that `dumps` or an agent wrote, or None if it is damaged."""
+    """Return the value of a text that `dumps` or an agent wrote, None if it is damaged."""
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:
@@ -57,13 +59,13 @@ def loads(text: bytes | str) -> Any:
 
 
 def read_object(text: bytes | str) -> dict[str, Any] | None:
-    """The JSON object of a text, or None if it is none."""
+    """Return the JSON object that a text holds, None if it holds none."""
     value = loads(text)
     return value if isinstance(value, dict) else None
 
 
 class Merger:
-    """A stream of recorded lines in, the same transcript in fewer entries out."""
+    """Takes a stream of recorded lines and gives the same transcript in fewer entries."""
 
     def __init__(self) -> None:
         self._turn: int | None = None
@@ -71,11 +73,11 @@ class Merger:
         self._first = Entry(None, None)
         self._texts: list[str] = []
         self._size = 0
-        # What stands around the text in a plain chunk's line; empty if the first one isn't plain.
+        # The bytes around the text in a plain chunk's line; empty if the first one isn't plain.
         self._head = self._tail = b""
 
     def feed(self, turn: int, lines: bytes) -> list[Entry]:
-        """Take one row of a turn; give what can't grow any more."""
+        """Take one row of a turn; returns the entries that can't grow any more."""
         done: list[Entry] = []
         for raw in lines.split(b"\n"):
             if not raw or (turn == self._turn and self._continues(raw)):
@@ -115,7 +117,7 @@ class Merger:
         return True
 
     def flush(self) -> list[Entry]:
-        """Give what is still open."""
+        """Return the entry that is still open, if there is one."""
         texts, self._texts, self._key, self._head = self._texts, [], None, b""
         if len(texts) <= 1 or self._first.params is None:
             return [self._first] if texts else []
@@ -125,19 +127,19 @@ class Merger:
 
 
 def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
-    """The entries of some rows (turn, lines)."""
+    """Return the entries of some rows (turn, lines)."""
     merger = Merger()
     entries = [entry for turn, lines in rows for entry in merger.feed(turn, lines)]
     return entries + merger.flush()
 
 
 def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
-    """What is equal in chunks of one message (None: not a text chunk), and the text."""
+    """Return the key that all chunks of one message share, None for no text chunk, and the text."""
     update = params.get("update") if params else None
     if params is None or type(update) is not dict:
         return None, ""
     kind, content = update.get("sessionUpdate"), update.get("content")
-    if type(kind) is not str or kind not in CHUNKS or type(content) is not dict:
+    if type(kind) is not str or kind not in MESSAGES or type(content) is not dict:
         return None, ""
     text = content.get("text")
     if content.get("type") != "text" or type(text) is not str:
@@ -152,9 +154,9 @@ def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
 
 
 def _around(raw: bytes) -> tuple[bytes, bytes]:
-    """What stands before and after the text in a plain chunk's line, with a quote each.
+    """Return the bytes before and after the text in a plain chunk's line, each with its quote.
 
-    In the lines that `dumps` wrote: no space outside strings, and no bare quote inside.
+    They are found in lines that `dumps` wrote, which have no space outside of strings.
     """
     found = _TEXT.search(raw)
     return (raw[: found.start(1)], raw[found.end(1) :]) if found else (b"", b"")

@@ -1,4 +1,4 @@
-"""What the journal gives out: plain frozen values."""
+"""The values that the journal returns."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,40 +7,38 @@ from typing import Any
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601, of fixed width: it sorts as text."""
+    """Return the time in UTC as ISO 8601 of fixed width, so that it sorts as text."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class PromptState(StrEnum):
-    """Where a prompt stands."""
+    """The states of a prompt."""
 
-    #: accepted; its turn has not begun
+    #: It was accepted; its turn has not begun.
     WAITING = "waiting"
-    #: accepted, but the bridge that accepted it is gone: it runs on the user's word only
+    #: It was accepted by a bridge that is gone: it runs on the user's word only.
     HELD = "held"
-    #: handed to the agent
+    #: It was sent to the agent.
     SENT = "sent"
-    #: has its outcome, for good
+    #: It has its outcome, for good.
     DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What is known of a session. Times are ISO 8601 in UTC."""
+    """A session as its own file describes it; `updated_at` is ISO 8601 in UTC."""
 
     session_id: str
     cwd: str
-    additional_directories: tuple[str, ...]
     agent: str
     agent_session_id: str | None
     title: str | None
-    created_at: str
     updated_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """One line of a listing."""
+    """A session as a listing shows it; `updated_at` is ISO 8601 in UTC."""
 
     session_id: str
     cwd: str
@@ -52,8 +50,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A prompt as it stands; `outcome` is what the client was told, `agent_outcome` what the
-    agent said."""
+    """A prompt; `outcome` is what the client was told, `agent_outcome` what the agent said."""
 
     seq: int
     prompt_id: str
@@ -61,16 +58,6 @@ class PromptRow:
     state: PromptState
     outcome: dict[str, Any] | None
     agent_outcome: dict[str, Any] | None
-    accepted_at: str
-    ended_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What a bridge that died left behind: prompts held now, and prompts it was running."""
-
-    held: tuple[PromptRow, ...]
-    interrupted: tuple[PromptRow, ...]
 
 
 class Unset:

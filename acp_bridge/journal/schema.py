@@ -1,10 +1,10 @@
-"""The tables of a session's file and of the index, and how a file is opened.
+"""The tables of a session's file and of the index; opens files and brings them up to date.
 
 Invariants
 - A file's version is its `user_version`: the number of scripts that were applied to it. A script
   and the new version are one transaction; scripts are only ever added at the end.
 - A file of a newer version is refused and left as it is.
-- No connection checkpoints by itself: that is slow, and it is done by worker threads.
+- No connection checkpoints by itself, because that is slow: worker threads do it.
 """
 
 import os
@@ -45,8 +45,37 @@ SESSION_SCRIPTS: Final = (
     CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE session_2(
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        session_id TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        agent_session_id TEXT,
+        title TEXT,
+        updated_at TEXT NOT NULL,
+        merged_to INTEGER NOT NULL DEFAULT 0
+    );
+    INSERT INTO session_2
+        SELECT id, session_id, cwd, agent, agent_session_id, title, updated_at, merged_to
+        FROM session;
+    DROP TABLE session;
+    ALTER TABLE session_2 RENAME TO session;
+    CREATE TABLE prompts_2(
+        seq INTEGER PRIMARY KEY,
+        prompt_id TEXT NOT NULL UNIQUE,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
+        outcome TEXT,
+        agent_outcome TEXT
+    );
+    INSERT INTO prompts_2 SELECT seq, prompt_id, state, outcome, agent_outcome FROM prompts;
+    DROP TABLE prompts;
+    ALTER TABLE prompts_2 RENAME TO prompts;
+    """,
 )
-"""A prompt's params may be megabytes (images): apart, so that no transition writes them again.
+"""The second script drops columns that nothing reads (not by DROP COLUMN, which is of SQLite 3.35).
+
+A prompt's params may be megabytes (images): apart, so that no transition writes them again.
 `updates.lines` is one read of the agent's pipe: JSON objects, one a line.
 `session.merged_to` is the last row of `updates` whose chunks have been merged."""
 
@@ -66,18 +95,18 @@ INDEX_SCRIPTS: Final = (
 )
 
 PAGE_BYTES: Final = 1024
-"""A commit writes whole pages to the WAL, and a row is mostly a token or two: small pages make
-the WAL of a streamed turn a third as long as the default 4096 does, and a commit quicker."""
+"""A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
+a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
 
 WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""A WAL longer than this is worth a checkpoint, and is cut back to it when it starts again."""
+"""A WAL that is longer is worth a checkpoint; it is cut back to this when it starts again."""
 
 FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
-"""What SQLite, the file system or text that is no Unicode (lone surrogates) may raise."""
+"""The errors of SQLite, of the file system, and of text that is no Unicode (lone surrogates)."""
 
 
 def failure(error: Exception) -> JournalError:
-    """The error to raise from one of FAILURES; without its text, which may hold a path."""
+    """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     return JournalError(f"the journal failed: {type(error).__name__}")
 
 
@@ -96,7 +125,7 @@ def journal_errors() -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One transaction: all of the block or nothing of it.
+    """Run the block in one transaction: all of it is committed or nothing.
 
     Raises:
         JournalError: rolled back; the connection stays usable.
@@ -114,7 +143,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner only, durably; one that is already there keeps its mode."""
+    """Make a folder durably, with mode 0700; one that is there already keeps its mode."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +151,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for its owner only; SQLite gives `-wal` and `-shm` the same mode.
+    """Make an empty file with mode 0600, which SQLite gives `-wal` and `-shm`, too.
 
     Never call it for a file that this process has open in SQLite: closing any descriptor of it
     would drop SQLite's POSIX locks.
@@ -131,7 +160,7 @@ def make_file(path: Path) -> None:
 
 
 def wal_of(path: Path) -> Path:
-    """The write-ahead log beside a database file."""
+    """Return the path of the write-ahead log beside a database file."""
     return path.with_name(path.name + "-wal")
 
 
@@ -149,7 +178,7 @@ def sync_folder(path: Path) -> None:
 
 
 def connect(path: Path, *, wait: float) -> sqlite3.Connection:
-    """Open an existing file, with `wait` seconds of patience for another writer's lock.
+    """Open an existing file; its statements wait up to `wait` seconds for another writer.
 
     A commit is a write into the WAL without fsync (`synchronous=NORMAL`).
 
@@ -205,7 +234,7 @@ def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: `executescript` would commit the transaction around it."""
+    """Divide a script; `executescript` would commit the transaction around it."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"

@@ -1,13 +1,13 @@
-"""One session's journal: an SQLite file with one writer, used on the event loop's thread.
+"""The journal of one session: an SQLite file with one writer, on the event loop's thread.
 
 Invariants
 - A synchronous method has committed when it returns: that survives the death of the process.
-  When `sync` returns, everything written before it was called survives a loss of power (K1).
-- The order of the calls is the order of the journal; every transition of a prompt is one
-  transaction, and doing it again changes nothing (Q7).
-- On the loop there are only short writes into the WAL: fsync, checkpoints, reading long things
-  and merging happen in worker threads, with connections of their own.
-- An outcome, once there, stays; a prompt that has one is never waiting again (Q4).
+  When `sync` returns, everything written before it survives a loss of power (invariant K1).
+- The order of the calls is the order of the journal. Every transition of a prompt is one
+  transaction; a second one to the same state is refused and changes nothing (invariant Q7).
+- On the event loop there are only short writes into the WAL. Worker threads, with connections of
+  their own, do fsync, checkpoints, long reads and merging.
+- An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
 import logging
@@ -21,16 +21,16 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
 from acp_bridge.journal.merge import Merger, dumps, loads, read_object
-from acp_bridge.journal.records import PromptRow, PromptState, Recovery, SessionInfo, now
+from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import journal_errors
 from acp_bridge.journal.threads import in_thread
 
 _INSERT: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
 _PROMPT: Final = (
-    "SELECT seq, prompt_id, params, state, outcome, agent_outcome, accepted_at, ended_at"
+    "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
-#: How far beyond the merged rows to look for more if the end can't be found.
+#: If the last row can't be read, so many rows after the merged ones are looked through.
 SALVAGED_ROWS: Final = 100_000
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class SessionJournal:
     """The journal of one open session; made by `Journal.create` and `Journal.open`."""
 
     def __init__(self, file: SessionFile, info: SessionInfo) -> None:
-        """Take over a file, and what it says of the session."""
+        """Take over an open file; `info` is what it says of the session."""
         self.info = info
         self._file = file
         self._compacting = anyio.Lock()
@@ -48,99 +48,94 @@ class SessionJournal:
     # -- prompts ---------------------------------------------------------------------------
 
     def accept(self, prompt_id: str, params: Mapping[str, Any]) -> int:
-        """Put a prompt at the end; the same id again gives the same number.
+        """Put a prompt at the end of the queue; returns its number.
 
-        Acknowledge it only after `sync`. Raises JournalError.
+        Acknowledge it only after `sync`. Raises JournalError, also for an id that was used before.
         """
         with self._file.transaction():
             added = self._file.db.execute(
-                "INSERT INTO prompts(prompt_id, state, accepted_at) VALUES (?, 'waiting', ?)"
-                " ON CONFLICT DO NOTHING",
-                (prompt_id, now()),
+                "INSERT INTO prompts(prompt_id, state) VALUES (?, 'waiting')", (prompt_id,)
             )
-            if added.rowcount:
-                self._file.db.execute(
-                    "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
-                )
-            return int(
-                self._file.value("SELECT seq FROM prompts WHERE prompt_id = ?", (prompt_id,))
+            self._file.db.execute(
+                "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
             )
+            assert added.lastrowid is not None
+            return added.lastrowid
 
     def start_turn(self, seq: int, user_updates: Iterable[Mapping[str, Any]]) -> None:
-        """A waiting prompt is about to be sent: it opens the transcript of turn `seq`.
+        """Note that a waiting prompt is about to be sent, and open the transcript of turn `seq`.
 
-        `user_updates` are params of `session/update` (without the session's id). For a prompt
-        that is sent already nothing happens.
+        `user_updates` are params of `session/update` (without the session's id).
 
         Raises:
-            RuntimeError: the prompt is held or done: a bug of the caller, nothing is changed.
+            RuntimeError: the prompt does not wait: a bug of the caller, nothing is changed.
             JournalError: nothing is changed.
         """
         with self._file.transaction():
-            if self._move(seq, PromptState.WAITING, PromptState.SENT):
-                lines = b"\n".join(dumps(update) for update in user_updates)
-                if lines:
-                    self._file.db.execute(_INSERT, (seq, lines))
+            self._move(seq, PromptState.WAITING, PromptState.SENT)
+            lines = b"\n".join(dumps(update) for update in user_updates)
+            if lines:
+                self._file.db.execute(_INSERT, (seq, lines))
 
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
     ) -> None:
-        """What the client was told and what the agent said; of each the first one stays.
+        """Keep what the client was told and what the agent said; of each the first one stays.
 
         Raises JournalError.
         """
         self._file.write(
             "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?),"
-            " agent_outcome = coalesce(agent_outcome, ?), ended_at = coalesce(ended_at, ?)"
-            " WHERE seq = ?",
-            (_json(outcome), None if agent_outcome is None else _json(agent_outcome), now(), seq),
+            " agent_outcome = coalesce(agent_outcome, ?) WHERE seq = ?",
+            (_json(outcome), None if agent_outcome is None else _json(agent_outcome), seq),
         )
 
     def release(self, seq: int) -> None:
-        """A held prompt waits again, on the user's word. Raises as `start_turn` does."""
+        """Let a held prompt wait again, on the user's word. Raises as `start_turn` does."""
         with self._file.transaction():
             self._move(seq, PromptState.HELD, PromptState.WAITING)
 
     def hold(self, seq: int) -> None:
-        """A waiting prompt is held again. Raises as `start_turn` does."""
+        """Hold a waiting prompt. Raises as `start_turn` does."""
         with self._file.transaction():
             self._move(seq, PromptState.WAITING, PromptState.HELD)
 
     def drop(self, seq: int) -> None:
-        """A prompt that shall never run. Raises JournalError."""
+        """End a prompt that shall never run. Raises JournalError."""
         self.end_prompt(seq, {"dropped": True}, None)
 
-    def hold_waiting(self) -> None:
-        """This bridge ends in order: what waits is held for the next one. Raises JournalError."""
-        self._file.write("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")
+    def recover(self) -> list[PromptRow]:
+        """Take over from another bridge; returns the prompts that are held, in order (Q6).
 
-    def recover(self) -> Recovery:
-        """What another bridge left: prompts it had sent are interrupted, waiting ones held (Q6).
-
-        To be called once, by a bridge that has just opened the session. Raises JournalError.
+        Prompts that it had sent are done, with the outcome `{"interrupted": true}`; those that
+        waited are held. To be called once, after the session was opened. Raises JournalError.
         """
         with self._file.transaction():
-            sent = self.prompts(PromptState.SENT)
             self._file.db.execute(
-                "UPDATE prompts SET state = 'done', outcome = ?, ended_at = ? WHERE state = 'sent'",
-                (_json({"interrupted": True}), now()),
+                "UPDATE prompts SET state = 'done', outcome = ? WHERE state = 'sent'",
+                (_json({"interrupted": True}),),
             )
             self._file.db.execute("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")
-            interrupted = self._select("WHERE seq IN (%s)", [row.seq for row in sent])
-            return Recovery(tuple(self.prompts(PromptState.HELD)), tuple(interrupted))
+            return self.prompts(PromptState.HELD)
 
-    def prompts(self, *states: PromptState | str) -> list[PromptRow]:
-        """The prompts in these states (none given: all), in order. Raises JournalError."""
-        return self._select("WHERE state IN (%s)", [str(s) for s in states or PromptState])
+    def prompts(self, *states: PromptState) -> list[PromptRow]:
+        """Return the prompts in these states (none given: all), in order. Raises JournalError."""
+        wanted = states or tuple(PromptState)
+        marks = ", ".join("?" * len(wanted))
+        with journal_errors():
+            rows = self._file.db.execute(
+                f"{_PROMPT} WHERE state IN ({marks}) ORDER BY seq", wanted
+            ).fetchall()
+        return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
     def turns_finished(self) -> int:
-        """How many turns the agent itself has ended (R10). Raises JournalError."""
+        """Count the turns that the agent itself has ended (invariant R10). Raises JournalError."""
         return int(self._file.value("SELECT count(*) FROM prompts WHERE agent_outcome IS NOT NULL"))
 
     # -- updates ---------------------------------------------------------------------------
 
     def record(self, turn: int, lines: bytes) -> None:
-        """One read of the agent's pipe, before it is shown (T2); turn 0 is outside any turn.
+        """Record one read of the agent's pipe before it is shown (T2); turn 0 is outside any turn.
 
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
         Raises JournalError.
@@ -168,7 +163,7 @@ class SessionJournal:
     async def compact(self, turn: int) -> None:
         """Join the chunks of everything recorded up to the end of `turn`.
 
-        Goes on where it was stopped, by a crash too; every step leaves the same transcript.
+        It goes on where it was stopped, also by a crash; every step leaves the same transcript.
         Raises JournalError.
         """
         async with self._compacting:
@@ -191,16 +186,16 @@ class SessionJournal:
                         )
                     self._file.db.execute("UPDATE session SET merged_to = ?", (part.last,))
 
-    # -- small things ----------------------------------------------------------------------
+    # -- ids, session info, settings -------------------------------------------------------
 
     def used_ids(self) -> frozenset[str]:
-        """Every id that this session ever showed its client (P13). Raises JournalError."""
+        """Return every id that this session ever showed its client (P13). Raises JournalError."""
         with journal_errors():
             rows = self._file.db.execute("SELECT id FROM used_ids")
             return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
-        """Remember ids as used; those that are already are no error. Raises JournalError."""
+        """Remember ids as used; one may be so already. Raises JournalError."""
         with self._file.transaction():
             self._file.db.executemany(
                 "INSERT OR IGNORE INTO used_ids VALUES (?)",
@@ -208,20 +203,13 @@ class SessionJournal:
             )
 
     def change_info(self, **changes: Any) -> None:
-        """Change fields of `info`, here only: see `Journal.touch`. Raises JournalError."""
-        if changes:
-            columns = {
-                key: _json(value) if key == "additional_directories" else value
-                for key, value in changes.items()
-            }
-            self._file.write(
-                f"UPDATE session SET {', '.join(f'{key} = ?' for key in columns)}",
-                tuple(columns.values()),
-            )
-            self.info = replace(self.info, **changes)
+        """Change fields of `info`, not in the index: see `Journal.touch`. Raises JournalError."""
+        columns = ", ".join(f"{name} = ?" for name in changes)
+        self._file.write(f"UPDATE session SET {columns}", tuple(changes.values()))
+        self.info = replace(self.info, **changes)
 
     def get(self, key: str) -> Any:
-        """The value kept under a key, or None. Raises JournalError."""
+        """Return the value kept under a key, or None. Raises JournalError."""
         text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
         return None if text is None else loads(text)
 
@@ -237,18 +225,18 @@ class SessionJournal:
     # -- the file --------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Return when everything that was written before this call is on the disk (K1).
+        """Return when everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """
         await self._file.sync()
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file: for the end of a turn. Raises JournalError."""
+        """Move a long WAL into the file, at the end of a turn. Raises JournalError."""
         await self._file.checkpoint()
 
     async def close(self) -> None:
-        """Give the file back; whole on disk afterwards. Never raises; twice is fine."""
+        """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
         await self._file.close()
 
     # -- helpers ---------------------------------------------------------------------------
@@ -256,24 +244,16 @@ class SessionJournal:
     def _last_row(self) -> int:
         try:
             return int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
-        except JournalError:  # it is in a damaged page: a bound to look up to
+        except JournalError:  # it is in a damaged page
             return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
 
-    def _move(self, seq: int, origin: PromptState, target: PromptState) -> bool:
-        """Move a prompt on; False if it is there already. Raises RuntimeError otherwise."""
-        row = self._file.db.execute("SELECT state FROM prompts WHERE seq = ?", (seq,)).fetchone()
-        if row is None or row[0] not in (origin, target):
-            raise RuntimeError(f"prompt {seq}: {row and row[0]} can't become {target}")
-        self._file.db.execute("UPDATE prompts SET state = ? WHERE seq = ?", (target, seq))
-        return bool(row[0] == origin)
-
-    def _select(self, where: str, values: list[Any]) -> list[PromptRow]:
-        with journal_errors():
-            marks = ", ".join("?" * len(values))
-            rows = self._file.db.execute(
-                f"{_PROMPT} {where % marks} ORDER BY seq", values
-            ).fetchall()
-        return [prompt for row in rows if (prompt := _prompt(row)) is not None]
+    def _move(self, seq: int, origin: PromptState, target: PromptState) -> None:
+        """Move a prompt from one state to another; RuntimeError if it is not in the first."""
+        moved = self._file.db.execute(
+            "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?", (target, seq, origin)
+        )
+        if not moved.rowcount:
+            raise RuntimeError(f"prompt {seq} is not {origin} and can't become {target}")
 
 
 def _json(value: Any) -> str:
@@ -281,8 +261,8 @@ def _json(value: Any) -> str:
 
 
 def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
-    """None for a damaged row: it hides no other (K2)."""
-    seq, prompt_id, params, state, outcome, agent_outcome, accepted_at, ended_at = row
+    """Read a row; None if it is damaged, since it must hide no other (invariant K2)."""
+    seq, prompt_id, params, state, outcome, agent_outcome = row
     read = read_object(params)
     if read is None or state not in PromptState.__members__.values():
         logger.warning("journal: prompt %s is damaged", seq)
@@ -294,6 +274,4 @@ def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
         state=PromptState(state),
         outcome=None if outcome is None else read_object(outcome),
         agent_outcome=None if agent_outcome is None else read_object(agent_outcome),
-        accepted_at=accepted_at,
-        ended_at=ended_at,
     )

@@ -1,15 +1,14 @@
-"""The folder of journals: one file a session, and one small index for the listing.
+"""The folder of journals: one file for each session, and one small index for the listing.
 
 Invariants
-- A session's file is the truth; the index is what a listing needs of it, and opening a session
-  mends its row. Bridges share nothing but the index: streaming in one never holds up another.
+- A session's file decides; the index is a copy of what a listing needs, and opening a session
+  corrects its row. Bridges share nothing but the index: streaming in one never delays another.
 - The index is used in worker threads only.
-- Folders that are made here are 0700, files 0600.
+- Folders are made with mode 0700, files with 0600.
 """
 
 import hashlib
 import logging
-import os
 import re
 from collections import defaultdict
 from dataclasses import asdict, fields
@@ -21,7 +20,6 @@ import anyio
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.index import Index
-from acp_bridge.journal.merge import dumps, loads
 from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
 from acp_bridge.journal.schema import (
     SESSION_SCRIPTS,
@@ -43,42 +41,33 @@ _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 logger = logging.getLogger(__name__)
 
 
-def home_folder() -> Path:
-    """Where journals are kept: `ACP_BRIDGE_HOME`, or the user's data folder."""
-    if home := os.environ.get("ACP_BRIDGE_HOME"):
-        return Path(home)
-    import platformdirs  # not needed by everybody, and start-up time counts
-
-    return Path(platformdirs.user_data_dir("acp-bridge"))
-
-
 def file_name(session_id: str) -> str:
-    """A safe file name for any session id: the bridge's own are used as they are."""
+    """Return a safe file name for any session id; the bridge's own ids are used as they are."""
     if _OWN_ID.fullmatch(session_id):
         return session_id
     return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 class Journal:
-    """All sessions under one home folder; nothing is touched before the first call."""
+    """All sessions under one home folder. The folder is not touched before the first call."""
 
     def __init__(self, home: Path) -> None:
-        """`home`: made when it is needed."""
+        """`home` is made when it is needed."""
         self._home = home.absolute()
         self._index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def path(self, session_id: str) -> Path:
-        """The file of a session."""
+        """Return the path of a session's file."""
         return self._home / "sessions" / f"{file_name(session_id)}.db"
 
     def lock_path(self, session_id: str) -> Path:
-        """The file to lock before the session is created, opened or deleted (K3)."""
+        """Return the file to lock before a session is created, opened or deleted (invariant K3)."""
         return self.path(session_id).with_suffix(".lock")
 
     async def prepare(self) -> None:
-        """Make the folders, for who needs them before the first session. Raises JournalError."""
+        """Make the folders before there is a session, for its lock file. Raises JournalError."""
         await in_thread(_make_folders, self._home)
 
     async def create(
@@ -86,28 +75,15 @@ class Journal:
         session_id: str,
         *,
         cwd: str,
-        additional_directories: list[str] | tuple[str, ...] = (),
         agent: str,
         agent_session_id: str | None = None,
-        title: str | None = None,
-        updated_at: str | None = None,
     ) -> SessionJournal:
-        """A new session, on disk and in the listing when this returns.
+        """Make a new session; it is on disk and in the listing when this returns.
 
         Raises:
             JournalError: it exists already, or can't be written.
         """
-        time = now()
-        info = SessionInfo(
-            session_id,
-            cwd,
-            tuple(additional_directories),
-            agent,
-            agent_session_id,
-            title,
-            time,
-            updated_at or time,
-        )
+        info = SessionInfo(session_id, cwd, agent, agent_session_id, title=None, updated_at=now())
         path = self.path(session_id)
         async with self._locks[session_id]:
             if self._live(session_id) is not None:
@@ -123,7 +99,7 @@ class Journal:
             return self._opened(file, info)
 
     async def open(self, session_id: str) -> SessionJournal:
-        """The journal of a session; one that this Journal has open already is given again.
+        """Return the journal of a session; one that is open already is returned again.
 
         Raises:
             UnknownSession: there is none of this id.
@@ -149,18 +125,17 @@ class Journal:
         cwd: str | None = None,
         agent: str | None = None,
         cursor: str | None = None,
-        limit: int = 50,
     ) -> tuple[list[SessionRow], str | None]:
-        """A page of sessions, newest first, and the cursor of the next page, if there is one.
+        """Return a page of sessions, newest first, and the cursor of the next one, if any.
 
         Raises:
             BadCursor: the cursor is not one of ours.
             JournalError: the index can't be read.
         """
-        return await self._index.page(cwd, agent, cursor, limit)
+        return await self._index.page(cwd, agent, cursor)
 
     async def known_agent_ids(self, agent: str) -> dict[str, str]:
-        """The agent's session ids that are mapped, to ours. Raises JournalError."""
+        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
         return await self._index.agent_ids(agent)
 
     async def touch(
@@ -169,36 +144,26 @@ class Journal:
         *,
         title: str | Unset | None = UNSET,
         cwd: str | Unset = UNSET,
-        additional_directories: tuple[str, ...] | Unset = UNSET,
         agent_session_id: str | Unset | None = UNSET,
-        updated_at: str | None = None,
     ) -> None:
         """Change what is known of an open session, in its file at once, then in the listing.
 
-        `updated_at`: ISO 8601 in UTC; now, if not given. Raises JournalError; UnknownSession if
-        the session is not open here.
+        It becomes the newest of the listing. Raises JournalError; UnknownSession if the session
+        is not open here.
         """
         session = self._live(session_id)
         if session is None:
             raise UnknownSession("the session is not open")
-        given = {
-            "title": title,
-            "cwd": cwd,
-            "additional_directories": additional_directories,
-            "agent_session_id": agent_session_id,
-            "updated_at": updated_at or now(),
-        }
-        session.change_info(
-            **{key: value for key, value in given.items() if not isinstance(value, Unset)}
-        )
+        given = {"title": title, "cwd": cwd, "agent_session_id": agent_session_id}
+        changes = {key: value for key, value in given.items() if not isinstance(value, Unset)}
+        session.change_info(**changes, updated_at=now())
         await self._index.put(session.info)
 
-    async def delete(self, session_id: str, *, known: bool = True) -> None:
-        """Forget a session; an unknown one is no error. Raises JournalError.
+    async def delete(self, session_id: str, *, known: bool) -> None:
+        """Delete a session; an unknown one is no error. Raises JournalError.
 
-        `known`: remember that the agent's session was ours.
-
-        The caller holds its lock (`lock_path`): no other bridge has it open.
+        `known`: remember that the agent's session was ours. The caller holds the session's lock
+        (`lock_path`), so no other bridge has it open.
         """
         async with self._locks[session_id]:
             if (session := self._open.pop(session_id, None)) is not None:
@@ -206,16 +171,11 @@ class Journal:
             await self._index.remove(session_id, known=known)
             await in_thread(_remove_files, self.path(session_id))
 
-    async def release(self, session_id: str) -> None:
-        """Close one session's journal, if it is open. Never raises."""
-        if (session := self._open.pop(session_id, None)) is not None:
-            await session.close()
-
     async def close(self) -> None:
         """Close everything. Never raises."""
         with anyio.CancelScope(shield=True):
-            for session_id in [*self._open]:
-                await self.release(session_id)
+            for session in [*self._open.values()]:
+                await session.close()
             await self._index.close()
 
     def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
@@ -240,12 +200,10 @@ def _create_file(path: Path, info: SessionInfo) -> SessionFile:
         connection = connect(path, wait=1)
         try:
             migrate(connection, SESSION_SCRIPTS)
-            values = asdict(info)
-            values["additional_directories"] = dumps(info.additional_directories).decode()
             created = connection.execute(
                 f"INSERT INTO session(id, {', '.join(_INFO)})"
                 f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
-                values,
+                asdict(info),
             )
             if created.rowcount == 0:
                 raise JournalError("the session exists already")
@@ -269,16 +227,14 @@ def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
             if row is None or row[0] != session_id:
                 raise UnknownSession("no such session")
             begin_wal(connection)
-            known = dict(zip(_INFO, row, strict=True))
-            known["additional_directories"] = tuple(loads(known["additional_directories"]) or ())
-            return SessionFile(path, connection), SessionInfo(**known)
+            return SessionFile(path, connection), SessionInfo(*row)
         except BaseException:
             connection.close()
             raise
 
 
 def _remove_files(path: Path) -> None:
-    """The WAL goes first: one that outlived its file would be played into a new one."""
+    """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
         for each in (wal_of(path), path, shm, path.with_suffix(".lock")):

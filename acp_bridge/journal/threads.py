@@ -1,7 +1,7 @@
-"""Worker threads of the journal's own.
+"""Worker threads of the journal alone.
 
-anyio's default limiter is shared by all: a few dozen threads that wait for processes to end would
-keep a prompt from being accepted.
+They have a limiter of their own: anyio's default one is shared, and a few dozen threads that wait
+for processes to end would keep a prompt from being accepted.
 """
 
 from collections.abc import Callable

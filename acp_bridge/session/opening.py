@@ -13,8 +13,15 @@ from typing import Any
 
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
-from acp_bridge.protocol import AUTHENTICATE, SESSION_LOAD, SESSION_NEW, SESSION_RESUME, Json
-from acp_bridge.wire.jsonrpc import ErrorCode, RpcError
+from acp_bridge.protocol import (
+    AUTHENTICATE,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_RESUME,
+    ErrorCode,
+    Json,
+)
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Refused(Exception):

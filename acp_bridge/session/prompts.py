@@ -130,7 +130,7 @@ class Prompts:
         self._end(self._open[key].seq, {"stopReason": "cancelled"}, answer)
 
     def interrupt(self, key: int) -> None:
-        """Note that the bridge ends while the prompt runs: it is not sent again (Q6)."""
+        """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
         self._transcript.record_interrupted()
         self._end(self._open.pop(key).seq, {"interrupted": True}, None)
 

@@ -3,7 +3,7 @@
 - The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
   happens in the session meanwhile comes after it.
 - It is read once: the first load also notes what an agent may replay late (R11), and of a turn that
-  another bridge's death interrupted that turn alone is read again (C16).
+  another bridge's death interrupted that turn alone is read again (invariant C16).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class ReplayPort(Protocol):
     @property
     def closing(self) -> bool:
         """True once the session is being closed: a replay of it ends."""
+
+    @property
+    def agent_replays(self) -> bool:
+        """True when a process that is given the session will replay it, too."""
 
 
 class Replay:
@@ -70,7 +74,7 @@ class Replay:
             self._transcript.record_interrupted()
             self._transcript.flush()
         # The turns are over when that is written: a load that failed before says it the next time.
-        for row in self._journal.recover().held:
+        for row in self._journal.recover():
             self._prompts.add_held(row.params, row.seq)
 
     async def load(self, request: ClientRequest, *, replay: bool) -> None:
@@ -110,7 +114,7 @@ class Replay:
 
     async def _read(self, view: ClientView) -> None:
         """Read the transcript and show it; what an agent may replay late is noted on the way."""
-        late = LateReplay() if self._wanted else None
+        late = LateReplay() if self._wanted and self._port.agent_replays else None
         async for page in self._journal.replay():
             for params in page:
                 if late:

@@ -1,7 +1,7 @@
 """Brings a process up to where the one before it was: the session, its settings, what waited.
 
 The process is initialized, and no other process has the session open (invariant P12). The user's
-settings are in force before the next prompt, or the prompt does not run (R9).
+settings are in force before the next prompt, or the prompt does not run (invariant R9).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import ErrorCode, Json
 from acp_bridge.session.opening import Known, Opening, Refused, Workspace
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import ErrorCode, RpcError
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 class RestartPort(Protocol):

@@ -42,7 +42,7 @@ from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.turn import Turn
 from acp_bridge.session.user_settings import UserSettings
-from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
+from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 from acp_bridge.updates import Updates
 
 logger = logging.getLogger(__name__)
@@ -67,37 +67,28 @@ class Session:
         self.closing = False  #: `close` was called.
         #: set when nothing of the session is left.
         self.closed = anyio.Event()
-        settings = context.settings
         self._context = context
         self._lease = lease
-        self._machine = Turns(
-            epoch=1 if link else 0,
-            clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
-            always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
-        )
+        self._machine = _machine(context.settings, has_process=link is not None)
         self._events: deque[ev.Event] = deque()
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
 
-        limit, updates = settings.client_limit, Updates(set(journal.used_ids()))
-        self._updates = updates
-        self.transcript = TranscriptOut(self.id, journal)
-        self.user_settings = UserSettings(journal)
-        self._prompts = Prompts(journal, self.transcript, self)
-        self._deadlines = Deadlines(self, settings)
-        self._to_client = ToClient(self.id, lambda: self.transcript.client, updates)
-        self.to_agent = ToAgent(self, self.transcript, self.user_settings)
-        self.from_agent = FromAgent(self, journal, updates, self.transcript, self._to_client, limit)
+        updates = self._updates = Updates(set(journal.used_ids()))
+        shown = self.transcript = TranscriptOut(self.id, journal)
+        chosen = self.user_settings = UserSettings(journal)
+        prompts = self._prompts = Prompts(journal, shown, self)
+        limit = context.settings.client_limit
+        self._deadlines = Deadlines(self, context.settings)
+        self._to_client = ToClient(self.id, shown.asked, updates)
+        self.to_agent = ToAgent(self, shown, chosen)
+        self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self._restart = Restart(
-            self, journal, self.transcript, updates, self.user_settings, self.to_agent
-        )
-        self.replay = Replay(
-            self, journal, self.transcript, self._prompts, self.user_settings, limit
-        )
-        self._turn = Turn(self, journal, self.transcript, updates, self._prompts, self._to_client)
-        self._queue = QueueCommand(self, self._prompts, self.transcript)
+        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent)
+        self.replay = Replay(self, journal, shown, prompts, chosen, limit)
+        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client)
+        self._queue = QueueCommand(self, prompts, shown)
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
@@ -127,6 +118,10 @@ class Session:
     @property
     def credentials(self) -> Json | None:
         return self._context.credentials
+
+    @property
+    def agent_replays(self) -> bool:
+        return self._context.agent_replays
 
     @property
     def link(self) -> Link | None:
@@ -163,7 +158,7 @@ class Session:
                 for effect in self._machine.step(self._events.popleft()):
                     try:
                         self._perform(effect)
-                    except Exception as exc:  # those after it answer somebody (P6, Q9)
+                    except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
                         errors.internal(exc, f"{type(effect).__name__} failed")
         finally:
             self._stepping = False
@@ -293,3 +288,11 @@ class Session:
     async def touch(self) -> None:
         """Note in the listing that the session was used now. Raises JournalError."""
         await self._context.journal.touch(self.id)
+
+
+def _machine(settings: Settings, *, has_process: bool) -> Turns:
+    return Turns(
+        epoch=1 if has_process else 0,
+        clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
+        always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+    )

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.journal import Journal
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, has
 from acp_bridge.settings import Settings
 
 
@@ -23,10 +23,18 @@ class SessionContext:
     tasks: TaskGroup
     #: how an agent is started; `initialize` is empty before a client has said what to tell.
     command: AgentCommand
+    #: what the agent said in `initialize` that it can do; None before that.
+    capabilities: object = None
     #: parameters of `authenticate` that may be repeated to a later process.
     credentials: Json | None = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
+
+    @property
+    def agent_replays(self) -> bool:
+        """True when the agent gives a session back by `session/load`, which replays it."""
+        resumes = has(self.capabilities, "sessionCapabilities", "resume")
+        return has(self.capabilities, "loadSession") and not resumes
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` is for the log."""

@@ -2,7 +2,7 @@
 
 - Ids are mapped both ways; a client never sees two requests of one id (invariant P13).
 - After a cancel the agent changes nothing through the client (C19), and what it waits for is
-  answered at once (C15).
+  answered at once (invariant C15).
 - What the client did not say it can do never reaches it.
 - When a process is dead, its terminals are released and its requests are called back.
 """

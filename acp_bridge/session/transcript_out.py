@@ -38,9 +38,8 @@ class TranscriptOut:
 
     # --- the clients that have the session -----------------------------------------------------
 
-    @property
-    def client(self) -> Client | None:
-        """The client that the agent's requests go to, if one has the session."""
+    def asked(self) -> Client | None:
+        """Return the client that the agent's requests go to, if one has the session."""
         return self._views[0].client if self._views else None
 
     @property

@@ -1,7 +1,7 @@
 """`session/list`: what the journal has, merged with what only the agent knows.
 
 The journal's pages come first, newest first, then the agent's own. A listing never starts an
-agent, nor waits for one for long (HAZARDS Q10).
+agent, nor waits for one for long (invariant Q10).
 """
 
 from __future__ import annotations

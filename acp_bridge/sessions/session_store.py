@@ -33,7 +33,6 @@ class SessionStore:
             journal = await context.journal.create(
                 session_id,
                 cwd=workspace.cwd,
-                additional_directories=workspace.roots,
                 agent=context.settings.agent_name,
                 agent_session_id=link.agent_session_id,
             )

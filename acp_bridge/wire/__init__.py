@@ -1,1 +1,1 @@
-"""JSON-RPC over a pair of pipes: the codec, one end of a conversation, and the stdio under it."""
+"""JSON-RPC over a pair of pipes: the codec, one end of a connection, and the pipes themselves."""

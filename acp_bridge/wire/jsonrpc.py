@@ -1,13 +1,13 @@
-"""JSON-RPC 2.0, one message a line: bytes <-> messages, and the error codes. Sans-IO.
+"""JSON-RPC 2.0, one message a line: turns bytes into messages and back. Sans-IO.
 
 Invariants:
 - A line yields exactly one message or one `Malformed`; a blank line yields nothing. A bad line
-  never hurts its neighbours, and how the bytes were cut into chunks changes nothing.
-- What was decoded can be encoded again and is equal as a JSON value: big integers, lone
+  never affects its neighbours, and it makes no difference how the bytes were cut into chunks.
+- A decoded message can be encoded again and is equal as a JSON value: big integers, lone
   surrogates and unknown fields included. A number beyond a double (1e400) comes out as 1e999, and
   so stays a number for every reader; `null` would be another value.
 - Memory is bounded by the limit of a line: what is beyond it is thrown away as it comes in.
-- `encode` gives one line: no raw newline inside.
+- `encode` gives one line, without a raw newline inside.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from acp_bridge.protocol import ErrorCode
+
 Message: TypeAlias = dict[str, Any]
-#: Echoed exactly as it came: JSON-RPC allows strings, numbers and null (a float is rare but legal).
+#: An id is echoed exactly as it came: a string, a number (a float is rare but legal) or null.
 RequestId: TypeAlias = int | float | str | None
 
 #: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-#: Containers inside each other: pydantic_core stops there too, and `encode` reaches deeper.
+#: Containers inside each other. pydantic_core stops there, too; `encode` reaches deeper.
 MAX_DEPTH: Final = 200
 
 
@@ -40,25 +42,12 @@ class _Unset(Enum):
         return "UNSET"
 
 
-#: "The key was not there", which JSON tells from null. Falsy.
+#: Stands for a key that was absent, which is not the same as null. It is falsy.
 UNSET: Final = _Unset.UNSET
 
 
-class ErrorCode(IntEnum):
-    """Codes of JSON-RPC 2.0 and of ACP."""
-
-    PARSE_ERROR = -32700
-    INVALID_REQUEST = -32600
-    METHOD_NOT_FOUND = -32601
-    INVALID_PARAMS = -32602
-    INTERNAL_ERROR = -32603
-    AUTH_REQUIRED = -32000
-    RESOURCE_NOT_FOUND = -32002
-    REQUEST_CANCELLED = -32800
-
-
 class RpcError(Exception):
-    """An error as it goes over the wire: nothing in it but what the other side may read."""
+    """An error as it goes over the wire; it holds only what the other side may read."""
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         self.code = int(code)
@@ -75,7 +64,7 @@ class RpcError(Exception):
         return hash((self.code, self.message))
 
     def to_wire(self) -> dict[str, Any]:
-        """The `error` object: `data` only if it was given, an explicit null included."""
+        """Return the `error` object; it has `data` only if that was given, be it null."""
         wire: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not UNSET:
             wire["data"] = self.data
@@ -87,7 +76,7 @@ class Malformed:
     """A line that is no message.
 
     `id` is the one to answer to, None if none can be read. `answer` says that it had an id and no
-    method: the nearest thing to it is a spoiled answer.
+    method, so that it is probably a spoiled answer.
     """
 
     id: RequestId
@@ -113,7 +102,7 @@ Answer: TypeAlias = Ok | Err
 
 
 def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
-    """A request; without `params` the key is left out."""
+    """Make a request; without `params` the key is left out."""
     message: Message = {"jsonrpc": "2.0", "id": id, "method": method}
     if params is not UNSET:
         message["params"] = params
@@ -121,7 +110,7 @@ def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
 
 
 def notification(method: str, params: Any = UNSET) -> Message:
-    """A notification; without `params` the key is left out."""
+    """Make a notification; without `params` the key is left out."""
     message: Message = {"jsonrpc": "2.0", "method": method}
     if params is not UNSET:
         message["params"] = params
@@ -129,17 +118,17 @@ def notification(method: str, params: Any = UNSET) -> Message:
 
 
 def response(id: RequestId, result: Any) -> Message:
-    """A successful answer."""
+    """Make a successful answer."""
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
 def error(id: RequestId, error: RpcError) -> Message:
-    """A failed answer."""
+    """Make a failed answer."""
     return {"jsonrpc": "2.0", "id": id, "error": error.to_wire()}
 
 
 def read_answer(message: Message) -> Answer:
-    """The outcome in a response. An error wins over a result beside it; `"error": null` is none.
+    """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
     An error object that is not well formed becomes -32603, so that nobody waits for ever.
     """
@@ -153,13 +142,13 @@ def read_answer(message: Message) -> Answer:
     return Err(RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed"))
 
 
-# Strings are matched first, so that a constant inside one is passed over.
+# Strings are matched first, so that a constant inside one is left alone.
 _CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN')
 _FINITE: Final = {b"Infinity": b"1e999", b"-Infinity": b"-1e999", b"NaN": b"null"}
 
 
 def encode(message: Message) -> bytes:
-    """One line with its newline.
+    """Return the message as one line with its newline.
 
     Raises ValueError, TypeError or RecursionError if the message holds what JSON cannot.
     """
@@ -173,7 +162,7 @@ def encode(message: Message) -> bytes:
 
 
 class Decoder:
-    """Bytes in, messages out. `limit` is the longest line accepted, in bytes, newline excluded."""
+    """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
@@ -181,7 +170,7 @@ class Decoder:
         self._discarding = False
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
-        """The messages that these bytes complete, in order."""
+        """Return the messages that these bytes complete, in order."""
         found: list[Message | Malformed] = []
         lines = data.split(b"\n")
         tail = lines.pop()
@@ -193,7 +182,7 @@ class Decoder:
         return found
 
     def eof(self) -> list[Message | Malformed]:
-        """What an unterminated last line holds."""
+        """Return the message in an unterminated last line, if there is one."""
         found: list[Message | Malformed] = []
         self._finish(b"", found)
         return found
@@ -209,7 +198,7 @@ class Decoder:
             self._partial += tail
 
     def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
-        """The line that was being kept is complete; one being discarded was reported already."""
+        """Complete the line that was being kept; one being discarded was reported already."""
         self._keep(end, found)
         line, self._partial = self._partial, bytearray()
         if not self._discarding:
@@ -238,7 +227,7 @@ class Decoder:
 
 
 def _checked(value: Any) -> Message | Malformed:
-    """The value if it is a message, else why it is none."""
+    """Return the value if it is a message, or why it is none."""
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
@@ -262,7 +251,7 @@ def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:
 
 
 def _slow_loads(line: bytes) -> Any:
-    """What pydantic_core refuses and JSON allows: lone surrogates.
+    """Read lone surrogates, which JSON allows and pydantic_core refuses.
 
     Raises ValueError for what JSON doesn't allow, and for what is nested too deep.
     """

@@ -1,9 +1,9 @@
-"""One end of a JSON-RPC conversation: requests both ways, answers, cancels. Nothing here awaits.
+"""One end of a JSON-RPC connection: requests both ways, answers, cancels. Nothing here awaits.
 
 Invariants:
-- What comes in reaches the handler in read order; `on_batch_end` follows the last of each feed.
+- Messages reach the handler in read order; `on_batch_end` follows the last one of each feed.
 - A request of the other side gets exactly one answer, whatever the handler does or raises. Its id
-  is in flight until then; the same id again meanwhile is refused and doesn't disturb the first.
+  is in flight until then; a second request with that id is refused and leaves the first alone.
 - A request of ours gets exactly one `Answer`: the other side's, or the error of `close`.
 - No exception leaves `feed`, and no exception's text reaches the wire.
 """
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from acp_bridge.protocol import CANCEL_REQUEST, ErrorCode
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     UNSET,
     Answer,
     Decoder,
     Err,
-    ErrorCode,
     Malformed,
     Message,
     RequestId,
@@ -30,8 +30,6 @@ from acp_bridge.wire.jsonrpc import (
 )
 
 logger = logging.getLogger(__name__)
-
-CANCEL_REQUEST = "$/cancel_request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +42,19 @@ class Call:
 
 
 class Handler(Protocol):
-    """Who is told what the other side sent. Called synchronously: enqueue, don't work."""
+    """Is told what the other side sent. It is called synchronously and must not take long."""
 
     def on_request(self, call: Call) -> None:
-        """Answer now or later with `Peer.answer` or `Peer.fail`. Raising RpcError is an answer."""
+        """Answer now or later with `Peer.answer` or `Peer.fail`; raising RpcError is an answer."""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """`params` is raw, UNSET if absent. What is raised is logged."""
+        """Take a notification; `params` is raw, UNSET if absent. An exception is logged."""
 
     def on_malformed(self, line: Malformed) -> None:
-        """A line was no message; it is answered (or not) without the handler's help."""
+        """Note that a line was no message; the peer answers it, if it is to be answered."""
 
     def on_batch_end(self) -> None:
-        """Every message of one feed has been handed over: record and send what was collected."""
+        """Note that every message of one feed has been handed over."""
 
 
 def _opaque(exc: Exception) -> RpcError:
@@ -65,11 +63,11 @@ def _opaque(exc: Exception) -> RpcError:
 
 
 class Peer:
-    """Sends through `send`, which must neither block nor raise; is fed what was read.
+    """Is fed what was read, and sends through `send`, which must neither block nor raise.
 
     `answer_malformed`: True towards a client; False towards an agent, whose malformed lines are
-    noise on its stdout. `internal_error` logs an unexpected exception and gives what may be said
-    of it.
+    noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
+    may be sent.
     """
 
     def __init__(
@@ -91,18 +89,18 @@ class Peer:
         self._last_id = 0
         self._closed: RpcError | None = None
 
-    # -- what comes in
+    # -- messages that come in
 
     def feed(self, data: bytes) -> None:
-        """Take what was read: any piece of the stream."""
+        """Take any piece of the stream."""
         self.feed_messages(self._decoder.feed(data))
 
     def eof(self) -> None:
-        """The stream has ended: an unterminated last line counts. Requests of ours stay open."""
+        """Take the end of the stream; an unterminated last line counts. Own requests stay open."""
         self.feed_messages(self._decoder.eof())
 
     def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
-        """Hand over what a Decoder gave, as one batch. Nothing to hand over is no batch."""
+        """Hand over what a Decoder gave as one batch; no message at all is no batch."""
         batch = False
         for message in messages:
             batch = True
@@ -164,10 +162,10 @@ class Peer:
             self._internal_error(exc)
         return True
 
-    # -- what goes out
+    # -- messages that go out
 
     def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
-        """Ask the other side; `on_answer` is called exactly once. Returns the id, for `cancel`.
+        """Send a request; `on_answer` is called exactly once. Returns the id, for `cancel`.
 
         After `close` it is called at once, before this returns. Raises what `encode` raises, and
         then nothing was sent.
@@ -183,11 +181,11 @@ class Peer:
         return request_id
 
     def notify(self, method: str, params: Any = UNSET) -> None:
-        """Tell the other side; nothing comes back."""
+        """Send a notification."""
         self._send(encode(jsonrpc.notification(method, params)))
 
     def cancel(self, request_id: int) -> None:
-        """Ask the other side to give up a request of ours. Its answer is still awaited."""
+        """Ask the other side to give up an own request, whose answer is still awaited."""
         if request_id in self._asked:
             self.notify(CANCEL_REQUEST, {"requestId": request_id})
 
@@ -203,9 +201,9 @@ class Peer:
         self._reply(call_id, jsonrpc.error(call_id, error))
 
     def close(self, error: RpcError) -> None:
-        """Settle every request of ours with this error, later ones too; answers are dropped.
+        """Settle every own request with this error, later ones too; answers are dropped.
 
-        What the other side asked can still be answered.
+        Requests of the other side can still be answered.
         """
         if self._closed is not None:
             return

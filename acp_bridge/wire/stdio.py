@@ -1,11 +1,11 @@
-"""Bytes in and out of file descriptors, on the event loop. Linux first, written for macOS too.
+"""Reads and writes file descriptors on the event loop. Linux is tested; macOS is written for.
 
 Invariants:
-- No call here blocks the event loop, whatever the other end does, and no open file description
-  that somebody else shares is changed for longer than we use it.
+- No call here blocks the event loop, whatever the other end does. An open file description that
+  another process may share is changed back when it is closed.
 - `Reader` and `Writer` own their descriptor from construction on; `close` gives it back.
 - `Writer.write` never waits and never raises; what the other end doesn't take is kept, in order,
-  and counted in `pending`. Whoever produces output waits with `drain_below`.
+  and counted in `pending`. A producer of output waits with `drain_below`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-#: The other end is gone. EIO is what a terminal that hung up says.
+#: These say that the other end is gone; EIO comes from a terminal that hung up.
 _GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO, errno.ESHUTDOWN})
-#: Bytes given to one os.write: more than a pipe takes at once, so that one call fills it.
+#: Bytes given to one os.write. A pipe takes fewer at once, so that one call fills it.
 _WRITE_SIZE: Final = 1 << 18
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Keep stdin and stdout for the protocol: returns fresh descriptors for them (HAZARDS P4).
+    """Keep stdin and stdout for the protocol; returns fresh descriptors for them (invariant P4).
 
     From then on fd 0 is /dev/null and fd 1 is stderr, for this process and its children, so that
     no stray print reaches the client. Raises OSError if one of them is closed.
@@ -47,7 +47,7 @@ def claim_stdio() -> tuple[int, int]:
         os.dup2(null, 0)
         try:
             os.dup2(2, 1)
-        except OSError:  # no stderr: fd 2 is taken too, or the next file opened would get prints
+        except OSError:  # no stderr: fd 2 is taken, too, or the next file opened would get prints
             os.dup2(null, 1)
             os.dup2(null, 2)
     finally:
@@ -100,9 +100,9 @@ class Reader:
         self._in_thread = self._descriptor.regular
 
     async def read(self) -> bytes:
-        """The next bytes; b"" when there will be no more. Cancelling loses nothing.
+        """Return the next bytes, b"" at the end and after `close`. Cancelling loses nothing.
 
-        Not for two tasks at once. After `close` it gives b"".
+        Only one task may read.
         """
         await anyio.lowlevel.checkpoint()
         while True:
@@ -132,7 +132,7 @@ class Reader:
             pass
 
     def close(self) -> None:
-        """Close the descriptor; a pending read gives b""."""
+        """Close the descriptor; a read that waits returns b""."""
         self._descriptor.close()
 
 
@@ -157,11 +157,11 @@ class Writer:
 
     @property
     def pending(self) -> int:
-        """Bytes that were not yet taken by the system."""
+        """The number of bytes that the system has not taken yet."""
         return len(self._buffer)
 
     def write(self, data: bytes) -> None:
-        """Send, now or as soon as there is room. Dropped if the other end is gone."""
+        """Send now or as soon as there is room; dropped if the other end is gone."""
         if self.broken:
             return
         if self._direct:
@@ -174,7 +174,7 @@ class Writer:
         self._buffer += data
 
     async def run(self) -> None:
-        """Write what waits, until cancelled or until the other end is gone."""
+        """Write what is pending, until cancelled or until the other end is gone."""
         while not self.broken:
             await self.drain_below(1)
             if not self.broken:
@@ -187,7 +187,7 @@ class Writer:
     async def drain_below(self, limit: int) -> None:
         """Wait until fewer than `limit` bytes are pending, or the other end is gone.
 
-        One of those who wait does the writing, so that this works after `run` was cancelled too.
+        One of the tasks that wait does the writing, so this also works after `run` was cancelled.
         """
         while len(self._buffer) >= limit and not self.broken:
             if self._flushing:
@@ -203,7 +203,7 @@ class Writer:
                 self._report_progress()
 
     async def flush(self, seconds: float) -> bool:
-        """Wait, at most that long, until all is written. Says whether it is."""
+        """Wait at most that long until all is written; returns whether it is."""
         with anyio.move_on_after(seconds):
             await self.drain_below(1)
         return not self._buffer and not self.broken
@@ -214,7 +214,7 @@ class Writer:
         self._descriptor.close()
 
     async def _flush_some(self) -> None:
-        """One write of what waits, and one checkpoint at least."""
+        """Write once what is pending, with one checkpoint at least."""
         with memoryview(self._buffer)[:_WRITE_SIZE] as piece:
             taken = self._write(piece)
         if self.broken:
@@ -229,7 +229,7 @@ class Writer:
                 self._break()
 
     def _write(self, data: bytes | memoryview) -> int:
-        """How many bytes the system took; 0 if it has no room or the other end is gone."""
+        """Return how many bytes the system took, 0 if it has no room or the other end is gone."""
         try:
             return os.write(self._descriptor.fd, data)
         except BlockingIOError:

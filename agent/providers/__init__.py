@@ -1,7 +1,15 @@
-"""How a model at a provider is asked and what it answers; `agent.litellm_model` puts it together.
+"""The models that there are, and how the model of a provider is asked.
 
-LiteLLM knows the providers: their names, keys, prices, and how each wants its request. Only
-`library` imports it. The answer is read here, straight off the connection (`chat_form`,
-`anthropic_form`), because LiteLLM's own stream takes 700 us a token; `plain` is that stream, for
-providers whose answers have another form.
+    all_models          finds the models: prepared ones, and those of providers (known_providers)
+    provider_model      one model of a provider: asked, streamed, tried again (retry, failure)
+    keys                keys and base URLs, from the environment or a file
+    request, outgoing   the HTTP request for a provider, and the conversation as it may see it
+    http_connection     sends the request and receives the events of the answer
+    chat_form           reads events in OpenAI's form into a partial_completion
+    anthropic_form      reads events in Anthropic's form into one
+    library             LiteLLM; no other module imports it
+    library_stream      LiteLLM's own stream, for providers whose answers have another form
+
+LiteLLM knows the providers: their names, keys, prices, and how each wants its request. Answers are
+read here, straight off the connection, because LiteLLM's own stream takes 700 us a token.
 """

@@ -1,4 +1,7 @@
-"""Answers in the form of Anthropic's messages (docs.anthropic.com/en/api/messages-streaming)."""
+"""Reads answers in the form of Anthropic's messages.
+
+The form: docs.anthropic.com/en/api/messages-streaming.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model import Part, Stop
-from agent.providers.answer import Answer, Tokens
 from agent.providers.failure import failure_in_stream
+from agent.providers.partial_completion import PartialCompletion, Tokens
 
 _STOPS: dict[str, Stop] = {
     "max_tokens": "max_tokens",
@@ -18,13 +21,13 @@ _STOPS: dict[str, Stop] = {
 
 class AnthropicForm:
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.partial = PartialCompletion()
         self.whole = False
         self.over = False
         self._usage: dict[str, Any] = {}
-        #: number of a content block -> number of the call that it is
+        #: the number of the tool call, by the number of its content block
         self._calls: dict[int, int] = {}
-        #: number of a content block -> the thought that it is
+        #: the thought, by the number of its content block
         self._thoughts: dict[int, dict[str, Any]] = {}
 
     def read(self, event: Any) -> list[Part]:
@@ -39,7 +42,7 @@ class AnthropicForm:
                 self._count(event.get("usage"))
                 if reason := event["delta"].get("stop_reason"):
                     self.whole = True
-                    self.answer.stop = _STOPS.get(reason, "end_turn")
+                    self.partial.stop = _STOPS.get(reason, "end_turn")
             case "message_stop":
                 self.whole = self.over = True
             case "error":
@@ -49,37 +52,37 @@ class AnthropicForm:
     def _start(self, number: int, block: Mapping[str, Any]) -> list[Part]:
         match block["type"]:
             case "text" if block.get("text"):
-                return [self.answer.say(block["text"])]
+                return [self.partial.add_text(block["text"])]
             case "tool_use":
-                self._calls[number] = self.answer.calls
-                return [self.answer.call(block["id"], block["name"])]
+                self._calls[number] = self.partial.calls
+                return [self.partial.begin_call(block["id"], block["name"])]
             case "thinking":
                 thought = {"type": "thinking", "thinking": "", "signature": "", **block}
                 self._thoughts[number] = thought
-                self.answer.thinking_blocks.append(thought)
+                self.partial.thinking_blocks.append(thought)
             case "redacted_thinking":
-                self.answer.thinking_blocks.append(dict(block))
+                self.partial.thinking_blocks.append(dict(block))
         return []
 
     def _read_delta(self, number: int, delta: Mapping[str, Any]) -> list[Part]:
         match delta["type"]:
             case "text_delta":
-                return [self.answer.say(delta["text"])]
+                return [self.partial.add_text(delta["text"])]
             case "thinking_delta":
                 self._thoughts[number]["thinking"] += delta["thinking"]
-                return [self.answer.think(delta["thinking"])]
+                return [self.partial.add_reasoning(delta["thinking"])]
             case "signature_delta":
                 self._thoughts[number]["signature"] += delta["signature"]
-            case "input_json_delta" if number in self._calls:  # not that of a tool of its own
-                return [self.answer.argue(self._calls[number], delta["partial_json"])]
+            case "input_json_delta" if number in self._calls:  # not of a provider's own tool
+                return [self.partial.add_arguments(self._calls[number], delta["partial_json"])]
         return []
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        """The counts are those of the whole answer so far; the last one of each holds."""
+        """Takes in counts, each of which is of the whole answer so far."""
         self._usage |= {name: n for name, n in (usage or {}).items() if isinstance(n, int)}
         count = self._usage.get
         cached, written = (count(f"cache_{way}_input_tokens", 0) for way in ("read", "creation"))
-        self.answer.tokens = Tokens(
+        self.partial.tokens = Tokens(
             input=count("input_tokens", 0) + cached + written,
             output=count("output_tokens", 0),
             cached=cached,

@@ -1,8 +1,8 @@
-"""Answers in the form of OpenAI's chat completions, which most providers speak.
+"""Reads answers in the form of OpenAI's chat completions, which most providers speak.
 
 Invariants
-- Deviations that are met in the field are read as what they mean: reasoning under another name or
-  as content, calls that all count 0, usage in a place of its own.
+- Known deviations of providers are read as what they mean: reasoning under another name or as
+  content, calls that all have the number 0, usage in another place.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model import Part, Stop
-from agent.providers.answer import Answer, Tokens
 from agent.providers.failure import failure_in_stream
+from agent.providers.partial_completion import PartialCompletion, Tokens
 
 _STOPS: dict[str, Stop] = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 class ChatForm:
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.partial = PartialCompletion()
         self.whole = False
-        self.over = False  # told by `[DONE]`, which is no event
-        #: the provider's number of a call, or its id -> ours
+        self.over = False  # `[DONE]` tells it, which is no event
+        #: our number of a call, by the provider's number or else its id
         self._numbers: dict[Any, int] = {}
 
     def read(self, event: Any) -> list[Part]:
         if error := event.get("error"):
             raise failure_in_stream(error)
         if usage := event.get("usage") or (event.get("x_groq") or {}).get("usage"):
-            self.answer.tokens = _tokens(usage)
+            self.partial.tokens = _tokens(usage)
         parts: list[Part] = []
         for choice in event.get("choices") or ():
             if delta := choice.get("delta"):
                 parts += self._read_delta(delta)
             if reason := choice.get("finish_reason"):
                 self.whole = True
-                self.answer.stop = _STOPS.get(reason, self.answer.stop)
+                self.partial.stop = _STOPS.get(reason, self.partial.stop)
         return parts
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Part]:
         parts = []
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
-            parts.append(self.answer.think(_text(reasoning)))
+            parts.append(self.partial.add_reasoning(_text(reasoning)))
         content = delta.get("content")
         if isinstance(content, list):
             parts += [self._read_piece(piece) for piece in content]
         elif content:
-            parts.append(self.answer.say(_text(content)))
+            parts.append(self.partial.add_text(_text(content)))
         if refusal := delta.get("refusal"):
-            self.answer.stop = "refusal"
-            parts.append(self.answer.say(_text(refusal)))
+            self.partial.stop = "refusal"
+            parts.append(self.partial.add_text(_text(refusal)))
         for call in delta.get("tool_calls") or ():
             parts.append(self._read_call(call))
         for block in delta.get("thinking_blocks") or ():
@@ -58,14 +58,15 @@ class ChatForm:
         for detail in delta.get("reasoning_details") or ():
             self._read_detail(detail)
         if content == "" and not parts:
-            parts.append(self.answer.say(""))
+            parts.append(self.partial.add_text(""))
         return parts
 
     def _read_piece(self, piece: Mapping[str, Any]) -> Part:
-        """Mistral's content while it thinks: `{"type": "thinking", "thinking": [...]}`."""
+        """Reads content in pieces: Mistral sends `{"type": "thinking", "thinking": [...]}`."""
         if piece["type"] == "thinking":
-            return self.answer.think("".join(_text(part["text"]) for part in piece["thinking"]))
-        return self.answer.say(_text(piece["text"]))
+            thoughts = "".join(_text(part["text"]) for part in piece["thinking"])
+            return self.partial.add_reasoning(thoughts)
+        return self.partial.add_text(_text(piece["text"]))
 
     def _read_call(self, call: Mapping[str, Any]) -> Part:
         function = call.get("function") or {}
@@ -73,16 +74,16 @@ class ChatForm:
         id = call.get("id") or ""
         key = call.get("index", id)
         number = self._numbers.get(key)
-        if key == "" and self.answer.calls:  # neither number nor id: the last one goes on
-            number = self.answer.calls - 1
-        if number is not None and id in ("", self.answer.id_of(number)):
-            return self.answer.argue(number, arguments)
-        self._numbers[key] = self.answer.calls
-        return self.answer.call(_text(id), _text(function.get("name") or ""), arguments)
+        if key == "" and self.partial.calls:  # without number and id it belongs to the last call
+            number = self.partial.calls - 1
+        if number is not None and id in ("", self.partial.id_of(number)):
+            return self.partial.add_arguments(number, arguments)
+        self._numbers[key] = self.partial.calls
+        return self.partial.begin_call(_text(id), _text(function.get("name") or ""), arguments)
 
     def _read_thinking_block(self, block: Mapping[str, Any]) -> None:
-        """They come from LiteLLM in pieces, the signature in the last one."""
-        blocks = self.answer.thinking_blocks
+        """Adds a piece of a thought from LiteLLM; the last piece has the signature."""
+        blocks = self.partial.thinking_blocks
         if block.get("type") != "thinking":
             blocks.append(dict(block))
             return
@@ -93,8 +94,8 @@ class ChatForm:
             blocks[-1]["signature"] = signature
 
     def _read_detail(self, piece: Mapping[str, Any]) -> None:
-        """OpenRouter's, in pieces too (openrouter.ai/docs, "Preserving reasoning")."""
-        details = self.answer.reasoning_details
+        """Adds a piece of OpenRouter's reasoning (openrouter.ai/docs, "Preserving reasoning")."""
+        details = self.partial.reasoning_details
         place = (piece["type"], piece.get("index"))
         if not details or place != (details[-1]["type"], details[-1].get("index")):
             details.append(dict(piece))

@@ -1,8 +1,8 @@
-"""What went wrong between us and a provider, and how the user is told: one clear sentence.
+"""Failures of a model call, and the one clear sentence that tells each to the user.
 
 Invariants
-- Of a provider's or a library's own words nothing comes into the sentence; they are the cause,
-  for the log. Of a URL only the host does.
+- No words of a provider or a library come into the sentence; they are the cause, for the log. Of a
+  URL only the host does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Literal
 from agent.model import ErrorKind, ModelError
 
 #: `answer`: an HTTP status or an error event; `unreachable`: no connection; `stall`: silence;
-#: `broken`: the connection ended before the answer did; `garbage`: no answer that we can read
+#: `broken`: the connection ended before the answer did; `garbage`: an answer that can't be read
 Fault = Literal["answer", "unreachable", "stall", "broken", "garbage"]
 
-#: of what a provider said, characters that are kept for the log
+#: characters of a provider's words that are kept for the log
 _KEPT = 2000
 
 _CONTEXT = re.compile(
@@ -52,7 +52,7 @@ _BUSY = frozenset([408, 425, 429])
 
 
 class Failure(Exception):
-    """One attempt failed. `text`: what was said about it, by whomever."""
+    """One attempt failed. `text`: what the provider or a library said about it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Failure(Exception):
         self.fault = fault
         self.text = text
         self.status = status
-        #: seconds that the provider asked us to wait
+        #: seconds after which the provider wants to be asked again
         self.retry_after = retry_after
 
     @property
@@ -80,7 +80,7 @@ class Failure(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may well succeed a little later."""
+        """Tells if the same request may well succeed a little later."""
         passing = self.kind in ("rate_limit", "unreachable")
         return passing and self.fault != "stall" and not self.no_credit
 
@@ -90,7 +90,10 @@ def _said(pattern: re.Pattern[str], failure: Failure) -> bool:
 
 
 def _kind_of_answer(status: int | None, text: str) -> ErrorKind:
-    """Providers agree on statuses roughly, on codes not at all; so their words are looked at."""
+    """Tells the kind of an error that a provider answered with.
+
+    Providers agree roughly on statuses and not at all on codes, so their words are looked at too.
+    """
     if status in (429, 402):
         return "rate_limit"
     if status == 413 or (status != 401 and _CONTEXT.search(text)):
@@ -108,7 +111,7 @@ def _kind_of_answer(status: int | None, text: str) -> ErrorKind:
     return "other"
 
 
-#: what the errors that come in the middle of a stream stand for (docs.anthropic.com/en/api/errors)
+#: the HTTP status that an error event's type stands for (docs.anthropic.com/en/api/errors)
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -126,7 +129,7 @@ _STATUS_OF_TYPE = {
 
 
 def failure_in_stream(error: Any) -> Failure:
-    """The error that an event of the stream carries: an object in nobody's own form, or a text."""
+    """Returns the failure in an error event, whose error is an object of any form, or a text."""
     if not isinstance(error, Mapping):
         return Failure("answer", str(error))
     for name in ("code", "status", "type"):
@@ -139,7 +142,7 @@ def failure_in_stream(error: Any) -> Failure:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """What `Retry-After` says (RFC 9110, 10.2.3): seconds, or a date."""
+    """Returns the seconds that `Retry-After` asks for, as a number or a date (RFC 9110, 10.2.3)."""
     said = headers.get("retry-after", "").strip()
     try:
         return max(0.0, float(said))
@@ -153,27 +156,27 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whom we talk to, in the user's words."""
+    """The provider that is asked, in the user's words."""
 
-    #: as the user named it
+    #: the model as the user named it
     model: str
-    #: of the provider
+    #: the name of the provider
     name: str
-    #: with the port, if it isn't the usual one
+    #: with the port if that is not the usual one
     host: str
-    #: the variable that holds its key; empty if it needs none
+    #: the variable that holds the key; empty if none is needed
     key: str = ""
-    #: the variable that holds its base URL, if that is set
+    #: the variable that holds the base URL; empty if it is not set
     base_url: str = ""
 
 
 def model_error(failure: Failure, place: Place, seconds: float) -> ModelError:
-    """The sentence. `seconds`: how long silence is borne."""
+    """Returns the error with its sentence. `seconds`: the limit of a silence."""
     return ModelError(_sentence(failure, place, seconds), failure.kind)
 
 
 def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:
-    """The same while there is hope. `wait`: seconds until the next attempt."""
+    """Returns a sentence for the time before the next attempt, which comes in `wait` seconds."""
     what = _sentence(failure, place, seconds).partition(": ")[0]
     return f"{what}: trying again in {max(1, round(wait))} s."
 

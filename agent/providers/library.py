@@ -1,9 +1,9 @@
-"""LiteLLM: the one module that imports it, and what is asked of it besides requests.
+"""Loads LiteLLM and asks it about models, providers and prices; no other module imports it.
 
 Invariants
-- It is loaded in a worker thread: its import takes 3 s and what it does first another.
-- It fetches nothing, prints nothing and reads no `.env` of the folder that we happen to run in,
-  which would let a cloned project send the user's key to a base URL of its own.
+- LiteLLM is loaded in a worker thread: its import takes 3 s, and its first call another second.
+- LiteLLM fetches nothing, prints nothing, and reads no `.env` of the folder that the agent runs in,
+  because a cloned project could so send the user's key to a base URL of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from functools import cache
 from typing import Any
 
 from agent.model import THOUGHT_LEVELS, ModelInfo
-from agent.providers.answer import Tokens
+from agent.providers.partial_completion import Tokens
 
-#: read by LiteLLM when it is imported; the second keeps it from raising at repeated chunks
+#: variables that LiteLLM reads when it is imported; the last keeps it from raising at chunks that
+#: are repeated
 _SWITCHES = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_MODE": "PRODUCTION",
@@ -31,7 +32,7 @@ _SWITCHES = {
 
 @cache
 def load() -> Any:
-    """The module. Blocks; twice at once is harmless."""
+    """Returns the module. Blocks the thread; loading it in two threads at once is harmless."""
     with _environment(_SWITCHES), _collector_resting():
         litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
@@ -50,8 +51,11 @@ def is_loaded() -> bool:
 
 @contextlib.contextmanager
 def _collector_resting() -> Iterator[None]:
-    """What is made here stays for good. The collector would look through it again and again, a
-    fifth of the import's time, and stop the event loop for 270 ms each time later on."""
+    """Stops the garbage collector, and keeps it from what is made meanwhile for good.
+
+    The collector would take a fifth of the import's time, and later stop the event loop for 270 ms
+    each time that it looked through those objects.
+    """
     rests = not gc.isenabled()
     gc.disable()
     try:
@@ -63,15 +67,18 @@ def _collector_resting() -> Iterator[None]:
 
 
 def part(name: str) -> Any:
-    """A module of it. Blocks."""
-    load()  # with its switches set
+    """Returns a module of LiteLLM. Blocks the thread."""
+    load()  # sets the switches first
     return importlib.import_module(f"litellm.{name}")
 
 
 @cache
 def load_stream(provider: str) -> None:
-    """What its own stream would load on the event loop when it is first used, in seconds and with
-    warnings: the schemas of its answers, a tokenizer, OpenAI's client. Blocks."""
+    """Loads what LiteLLM's own stream would load when it is first used. Blocks the thread.
+
+    These are the schemas of its answers, a tokenizer and OpenAI's client. On the event loop they
+    would take seconds, and they warn.
+    """
     litellm = load()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -84,7 +91,7 @@ def load_stream(provider: str) -> None:
 
 @contextlib.contextmanager
 def _environment(switches: Mapping[str, str]) -> Iterator[None]:
-    """For the import alone: our environment is what the user's commands get."""
+    """Sets variables for the import only, because the user's commands get this environment."""
     before = {name: os.environ.get(name) for name in switches}
     os.environ.update(switches)
     try:
@@ -99,22 +106,24 @@ def _environment(switches: Mapping[str, str]) -> Iterator[None]:
 
 @cache
 def split(model_id: str) -> tuple[str, str, str | None]:
-    """The model's name at its provider, LiteLLM's name of the provider, and its base URL if that
-    is known. Raises what LiteLLM raises if it doesn't know the provider."""
+    """Returns the model's name at its provider, LiteLLM's name of the provider, and its base URL.
+
+    The base URL is None if it is not known. Raises LiteLLM's error for an unknown provider.
+    """
     model, provider, _, base_url = load().get_llm_provider(model_id, api_key="none")
     return model, provider, base_url
 
 
 def asks_server(provider: str) -> bool:
-    """Whether `model_info` may have to ask the provider's server."""
+    """Tells if `model_info` may have to ask the provider's server."""
     return provider in ("ollama", "ollama_chat")
 
 
 def model_info(model: str, provider: str, base_url: str | None = None) -> ModelInfo | None:
-    """From LiteLLM's own map of models, or Ollama's at `base_url`; None if it isn't in there."""
+    """Returns what LiteLLM's map says of the model, or Ollama at `base_url`; None if nothing."""
     known = _model_info(model, provider, base_url)
     if asks_server(provider) and (known is None or known.window is None):
-        # It isn't running yet, or has no such model: it may the next time.
+        # The server may not be running yet, or not have the model yet.
         _model_info.cache_clear()
         with contextlib.suppress(AttributeError):  # not every release keeps it
             load().get_model_info.cache_clear()
@@ -128,7 +137,7 @@ def _model_info(model: str, provider: str, base_url: str | None) -> ModelInfo | 
     try:
         entry = litellm.get_model_info(model, provider, **asked)
         parameters = litellm.get_supported_openai_params(model, provider) or ()
-    except Exception:  # it raises a bare one for a model that it doesn't know
+    except Exception:  # LiteLLM raises Exception itself for an unknown model
         return None
     entry = {**(litellm.model_cost.get(entry.get("key")) or {}), **_said(entry)}
     return ModelInfo(
@@ -143,8 +152,11 @@ def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """`reasoning_effort_levels` if the map has them; else low to high, and the others if it says
-    that the model takes them."""
+    """Returns the model's thought levels, weakest first.
+
+    They are `reasoning_effort_levels` if the map has them; otherwise low to high, and each other
+    level that the map says the model takes.
+    """
     if not entry.get("supports_reasoning"):
         return ()
     declared = entry.get("reasoning_effort_levels")
@@ -159,7 +171,7 @@ def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def cost(model: str, provider: str, tokens: Tokens) -> float | None:
-    """USD, by LiteLLM's map of prices; None if the model isn't in there."""
+    """Returns the cost in USD by LiteLLM's map of prices; None if the model is not in it."""
     try:
         spent = load().cost_per_token(
             model=model,
@@ -169,6 +181,6 @@ def cost(model: str, provider: str, tokens: Tokens) -> float | None:
             cache_read_input_tokens=tokens.cached,
             cache_creation_input_tokens=tokens.written,
         )
-    except Exception:  # a bare one for a model that it doesn't know
+    except Exception:  # Exception itself for an unknown model
         return None
     return float(sum(spent))

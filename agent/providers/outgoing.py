@@ -1,9 +1,9 @@
-"""The conversation as one provider may see it.
+"""Turns the messages of a conversation into the form that one provider may see.
 
 Invariants
-- What one provider signed, and what only some understand, goes to no other: the user may change
-  the model in the middle.
-- The given messages stay as they are.
+- What one provider signed, and what only some providers understand, goes to no other, because the
+  user may change the model in the middle of a conversation.
+- The messages passed in are not changed.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from typing import Any
 
 from agent.model import Message
 
-#: they want their earlier thoughts back while they use tools, and some refuse to go on without
+#: providers whose models want their earlier thoughts back while they use tools; some refuse to go
+#: on without
 _WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
-#: an answer's text that is empty, LiteLLM replaces with words of its own
+#: providers for which LiteLLM replaces an answer's empty text with words of its own
 _FILL_SILENCE = frozenset(["anthropic", "vertex_ai"])
-#: where a Claude reads the marks of what is to be cached
+#: providers of Claude that read the marks of what is to be cached
 _TAKE_CACHE_MARKS = frozenset(["anthropic", "bedrock", "openrouter", "vertex_ai"])
-#: an id of a tool call that they take, whoever gave it; Gemini's are long, for they are signed
+#: the ids of tool calls that a provider takes; Gemini's are long, because they are signed
 _IDS = {"mistral": re.compile(r"[A-Za-z0-9]{9}"), "gemini": re.compile(r".*", re.DOTALL)}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model as LiteLLM splits its name, and how it is got at."""
+    """A model, its provider, and the way to it."""
 
-    #: its name at the provider
+    #: the model's name at the provider
     model: str
     provider: str
     base_url: str | None
     key: str | None
     thought_level: str | None
-    #: the key is a bearer token where it wouldn't be otherwise (Anthropic's form at others)
+    #: True if the key is a bearer token in Anthropic's form too, as others want it
     bearer: bool = False
 
     @property
     def signs_as(self) -> str:
-        """Whose signatures it can read."""
+        """The name of the signer whose signatures the model can read."""
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor
 

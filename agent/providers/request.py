@@ -1,8 +1,8 @@
-"""What is asked: the HTTP request for a provider, put together by LiteLLM's own classes for it.
+"""Builds the HTTP request for a provider, with LiteLLM's own classes for it.
 
 Invariants
 - For the providers of `DIRECT` the request is what `litellm.acompletion` would send (a test
-  compares them), without what that takes: 6 ms, and with the OpenAI client 1 ms a message.
+  compares them). That would take 6 ms, and with the OpenAI client 1 ms more for each message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent.model import Message, ToolSpec
 from agent.providers import library
 from agent.providers.outgoing import Target, outgoing
 
-#: answers in the form of chat completions, and where LiteLLM says so elsewhere: the base URL
+#: the providers whose answers are read here, with the base URL; None where LiteLLM knows it
 DIRECT = {
     "openai": "https://api.openai.com/v1",
     "openrouter": "https://openrouter.ai/api/v1",
@@ -39,7 +39,7 @@ class Request:
 
 
 def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The parameters of chat completions that we use."""
+    """Returns the parameters of chat completions that are sent."""
     found: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     if tools:
         found["tools"] = [*tools]
@@ -49,7 +49,10 @@ def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Request:
-    """For a provider of `DIRECT`. Blocks for some milliseconds. Raises what LiteLLM raises."""
+    """Builds the request for a provider of `DIRECT`.
+
+    Blocks for some milliseconds. Raises what LiteLLM raises.
+    """
     utils, types = library.part("utils"), library.part("types.utils")
     model, key = target.model, target.key
     base = target.base_url or DIRECT[target.provider]
@@ -60,7 +63,7 @@ def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
     wanted = utils.get_optional_params(
         model=model, custom_llm_provider=target.provider, messages=sent, **options(target, tools)
     )
-    wanted.pop("extra_body", None)  # the OpenAI client's way to add what it doesn't know: nothing
+    wanted.pop("extra_body", None)  # means something to the OpenAI client only
     common = {"model": model, "optional_params": wanted, "litellm_params": {}}
     headers = config.validate_environment(
         headers={}, messages=sent, api_key=key, api_base=base, **common
@@ -82,12 +85,12 @@ def _with_path(url: str, provider: str) -> str:
 def _json(body: dict[str, Any]) -> bytes:
     try:
         return to_json(body)
-    except (PydanticSerializationError, UnicodeEncodeError):  # half a surrogate pair, from a tool
+    except (PydanticSerializationError, UnicodeEncodeError):  # half a surrogate pair
         return json.dumps(body).encode()
 
 
 def needs_responses(target: Target, tools: Sequence[ToolSpec]) -> bool:
-    """OpenAI's later models don't take tools in chat completions: LiteLLM knows which."""
+    """Tells if the model takes tools only in OpenAI's Responses; LiteLLM knows which ones."""
     if target.provider != "openai":
         return False
     return _needs_responses(target.model, bool(tools), target.thought_level, target.base_url)

@@ -1,4 +1,4 @@
-"""How often and after how long a failed attempt is made again."""
+"""Decides if a failed attempt is repeated, and after how long."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from agent.providers.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Seconds. At most 1/2 + 1 + 2 are waited unless the provider asks for more."""
+    """Times are in seconds. At most 1/2 + 1 + 2 are waited unless the provider asks for more."""
 
     attempts: int = 4
     first: float = 0.5
-    #: a provider that asks for a longer wait is not waited for: the user is told
+    #: a provider that asks for a longer wait is not waited for; the user is told so
     longest: float = 30
-    #: the user, who sees nothing meanwhile, is told of longer ones
+    #: the user sees nothing meanwhile, so longer waits are told
     quiet: float = 3
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
     def wait(self, failure: Failure, attempts: int) -> float | None:
-        """How long to wait after so many failed attempts; None: it is over."""
+        """Returns how long to wait after so many failed attempts; None to try no more."""
         if attempts >= self.attempts or not failure.may_pass:
             return None
         if failure.retry_after is not None:
             return failure.retry_after if failure.retry_after <= self.longest else None
-        # Jitter: several sessions that were refused at once don't come back at once.
+        # Random, so that sessions which were refused together don't come back together.
         return self.first * 2.0 ** (attempts - 1) * random.uniform(0.5, 1)

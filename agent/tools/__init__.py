@@ -1,10 +1,10 @@
-"""What the model can do besides talking: each tool is one small class behind `Tool`.
+"""The tools of the model; each is one small class behind `Tool`.
 
 Invariants
-- A call is prepared, then perhaps allowed, then run: `prepare` changes nothing.
-- A tool ends when it is cancelled, and leaves nothing running (HAZARDS C10).
-- What it raises as ToolError is for the model and the user to read; anything else is a bug,
-  logged, and told as a bare failure.
+- A call is prepared, then allowed or not, then run; `prepare` changes nothing.
+- A tool ends when it is cancelled, and leaves nothing running (invariant C10).
+- The text of a ToolError is for the model and the user. Any other exception is a bug: it is logged,
+  and the model is told only that the tool failed.
 """
 
 from __future__ import annotations
@@ -21,64 +21,65 @@ from agent.model import ToolSpec
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel)
 
-#: what a call may touch: nothing, files to read, files to change, anything
+#: what a call may do: nothing outside of the session, read files, change files, anything
 Access = Literal["none", "read", "edit", "execute"]
 
-#: replaces the content of the call's card while it runs (ACP tool call content: a terminal)
+#: replaces the content of the call's card while it runs (ACP tool call content)
 Show = Callable[[Sequence[dict[str, Any]]], Awaitable[None]]
 
 
 class ToolError(Exception):
-    """The tool could not do it, and why, in words for the model and the user."""
+    """The tool could not do its work; the text tells the model and the user why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    #: what the model reads
+    #: the text that the model reads
     text: str
-    #: what the client gets as the card's raw output (JSON)
+    #: the card's raw output for the client (JSON)
     raw: Any = None
-    #: what the card shows (ACP tool call content); None: the text
+    #: ACP tool call content that the card shows; None if it shows the text
     content: tuple[dict[str, Any], ...] | None = None
-    #: images for the model: `data:` URLs
+    #: `data:` URLs of images for the model
     images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What "always allow" would allow from then on in this session, and no more."""
+    """Describes what an "always" answer would hold for in this session."""
 
-    #: compared whole: ("edit", "/project/src"), ("shell", "git", "status")
+    #: calls with equal keys share the answer: ("edit", "/project/src"), ("shell", "git", "status")
     key: tuple[str, ...]
-    #: for the option's name, after "Always allow": "edits in src", "`git status`"
+    #: the end of the option's name after "Always allow": "edits in src", "`git status`"
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call that was looked at: what it is going to do, not done yet."""
+    """A prepared call: what it is going to do and has not done yet."""
 
     #: raises ToolError
     run: Callable[[Show], Awaitable[ToolResult]]
     grant: Grant
-    #: it leads out of the session's folders, or into git's own: asked for in every mode
+    #: True if it leads out of the session's folders or into git's own, and so is asked for in every
+    #: mode
     outside: bool = False
-    #: what the card shows before it runs (ACP tool call content: a diff)
+    #: ACP tool call content that the card shows before the call runs, such as a diff
     content: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What the tools of one session work with."""
+    """The folders, the client and the state that the tools of one session work with."""
 
     #: absolute
     cwd: Path
     client: Client
     #: `additionalDirectories`, absolute
     extra_roots: tuple[Path, ...] = ()
-    #: what the model has seen of files: real path -> digest (see agent.tools.files)
+    #: the digest of each file that the model has read, by its real path (see agent.tools.files)
     seen: dict[str, str] = field(default_factory=dict)
-    #: for processes that tools start: the user's, without the keys of models
+    #: the environment of processes that tools start: the user's, without the keys of models
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,7 +96,7 @@ class Tool(Protocol[ArgsT]):
     def locations(self, args: ArgsT, cwd: Path) -> list[dict[str, Any]]: ...
 
     async def prepare(self, args: ArgsT, context: ToolContext) -> Action:
-        """Look at it and change nothing. Raises ToolError."""
+        """Looks at the call and changes nothing. Raises ToolError."""
         ...
 
 
@@ -103,8 +104,10 @@ AnyTool = Tool[Any]
 
 
 class Toolbox:
-    """The tools of a session, and what a model is told of them. `servers`: those of MCP servers,
-    which come and go."""
+    """The tools of a session, and the specs that a model is given.
+
+    `servers` returns the tools of MCP servers, which come and go.
+    """
 
     def __init__(
         self,
@@ -124,21 +127,9 @@ class Toolbox:
 
     def _spec(self, tool: AnyTool) -> ToolSpec:
         known = self._specs.get(tool.name)
-        if known is None or known[0] is not tool:  # a schema takes pydantic milliseconds
+        if known is None or known[0] is not tool:  # pydantic takes milliseconds for a schema
             known = self._specs[tool.name] = (tool, _spec(tool))
         return known[1]
-
-
-def standard_tools() -> list[AnyTool]:
-    from agent.tools.edit_file import EditFile
-    from agent.tools.list_files import ListFiles
-    from agent.tools.plan import Plan
-    from agent.tools.read_file import ReadFile
-    from agent.tools.search import Search
-    from agent.tools.shell import Shell
-    from agent.tools.write_file import WriteFile
-
-    return [ReadFile(), WriteFile(), EditFile(), ListFiles(), Search(), Shell(), Plan()]
 
 
 def _spec(tool: AnyTool) -> ToolSpec:

@@ -1,41 +1,44 @@
-"""What file tools show on their cards: ACP tool call content."""
+"""Makes the content that tools show on their cards (ACP tool call content), and their titles."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agent.content import fenced
+from agent.content.fences import fenced
 
-#: characters of a text in a diff; of a longer one, only the lines that differ and some around
+#: characters of a diff; of longer texts, only the lines that differ and some around are shown
 _WHOLE = 100_000
 _AROUND = 10
 _TITLE = 60
 
 
 def diff(path: str, old: str | None, new: str) -> tuple[dict[str, Any], ...]:
-    """`path`: absolute. `old`: None if the file is new. Of long texts, the part that differs."""
+    """Returns a diff, of long texts only the part that differs.
+
+    `path`: absolute. `old`: None if the file is new.
+    """
     if old is not None and len(old) + len(new) > _WHOLE:
         old, new = _differing(old, new)
     return ({"type": "diff", "path": path, "oldText": old, "newText": new},)
 
 
 def code(text: str) -> tuple[dict[str, Any], ...]:
-    """Text that is not markdown."""
+    """Returns a text that is not markdown, in a code fence."""
     return ({"type": "content", "content": {"type": "text", "text": fenced(text)}},)
 
 
 def image(data: str, mime_type: str) -> tuple[dict[str, Any], ...]:
-    """`data`: base64."""
+    """Returns an image. `data`: base64."""
     return ({"type": "content", "content": {"type": "image", "data": data, "mimeType": mime_type}},)
 
 
 def visible(text: str) -> str:
-    """With what would not be seen written out: the user is to know what is asked."""
+    """Returns the text with invisible characters written out, so that the user sees them."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def short(text: str) -> str:
-    """One line of it for a title: of a long one the end, which tells files apart."""
+    """Returns the text as one line for a title; of a long one the end, which tells files apart."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= _TITLE else f"…{line[1 - _TITLE :]}"
 

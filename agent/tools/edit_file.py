@@ -1,4 +1,4 @@
-"""Replaces a piece of a file that was read: exactly, and only where it is meant."""
+"""Replaces a piece of a file that was read: the exact text, and only if it is unique."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
 from agent.tools.cards import diff, short
 from agent.tools.files import change, read_to_change
 from agent.tools.paths import absolute, edit_grant, locate
-from agent.tools.texts import replaced
+from agent.tools.text_file import replaced
 
 
 class EditFileArgs(BaseModel):

@@ -1,9 +1,9 @@
-"""Reading and writing files, through the client or on the disk, and what the model has seen.
+"""Reads and writes files, through the client or on the disk, and knows which the model has read.
 
 Invariants
-- Only a regular file is opened, and opening never waits: not for a pipe, not for a device.
-- A file that the model has not read, or that is not as the model knows it, is not changed.
-- A file is changed whole or not at all: beside it first, then renamed.
+- Only regular files are opened, so that opening never waits for a pipe or a device.
+- A file is not changed if the model has not read it, or if it has changed since.
+- A file is changed whole or not at all: the new content is written beside it, then renamed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from anyio import to_thread
 from agent.client import ClientError
 from agent.tools import ToolContext, ToolError
 from agent.tools.paths import Place, still
-from agent.tools.texts import Text, decode, from_client
+from agent.tools.text_file import Text, decode, from_client
 
-#: bytes of a file that is read as a whole, and so can be edited: with its JSON escapes it must
-#: still fit into a message of 10 MB
+#: bytes of a file that is read whole and so can be edited; with JSON escapes it must still fit into
+#: a message of 10 MB
 MAX_TEXT = 4 * 1024 * 1024
 
 
 def open_regular(place: Place) -> BinaryIO:
-    """Blocking only as a disk does; in a thread. Raises ToolError, FileNotFoundError."""
+    """Opens the file; waits for nothing but the disk, so it is called in a thread.
+
+    Raises ToolError, FileNotFoundError.
+    """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     try:
         _check_kind(place, os.stat(place.real).st_mode)  # opening a device may do something
@@ -54,26 +57,27 @@ def binary(place: Place) -> ToolError:
 
 
 async def read(place: Place, context: ToolContext) -> Text | None:
-    """The whole file, as the client has it if it can read files; None: there is none.
+    """Returns the whole file, or None if there is none.
 
-    Raises ToolError, also if it is no text or longer than MAX_TEXT.
+    A client that can read files gives it as it is in the editor. Raises ToolError, also if the file
+    is no text or longer than MAX_TEXT.
     """
     on_disk = await to_thread.run_sync(_read, place, abandon_on_cancel=True)
     if not context.client.reads_files:
         return on_disk
     try:
         content = await context.client.read_file(place.shown, None, None)
-    except ClientError:  # some refuse what is outside of their project
+    except ClientError:  # some clients refuse files outside of their project
         return on_disk
     if on_disk is None:
-        return from_client(content) if content else None  # some open what isn't there as empty
-    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # it does not know the encoding
+        return from_client(content) if content else None  # some clients open no file as empty
+    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # the client does not know the encoding
         return on_disk
     return from_client(content)
 
 
 async def read_to_change(place: Place, context: ToolContext) -> Text | None:
-    """The file as the model knows it; None: there is none. Raises ToolError."""
+    """Returns the file if it is as the model knows it; None if there is none. Raises ToolError."""
     known = context.seen.get(str(place.real))
     unread = f"{place.given} was not read yet. Read it with read_file first."
     if known is None and await to_thread.run_sync(_exists, place):
@@ -90,7 +94,7 @@ def note_seen(place: Place, text: Text, context: ToolContext) -> None:
 
 
 async def change(place: Place, before: Text | None, after: Text, context: ToolContext) -> None:
-    """Write `after` if the file still is `before`. Raises ToolError."""
+    """Writes `after` if the file still is `before`. Raises ToolError."""
     data = after.encode()
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
@@ -106,8 +110,10 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
 async def _write_through_client(
     place: Place, before: Text | None, after: Text, context: ToolContext
 ) -> bool:
-    """False: write it on the disk, since the client can't, or not in the file's encoding, or not
-    there."""
+    """Returns False if the file has to be written on the disk.
+
+    Some clients can't write, or not in the file's encoding, or not in that place.
+    """
     client = context.client
     knows_it = before is None or before.from_client or not client.reads_files
     if not (client.writes_files and knows_it and after.encoding == "utf-8"):
@@ -115,7 +121,7 @@ async def _write_through_client(
     try:
         await client.write_file(place.shown, after.mark + after.raw)
     except ClientError as error:
-        if place.outside:  # the user has allowed it; some clients never do
+        if place.outside:  # the user has allowed it, but some clients never do
             return False
         raise ToolError(f"The editor could not write {place.given}.") from error
     return True
@@ -182,7 +188,10 @@ def _write(place: Place, data: bytes) -> None:
 
 
 def _writable_mode(path: Path) -> int | None:
-    """None: there is no such file. A rename would get round a write protection."""
+    """Returns the file's mode; None if there is no file.
+
+    Raises PermissionError for a write-protected file, which a rename would replace all the same.
+    """
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""Where a path of the model's leads.
+"""Follows the paths that the model gives.
 
-Invariant: links are followed before anything is decided, and once more before it is done: an
-action that was looked at, and perhaps allowed, touches that file or none.
+Invariants
+- Links are followed before anything is decided, and once more before it is done, so that an action
+  which was prepared and allowed touches that file or none.
 """
 
 from __future__ import annotations
@@ -20,28 +21,31 @@ from agent.tools import Action, Grant, Show, ToolContext, ToolError, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path of the model's, its links followed."""
+    """A path that the model gave, with its links followed."""
 
     given: str
     real: Path
-    #: as the client knows it: below the session's folder as the client named that
+    #: the path for the client, below the session's folder as the client named that
     shown: str
     outside: bool
 
     @property
     def asked_for(self) -> bool:
-        """A change of it is, in every mode. Of what is inside: what git runs and believes, such as
-        its hooks, which a command that was allowed would run."""
+        """Tells if the user is asked before a change in every mode.
+
+        That holds outside of the session's folders, and for git's own files: its hooks would be run
+        by commands that were allowed.
+        """
         return self.outside or ".git" in map(str.lower, self.real.parts)
 
 
 async def locate(path: str, context: ToolContext) -> Place:
-    """Raises ToolError."""
+    """Follows a path. Raises ToolError."""
     return await to_thread.run_sync(_locate, path, context)
 
 
 async def still(place: Place, context: ToolContext) -> None:
-    """Raises ToolError if its path leads elsewhere by now."""
+    """Raises ToolError if the path leads elsewhere by now."""
     if (await locate(place.given, context)).real != place.real:
         raise ToolError(f"{place.given} leads elsewhere now than when it was looked at. Try again.")
 
@@ -49,7 +53,7 @@ async def still(place: Place, context: ToolContext) -> None:
 def look(
     place: Place, context: ToolContext, grant: Grant, run: Callable[[], Awaitable[ToolResult]]
 ) -> Action:
-    """An action that reads there, if the path still leads there when it runs."""
+    """Returns an action that reads the place, if the path still leads there when it runs."""
 
     async def run_there(show: Show) -> ToolResult:
         await still(place, context)
@@ -59,13 +63,16 @@ def look(
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
-    """The folder to start in, what to search from there (all of it, or one file), and what to put
-    before the names found, so that the model can use them as paths. Raises ToolError."""
+    """Returns a folder, what to search from there, and a prefix.
+
+    The second is the whole folder or one file. With the prefix before them, the model can use the
+    names found as paths. Raises ToolError.
+    """
     return await to_thread.run_sync(_search_from, place, context.cwd)
 
 
 def absolute(path: str, cwd: Path) -> str:
-    """For a card's location: no link is followed, nothing looked at."""
+    """Returns the absolute path for a card's location, without following links."""
     return os.path.normpath(cwd / path)
 
 
@@ -80,7 +87,7 @@ def read_grant(place: Place, context: ToolContext) -> Grant:
 
 
 def search_grant(place: Place, context: ToolContext) -> Grant:
-    """Wider than one folder's files, so never the same as that of reading."""
+    """Returns the grant of a search, which is wider than `read_grant` and so never equal to it."""
     return Grant(("search", str(place.real)), f"searches below {_name(place.real, context.cwd)}")
 
 
@@ -116,7 +123,7 @@ def _search_from(place: Place, cwd: Path) -> tuple[Path, str, str]:
 
 
 def _name(folder: Path, cwd: Path) -> str:
-    """Short, for the user."""
+    """Returns a short name of the folder for the user."""
     root = os.path.realpath(cwd)
     if str(folder) == root:
         return folder.name or root

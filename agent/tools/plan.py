@@ -1,6 +1,6 @@
-"""The model's plan, shown to the user: each call replaces the whole of it.
+"""Shows the model's plan to the user; each call replaces the whole plan.
 
-ACP: docs/protocol/v1/agent-plan. What was shown is in the result's raw output, for the transcript.
+ACP: docs/protocol/v1/agent-plan. The result's raw output has the plan, for the transcript.
 """
 
 from __future__ import annotations

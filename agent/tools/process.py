@@ -1,10 +1,12 @@
-"""A command of the agent's own, in a process group of its own.
+"""Runs a command as a process of the agent's own, in a process group of its own.
+
+Every process that the command starts inherits one end of a pipe, the lifeline; the other end tells
+when the last of them is gone.
 
 Invariants
-- When it returns or is cancelled, the whole group is dead and its leader reaped (HAZARDS C10, P1),
-  with what the command left in the background. What left the group is for the bridge's guard.
-- How that is known: every process that the command starts inherits the end of a pipe, the
-  lifeline. The other end tells when the last of them is gone.
+- When `run_process` returns or is cancelled, the whole group is dead and its leader reaped, with
+  what the command left in the background (invariants C10, P1). A process that has left the group is
+  ended by the bridge's guard.
 - Memory is bounded, whatever the command prints.
 """
 
@@ -22,36 +24,36 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import Show, ToolError
-from agent.tools.bounded import Bounded
+from agent.tools.bounded_output import Bounded
 from agent.tools.cards import code
 
 #: seconds for output that is still in the pipe once the command has ended
 _DRAIN = 0.5
-#: seconds for a killed group to be gone; what left the group may hold the lifeline longer
+#: seconds for a killed group to be gone; a process that has left it may hold the lifeline longer
 _REAP = 0.5
-#: seconds between two looks at what a running command prints: the first, and the longest
+#: seconds between two looks at a running command's output: at first, and at most
 _LOOK, _LONGEST_LOOK = 0.3, 2.0
-#: bytes of it that are shown
+#: bytes of a running command's output that are shown
 _SHOWN = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. Neither code nor signal: the client doesn't know."""
+    """The end of a command; if neither code nor signal is set, the client does not know them."""
 
     output: str
     truncated: bool
     exit_code: int | None = None
-    #: its name: "SIGSEGV"
+    #: the name of the signal, such as "SIGSEGV"
     signal: str | None = None
     timed_out: bool = False
-    #: the client's, which shows it
+    #: the id of the client's terminal that shows it
     terminal_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    #: what /bin/sh -c is to run
+    #: the text that /bin/sh -c runs
     text: str
     cwd: Path
     environment: Mapping[str, str]
@@ -62,7 +64,7 @@ class Command:
 
 
 async def run_process(command: Command, show: Show) -> Ended:
-    """Raises ToolError if it can't be started."""
+    """Runs the command to its end or its timeout. Raises ToolError if it can't be started."""
     output = Bounded(command.limit // 2)
     lifeline, held = os.pipe()
     try:
@@ -82,7 +84,7 @@ async def run_process(command: Command, show: Show) -> Ended:
 
 
 async def _start(command: Command, lifeline: int) -> Process:
-    # Shielded: cancelled in the middle, asyncio would kill the shell and none of its children.
+    # Shielded, because asyncio would kill only the shell if it were cancelled halfway.
     try:
         with anyio.CancelScope(shield=True):
             process = await anyio.open_process(
@@ -96,13 +98,13 @@ async def _start(command: Command, lifeline: int) -> Process:
             )
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}") from error
-    except ValueError as error:  # a NUL
+    except ValueError as error:  # a NUL character
         raise ToolError("The command holds a character that no command can have.") from error
     return process
 
 
 async def _run_to_end(process: Process, output: Bounded, show: Show) -> None:
-    """Until the command itself has ended: one that it left behind may hold the pipe for ever."""
+    """Collects output until the command has ended; its children may hold the pipe for ever."""
     assert process.stdout is not None
     async with anyio.create_task_group() as tasks:
         read_all = anyio.Event()
@@ -132,7 +134,7 @@ async def _show_as_it_comes(output: Bounded, show: Show) -> None:
 
 
 async def _end_group(process: Process, lifeline: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in it
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
         os.killpg(process.pid, signal.SIGKILL)
     try:
         with anyio.move_on_after(_REAP, shield=True):
@@ -154,5 +156,5 @@ def _ended(code: int | None, output: Bounded) -> Ended:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time one
+    except ValueError:  # a real-time signal
         return f"signal {number}"

@@ -1,10 +1,10 @@
 """Reads a text file, or some lines of it, or an image.
 
 Invariants
-- Through the client if it can: it knows what is not saved yet. Images, and files too long to be
-  edited, come from the disk.
-- What the model gets is bounded, and says where to go on.
-- Any reading makes the file known: it may be changed while it is as it was read.
+- A text is read through the client if it can, because it has what is not saved yet. Images, and
+  files that are too long to be edited, are read from the disk.
+- The text for the model is bounded, and says where to go on.
+- A file that was read may be edited as long as it stays the same, however little was shown of it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from typing import Any, BinaryIO
 from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
-from agent.content import image_type
+from agent.content.images import IMAGE_BYTES, image_type
 from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
 from agent.tools.paths import Place, absolute, locate, look, read_grant
 
-#: lines given to the model at once, if it doesn't ask for fewer, and what is kept of a line
+#: lines given to the model at once if it does not ask for fewer, and characters kept of a line
 MAX_LINES = 2000
 MAX_LINE = 2000
 #: characters given to the model at once
 MAX_CHARACTERS = 64 * 1024
-#: bytes of an image: 5 MB in base64, which every provider takes
-MAX_IMAGE = 3_750_000
-#: of a file that is read line by line: lines between two looks at whether the call was cancelled,
-#: and bytes kept of a line
+#: in a file that is read line by line: lines between two checks for a cancellation, and bytes kept
+#: of a line
 _STRIDE = 4096
 _PIECE = 64 * 1024
 
@@ -77,8 +75,8 @@ class ReadFile:
 async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolResult:
     start, size = await to_thread.run_sync(_start, place, abandon_on_cancel=True)
     if mime_type := image_type(start):
-        if size > MAX_IMAGE:
-            raise ToolError(f"{args.path} is an image of {size} bytes; {MAX_IMAGE} is the most.")
+        if size > IMAGE_BYTES:
+            raise ToolError(f"{args.path} is an image of {size} bytes; {IMAGE_BYTES} is the most.")
         data = await to_thread.run_sync(_read_image, place, abandon_on_cancel=True)
         return _image(place, data, mime_type)
     if size > MAX_TEXT:
@@ -99,7 +97,7 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
 
 
 class _Page:
-    """As many of the lines as the model asked for and may have."""
+    """Takes as many of the lines as the model asked for and may have."""
 
     def __init__(self, lines: Iterator[str], args: ReadFileArgs) -> None:
         self._line = args.line
@@ -139,7 +137,7 @@ def _image(place: Place, data: bytes, mime_type: str) -> ToolResult:
 
 
 def _start(place: Place) -> tuple[bytes, int]:
-    """The first bytes and the size; nothing of a file that is in the client's memory only."""
+    """Returns the first bytes and the size; both are empty if the file is not on the disk."""
     try:
         with open_regular(place) as file:
             return file.read(8192), os.fstat(file.fileno()).st_size
@@ -152,13 +150,13 @@ def _start(place: Place) -> tuple[bytes, int]:
 def _read_image(place: Place) -> bytes:
     try:
         with open_regular(place) as file:
-            return file.read(MAX_IMAGE)
+            return file.read(IMAGE_BYTES)
     except OSError as error:
         raise unreadable(place, error) from error
 
 
 def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
-    """Lines of a file too long to be held: it is not made known, so it can't be changed."""
+    """Reads lines of a file that is too long to be held, and so does not allow to edit it."""
     if b"\0" in start:
         raise binary(place)
     try:
@@ -175,7 +173,7 @@ def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
-    """The beginning of each line."""
+    """Yields the beginning of each line."""
     number = 0
     while line := file.readline(_PIECE):
         rest = line

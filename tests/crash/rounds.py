@@ -21,7 +21,7 @@ from tests.support.fixture_agents import fixture_command
 from tests.support.processes import MARK, all_gone, descendants, kill_marked
 
 CAPABILITIES = {**FULL_CAPABILITIES, "_meta": {"acp_bridge": {"accepted": True}}}
-#: seconds within which every process of a dead bridge is gone (HAZARDS P1).
+#: seconds within which every process of a dead bridge is gone (invariant P1).
 GONE_WITHIN = 3
 
 

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal, store
-from acp_bridge.journal.schema import INDEX_SCRIPTS, PAGE_BYTES, SESSION_SCRIPTS, migrate
+from acp_bridge.journal import (
+    Journal,
+    JournalError,
+    PromptState,
+    SessionInfo,
+    SessionJournal,
+    store,
+)
+from acp_bridge.journal.schema import INDEX_SCRIPTS, PAGE_BYTES, SESSION_SCRIPTS, connect, migrate
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, text_of, tool, transcript
@@ -129,7 +136,7 @@ async def test_a_rotten_prompt_or_setting_hides_no_other(
     session._file.write("UPDATE prompt_params SET params = '{bad' WHERE seq = 2")
     session._file.write("UPDATE prompts SET outcome = x'ff' WHERE seq = 1")
     session._file.write("UPDATE settings SET value = '{bad' WHERE key = 'a'")
-    assert [prompt.seq for prompt in session.recover().held] == [3]
+    assert [prompt.seq for prompt in session.recover()] == [3]
     assert [prompt.outcome for prompt in session.prompts(PromptState.DONE)] == [None]
     assert (session.get("a"), session.get("b")) == (None, 2)
 
@@ -167,6 +174,32 @@ async def test_an_older_file_is_brought_forward_with_all_that_is_in_it(
     assert await texts(session) == [word(0), word(1), word(2)]
     assert session._file.value("SELECT colour FROM session") == "a;b"
     assert session._file.value("PRAGMA user_version") == len(SESSION_SCRIPTS) + 1
+
+
+async def test_a_file_of_the_first_version_is_brought_forward_with_its_prompts(
+    journal: Journal, session: SessionJournal
+) -> None:
+    await session.close()
+    path = journal.path(SESSION)
+    path.unlink()
+    path.touch()
+    with closing(connect(path, wait=1)) as first:
+        migrate(first, SESSION_SCRIPTS[:1])
+        first.execute(
+            "INSERT INTO session VALUES (1, ?, '/w', '[]', 'demo', '0', 'A title', ?, ?, 7, 1)",
+            (SESSION, "then", "now"),
+        )
+        first.execute("INSERT INTO prompts VALUES (5, 'a', 'sent', 'then', NULL, NULL, NULL)")
+        first.execute("INSERT INTO prompts VALUES (6, 'b', 'waiting', 'then', NULL, NULL, NULL)")
+        first.executemany("INSERT INTO prompt_params VALUES (?, '{}')", [(5,), (6,)])
+    again = await journal.open(SESSION)
+    assert again.info == SessionInfo(SESSION, "/w", "demo", "0", "A title", "now")
+    assert [(p.seq, p.prompt_id, str(p.state)) for p in again.prompts()] == [
+        (5, "a", "sent"),
+        (6, "b", "waiting"),
+    ]
+    assert again._file.value("SELECT merged_to FROM session") == 7
+    assert again.accept("c", {}) == 7
 
 
 @pytest.mark.hazard("R3", "K2")

@@ -59,7 +59,8 @@ DAMAGES: list[Callable[[Path], object]] = [
 async def index(home: Path, journal: Journal) -> Path:
     """The index of twenty sessions that nobody has open."""
     for name in NAMES:
-        await journal.create(name, cwd="/project", agent="demo", title="some words " * 100)
+        await journal.create(name, cwd="/project", agent="demo")
+        await journal.touch(name, title="some words " * 100)
     await journal.close()
     path = home / "index.db"
     assert path.stat().st_size > 10_000
@@ -68,7 +69,7 @@ async def index(home: Path, journal: Journal) -> Path:
 
 
 async def listed(journal: Journal) -> list[str]:
-    rows, _ = await journal.list(limit=1000)
+    rows, _ = await journal.list()
     return sorted(row.session_id for row in rows)
 
 
@@ -168,8 +169,8 @@ async def test_an_index_of_a_newer_version_is_refused_and_left_as_it_is(
 async def keep_sessions(home: Path) -> None:
     journal = Journal(home)
     await journal.create("a" * 32, cwd="/a", agent="one", agent_session_id="0")
-    await journal.create("b" * 32, cwd="/b", agent="one", title="second")
-    await journal.create("any id", cwd="/c", agent="two", title="third")
+    await journal.create("b" * 32, cwd="/b", agent="one")
+    await journal.create("any id", cwd="/c", agent="two")
     await journal.touch("a" * 32, title="first")
     await journal.close()
 

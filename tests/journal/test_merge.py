@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from acp_bridge.journal import merge
 from acp_bridge.journal.merge import Entry, Merger, merged
+from acp_bridge.protocol import MESSAGES
 from tests.journal.sayings import Params, chunk, lines, text_of, tool
 
 kinds = st.sampled_from(["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"])
@@ -46,7 +47,7 @@ def skeleton(params: Params) -> str:
 def is_chunk(params: Params) -> bool:
     match params:
         case {"update": {"sessionUpdate": str(kind), "content": {"type": "text", "text": str()}}}:
-            return kind in merge.CHUNKS
+            return kind in MESSAGES
     return False
 
 

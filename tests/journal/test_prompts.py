@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_bridge.journal import Journal, PromptState, SessionJournal
+from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, transcript
@@ -36,7 +36,7 @@ async def test_an_accepted_prompt_is_there_after_a_restart_equal_in_every_field(
     again = await reopened(journal, session)
     (prompt,) = again.prompts()
     assert (prompt.seq, prompt.prompt_id, prompt.params) == (seq, "id", PARAMS)
-    assert (prompt.state, prompt.outcome, prompt.ended_at) == (PromptState.WAITING, None, None)
+    assert (prompt.state, prompt.outcome, prompt.agent_outcome) == ("waiting", None, None)
 
 
 async def test_prompts_are_numbered_in_the_order_of_their_accepting(
@@ -48,19 +48,25 @@ async def test_prompts_are_numbered_in_the_order_of_their_accepting(
 
 
 @pytest.mark.hazard("Q7")
-async def test_accepting_the_same_id_again_is_the_same_prompt(session: SessionJournal) -> None:
-    first = session.accept("id", PARAMS)
+async def test_an_id_is_accepted_once_and_refused_when_it_comes_again(
+    session: SessionJournal,
+) -> None:
+    session.accept("id", PARAMS)
     session.accept("other", PARAMS)
-    assert session.accept("id", {"prompt": "another"}) == first
+    with pytest.raises(JournalError):
+        session.accept("id", {"prompt": "another"})
     assert [prompt.params for prompt in session.prompts()] == [PARAMS, PARAMS]
 
 
 @pytest.mark.hazard("Q7")
-async def test_taking_a_prompt_twice_shows_its_words_once(session: SessionJournal) -> None:
+async def test_a_prompt_is_taken_once_and_its_words_are_shown_once(
+    session: SessionJournal,
+) -> None:
     seq = session.accept("id", PARAMS)
     said = [chunk("Hello", kind="user_message_chunk")]
     session.start_turn(seq, said)
-    session.start_turn(seq, said)
+    with pytest.raises(RuntimeError):
+        session.start_turn(seq, said)
     assert states(session) == ["sent"]
     assert await transcript(session) == said
 
@@ -75,7 +81,6 @@ async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
         session.start_turn(seq, [])
     with pytest.raises(RuntimeError):
         session.release(seq)
-    assert session.accept("id", PARAMS) == seq
     assert states(session) == ["done"]
 
 
@@ -110,11 +115,10 @@ async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
     session.end_prompt(seqs[0], END, END)
     session.start_turn(seqs[1], [])
     again = await reopened(journal, session)
-    recovery = again.recover()
-    assert [prompt.seq for prompt in recovery.interrupted] == [seqs[1]]
-    assert recovery.interrupted[0].outcome == {"interrupted": True}
-    assert [prompt.seq for prompt in recovery.held] == seqs[2:]
+    assert [prompt.seq for prompt in again.recover()] == seqs[2:]
     assert states(again) == ["done", "done", "held", "held"]
+    outcomes = [prompt.outcome for prompt in again.prompts(PromptState.DONE)]
+    assert outcomes == [END, {"interrupted": True}]
 
 
 @pytest.mark.hazard("Q6", "R12")
@@ -124,11 +128,10 @@ async def test_recovering_again_finds_the_same_held_prompts_and_interrupts_no_mo
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(2)]
     session.start_turn(seqs[0], [])
     again = await reopened(journal, session)
-    held = again.recover().held
+    held, before = again.recover(), again.prompts()
     again = await reopened(journal, again)
-    recovery = again.recover()
-    assert recovery.interrupted == ()
-    assert recovery.held == held
+    assert again.recover() == held == before[1:]
+    assert again.prompts() == before
 
 
 @pytest.mark.hazard("R12")
@@ -136,15 +139,16 @@ async def test_a_held_prompt_waits_again_when_it_is_released_and_never_when_drop
     session: SessionJournal,
 ) -> None:
     first, second, third = (session.accept(f"id{number}", PARAMS) for number in range(3))
-    session.hold(first)
-    session.hold_waiting()
-    session.release(first)
+    for seq in (first, second, third):
+        session.hold(seq)
     session.release(first)
     session.drop(second)
     assert states(session) == ["waiting", "done", "held"]
     assert session.prompts(PromptState.DONE)[0].outcome == {"dropped": True}
     with pytest.raises(RuntimeError):
         session.release(second)
+    with pytest.raises(RuntimeError):
+        session.release(first)
     with pytest.raises(RuntimeError):
         session.start_turn(third, [])
 
@@ -160,7 +164,7 @@ async def test_no_transition_writes_the_prompts_images_again(
     assert files.size(wal) - before < 100_000
 
 
-OPERATIONS = ("accept", "start", "end", "drop", "release", "hold", "hold_all", "die")
+OPERATIONS = ("accept", "start", "end", "drop", "release", "hold", "die")
 
 
 class Reference:
@@ -172,14 +176,15 @@ class Reference:
     def do(self, what: str, index: int) -> bool:
         """Whether it is allowed."""
         if what == "accept":
-            if index == len(self.prompts):
+            new = index == len(self.prompts)
+            if new:
                 self.prompts.append(["waiting", None])
-            return True
-        if what in ("hold_all", "die"):
+            return new
+        if what == "die":
             for prompt in self.prompts:
                 if prompt[0] == "waiting":
                     prompt[0] = "held"
-                elif prompt[0] == "sent" and what == "die":
+                elif prompt[0] == "sent":
                     prompt[:] = ["done", {"interrupted": True}]
             return True
         prompt = self.prompts[index]
@@ -193,7 +198,7 @@ class Reference:
             "hold": ("waiting", "held"),
         }
         before, after = moves[what]
-        if prompt[0] not in (before, after):
+        if prompt[0] != before:
             return False
         prompt[0] = after
         return True
@@ -219,7 +224,7 @@ async def play(history: list[tuple[str, int]], home: Path) -> None:
         allowed = reference.do(what, index)
         try:
             session = await apply(journal, session, what, index)
-        except RuntimeError:
+        except (RuntimeError, JournalError):
             assert not allowed
         else:
             assert allowed
@@ -236,8 +241,6 @@ async def apply(journal: Journal, session: SessionJournal, what: str, index: int
             session.start_turn(seq, [])
         case "end":
             session.end_prompt(seq, END, None)
-        case "hold_all":
-            session.hold_waiting()
         case "die":
             session = await reopened(journal, session)
             session.recover()

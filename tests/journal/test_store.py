@@ -14,8 +14,8 @@ from acp_bridge.journal import (
     JournalError,
     SessionJournal,
     UnknownSession,
-    home_folder,
 )
+from acp_bridge.journal import index as index_module
 from acp_bridge.journal.store import file_name
 from tests.journal.conftest import SESSION
 from tests.journal.files import mode, remove, tree
@@ -24,27 +24,20 @@ from tests.journal.sayings import chunk, lines, transcript
 
 async def add(journal: Journal, number: int, cwd: str = "/project", agent: str = "demo") -> str:
     session_id = f"{number:032x}"
-    time = f"2026-01-01T00:00:{number:02}.000000Z"
-    await journal.create(session_id, cwd=cwd, agent=agent, updated_at=time)
+    await journal.create(session_id, cwd=cwd, agent=agent)
     return session_id
 
 
-async def listed(journal: Journal, cursor: str | None = None, limit: int = 50) -> list[str]:
-    return [row.session_id for row in (await journal.list(cursor=cursor, limit=limit))[0]]
+async def listed(journal: Journal, cursor: str | None = None) -> list[str]:
+    return [row.session_id for row in (await journal.list(cursor=cursor))[0]]
 
 
 async def test_a_created_session_is_listed_and_opens_in_another_bridge(
     journal: Journal, home: Path
 ) -> None:
-    made = await journal.create(
-        "s",
-        cwd="/project",
-        additional_directories=("/other",),
-        agent="demo",
-        agent_session_id="0",
-        title="A title",
-    )
-    await journal.release("s")
+    made = await journal.create("s", cwd="/project", agent="demo", agent_session_id="0")
+    await journal.touch("s", title="A title")
+    await made.close()
     other = Journal(home)
     again = await other.open("s")
     assert again.info == made.info
@@ -67,7 +60,7 @@ async def test_an_unknown_session_is_an_error_and_makes_no_file(
 async def test_a_session_is_created_once(journal: Journal, session: SessionJournal) -> None:
     with pytest.raises(JournalError):
         await journal.create(SESSION, cwd="/other", agent="demo")
-    await journal.release(SESSION)
+    await session.close()
     with pytest.raises(JournalError):
         await journal.create(SESSION, cwd="/other", agent="demo")
     assert (await journal.open(SESSION)).info.cwd == "/project"
@@ -86,7 +79,7 @@ async def test_a_file_that_a_crash_left_empty_is_no_session_and_can_become_one(
 async def test_opening_a_session_twice_at_once_gives_the_same_journal(
     journal: Journal, session: SessionJournal
 ) -> None:
-    await journal.release(SESSION)
+    await session.close()
     opened: list[SessionJournal] = []
 
     async def open_it() -> None:
@@ -122,23 +115,29 @@ def test_every_session_id_has_a_safe_file_name_of_its_own(one: str, other: str) 
 async def test_any_text_may_be_a_session_id(journal: Journal, session_id: str) -> None:
     made = await journal.create(session_id, cwd="/project", agent="demo")
     made.record(1, lines(chunk("x")))
-    await journal.release(session_id)
+    await made.close()
     assert await transcript(await journal.open(session_id)) == [chunk("x")]
     assert await listed(journal) == [session_id]
 
 
-async def test_sessions_are_listed_newest_first_in_pages(journal: Journal) -> None:
+async def test_sessions_are_listed_newest_first_in_pages(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "PAGE_ROWS", 3)
     ids = [await add(journal, number) for number in range(7)]
-    first, cursor = await journal.list(limit=3)
-    second, cursor = await journal.list(limit=3, cursor=cursor)
-    third, end = await journal.list(limit=3, cursor=cursor)
+    first, cursor = await journal.list()
+    second, cursor = await journal.list(cursor=cursor)
+    third, end = await journal.list(cursor=cursor)
     assert [row.session_id for row in first + second + third] == ids[::-1]
     assert end is None
 
 
-async def test_a_session_made_between_two_pages_moves_none(journal: Journal) -> None:
+async def test_a_session_made_between_two_pages_moves_none(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "PAGE_ROWS", 2)
     ids = [await add(journal, number) for number in range(4)]
-    first, cursor = await journal.list(limit=2)
+    first, cursor = await journal.list()
     await add(journal, 9)
     second = await listed(journal, cursor)
     assert [row.session_id for row in first] + second == ids[::-1]
@@ -167,7 +166,7 @@ async def test_touching_a_session_brings_it_to_the_top_and_keeps_what_is_not_nam
     await journal.touch(old)
     (row, _), _ = await journal.list()
     assert (row.session_id, row.title, row.agent_session_id) == (old, "New title", "7")
-    await journal.release(old)
+    await (await journal.open(old)).close()
     info = (await journal.open(old)).info
     assert (info.title, info.updated_at) == ("New title", row.updated_at)
     with pytest.raises(UnknownSession):
@@ -186,7 +185,7 @@ async def test_a_deleted_session_leaves_no_file_and_deleting_again_succeeds(
 ) -> None:
     journal.lock_path(SESSION).touch()
     for _ in range(2):
-        await journal.delete(SESSION)
+        await journal.delete(SESSION, known=True)
     assert await listed(journal) == []
     assert tree(home / "sessions") == [home / "sessions"]
     with pytest.raises(UnknownSession):
@@ -200,7 +199,7 @@ async def test_a_session_that_a_killed_bridge_left_is_deleted_with_its_log(
 ) -> None:
     session.record(1, lines(chunk("x")))  # and `session` is never closed in order
     other = Journal(home)
-    await other.delete(SESSION)
+    await other.delete(SESSION, known=True)
     assert tree(home / "sessions") == [home / "sessions"]
     again = await other.create(SESSION, cwd="/again", agent="demo")
     assert await transcript(again) == []
@@ -253,13 +252,3 @@ async def test_a_home_that_can_not_be_made_is_a_journal_error(tmp_path: Path) ->
     with pytest.raises(JournalError):
         await journal.prepare()
     await journal.close()
-
-
-def test_the_home_is_the_environments_or_the_users_data_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("ACP_BRIDGE_HOME", str(tmp_path))
-    assert home_folder() == tmp_path
-    monkeypatch.setenv("ACP_BRIDGE_HOME", "")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert home_folder().name == "acp-bridge"

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from agent.tools import ToolError
-from tests.agent.mcp_support import Stand, serving
+from tests.agent.mcp_servers.support import Stand, serving
 from tests.mcp_not_ours import servers
 from tests.mcp_not_ours.servers import Place
 from tests.support.processes import all_gone, kill_marked

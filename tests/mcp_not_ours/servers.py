@@ -16,7 +16,7 @@ from typing import Any, Literal
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.agent.mcp_support import stdio
+from tests.agent.mcp_servers.support import stdio
 from tests.support.processes import MARK
 
 HERE = Path(__file__).parent

@@ -146,10 +146,11 @@ class World:
 
     def judge(self) -> None:
         """What must hold of every agent that a test had."""
-        assert self.log.events("overlap") == []  # HAZARDS Q2
-        assert self.log.events("locked out") == []  # HAZARDS P12
+        assert self.log.events("overlap") == []  # invariant Q2
+        assert self.log.events("locked out") == []  # invariant P12
         sent = Counter(json.dumps(message["params"]) for message in self.log.received(PROMPT))
-        assert self.repeats or not [text for text, times in sent.items() if times > 1]  # HAZARDS Q5
+        # invariant Q5
+        assert self.repeats or not [text for text, times in sent.items() if times > 1]
 
 
 @contextmanager

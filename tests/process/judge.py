@@ -26,7 +26,7 @@ def judge(recording: Recording, said: str) -> None:
 
 
 def judge_answers(recording: Recording) -> None:
-    """Every answer is to a request, and no request has two. (HAZARDS Q9)"""
+    """Every answer is to a request, and no request has two. (invariant Q9)"""
     asked = Counter(_id(r) for r in recording if r.direction == "out" and _is_request(r))
     answered = Counter(_id(r) for r in recording if r.direction == "in" and _is_response(r))
     twice = {key: count for key, count in answered.items() if count > asked[key]}
@@ -34,7 +34,7 @@ def judge_answers(recording: Recording) -> None:
 
 
 def judge_cards(recording: Recording) -> None:
-    """A tool card has one end, and nothing opens it again. (HAZARDS C16)"""
+    """A tool card has one end, and nothing opens it again. (invariant C16)"""
     ended: set[tuple[str, str]] = set()
     for record in recording:
         if _method(record) == "session/load" and record.direction == "out":
@@ -51,7 +51,7 @@ def judge_cards(recording: Recording) -> None:
 
 
 def judge_ends(recording: Recording) -> None:
-    """Nothing of a cancelled turn follows its answer. (HAZARDS C6)"""
+    """Nothing of a cancelled turn follows its answer. (invariant C6)"""
     prompts = {_id(r): r.message for r in recording if _method(r) == PROMPT}
     seen: dict[str, set[str]] = {}
     dead: dict[str, set[str]] = {}

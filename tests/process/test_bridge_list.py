@@ -46,8 +46,8 @@ async def test_a_listing_has_titles_times_pages_and_a_filter_and_the_newest_come
 async def test_a_long_listing_comes_in_pages_that_hold_every_session_once(world: World) -> None:
     journal = Journal(world.home)
     for number in range(60):
-        await journal.create(f"{number:032x}", cwd=str(world.cwd), agent="fixture_agent.py")
-        await journal.release(f"{number:032x}")
+        made = await journal.create(f"{number:032x}", cwd=str(world.cwd), agent="fixture_agent.py")
+        await made.close()
     await journal.close()
     async with world.inside() as client:
         found: list[str] = []

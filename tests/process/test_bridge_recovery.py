@@ -72,7 +72,7 @@ async def test_an_interrupted_turn_is_said_by_the_load_after_one_that_failed(
         client.kill()
     replay = SessionJournal.replay
 
-    async def broken(self: SessionJournal) -> AsyncIterator[list[dict[str, Any]]]:
+    async def broken(self: SessionJournal, *, turn: int) -> AsyncIterator[list[dict[str, Any]]]:
         monkeypatch.setattr(SessionJournal, "replay", replay)
         raise JournalError("broken")
         yield []

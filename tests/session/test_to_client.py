@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from acp_bridge.relay import PERMISSION, ClientAbilities, Relay
+
 from acp_bridge.updates import Updates
 from tests.session.memory import ClientEnd, MemoryLink
 

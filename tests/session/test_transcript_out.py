@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp_bridge.session.outlet import Outlet
 
 from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.session.outlet import Outlet
 from acp_bridge.updates import text_chunk
 from tests.session.memory import Sent
 

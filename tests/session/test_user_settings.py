@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from acp_bridge.session.choices import SET_MODE, SET_OPTION, Choices
 
 from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.session.choices import SET_MODE, SET_OPTION, Choices
 from acp_bridge.session.opening import Refused
 from tests.session.memory import MemoryLink
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.protocol import ErrorCode
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     UNSET,
     Decoder,
     Err,
-    ErrorCode,
     Malformed,
     Ok,
     RpcError,

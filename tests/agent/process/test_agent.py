@@ -18,7 +18,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from agent.history import INTERRUPTED
+from agent.conversation.entries import INTERRUPTED
 from tests.agent.process.conftest import ROOT, Start
 from tests.agent.support import Fifo
 from tests.support.client import RecordingClient
@@ -204,7 +204,7 @@ async def test_a_model_that_ignores_cancellation_does_not_keep_the_process(
 
 
 STUBBORN = """
-import agent.__main__, agent.models, asyncio
+import agent.__main__, agent.providers.all_models, asyncio
 from agent.model import ModelInfo
 from tests.agent.support import OneModel
 
@@ -222,7 +222,7 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-agent.models.AllModels = lambda *_, **__: OneModel(Stubborn())
+agent.providers.all_models.AllModels = lambda *_, **__: OneModel(Stubborn())
 agent.__main__.main()
 """
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mcp_support import odd
+from tests.agent.mcp_servers.support import odd
 from tests.agent.process.conftest import Start
 from tests.agent.talking import error_of, of_kind
 from tests.support.client import RecordingClient

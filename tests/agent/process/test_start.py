@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mcp_support import odd, stdio
+from tests.agent.mcp_servers.support import odd, stdio
 from tests.agent.process.conftest import ROOT, Start
 from tests.agent.talking import error_of
 from tests.support.client import RecordingClient
@@ -33,7 +33,7 @@ async def opened(client: RecordingClient, cwd: Path, *servers: object) -> str:
 
 
 def test_no_model_library_is_needed_to_answer_initialize() -> None:
-    code = "import sys, agent.connection, agent.models, agent.tools as t; t.standard_tools()"
+    code = "import sys, agent.serve.connection, agent.providers.all_models, agent.tools.standard"
     check = "print({'litellm', 'openai', 'mcp', 'httpx', 'dotenv'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; {check}"],

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.keys import Access
-from agent.litellm_model import LiteLLMModel
 from agent.providers import library
+from agent.providers.keys import Access
+from agent.providers.provider_model import ProviderModel
 from tests.agent.providers.support import AT_ONCE, KEY, Open
 from tests.support.model_server import ModelServer
 
@@ -31,7 +31,7 @@ def open_model(server: ModelServer) -> Open:
         url = server.anthropic_url if provider == "anthropic" else server.openai_url
         return Access(provider, f"{provider.upper()}_API_KEY", KEY, "THE_BASE_URL", url)
 
-    def open_model(name: str, **settings: Any) -> LiteLLMModel:
-        return LiteLLMModel(name, access, **{"retry": AT_ONCE, **settings})
+    def open_model(name: str, **settings: Any) -> ProviderModel:
+        return ProviderModel(name, access, **{"retry": AT_ONCE, **settings})
 
     return open_model

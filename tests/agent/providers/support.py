@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.litellm_model import LiteLLMModel
 from agent.model import Completion, Message, ModelError
+from agent.providers.provider_model import ProviderModel
 from agent.providers.retry import Retry
 from tests.agent.support import Tokens
 
@@ -28,12 +28,12 @@ TOOLS: list[dict[str, Any]] = [
 KEY = "sk-0123456789-secret"
 AT_ONCE = Retry(first=0)
 
-#: `open_model(NAME, **settings of LiteLLMModel)` at the server
-Open = Callable[..., LiteLLMModel]
+#: `open_model(NAME, **settings of ProviderModel)` at the server
+Open = Callable[..., ProviderModel]
 
 
 async def answer(
-    model: LiteLLMModel, messages: Sequence[Message] = ASK, tokens: Tokens | None = None
+    model: ProviderModel, messages: Sequence[Message] = ASK, tokens: Tokens | None = None
 ) -> Completion:
     with anyio.fail_after(5):
         return await model.complete(messages, TOOLS, tokens or Tokens())
@@ -47,7 +47,7 @@ def counted(said: Completion) -> tuple[int, int, int, float | None]:
     return usage.input, usage.output, usage.cached, cost
 
 
-async def fails(model: LiteLLMModel, tokens: Tokens | None = None) -> ModelError:
+async def fails(model: ProviderModel, tokens: Tokens | None = None) -> ModelError:
     with pytest.raises(ModelError) as raised:
         await answer(model, tokens=tokens)
     return raised.value

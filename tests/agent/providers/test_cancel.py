@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from agent.litellm_model import LiteLLMModel
 from agent.model import Token
+from agent.providers.provider_model import ProviderModel
 from agent.providers.retry import Retry
 from tests.agent.providers.support import ASK, BOTH, OPENAI, TOOLS, Open
 from tests.agent.support import Tokens
@@ -15,7 +15,7 @@ from tests.support.model_server import ModelServer
 class Asking:
     """A model that is being asked in a task of its own."""
 
-    def __init__(self, model: LiteLLMModel) -> None:
+    def __init__(self, model: ProviderModel) -> None:
         self.tokens = Tokens()
         self.token_told = anyio.Event()
         self.ended = anyio.Event()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.model import Part
-from agent.providers.answer import Tokens
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure
+from agent.providers.partial_completion import Tokens
 
 
 def delta(**fields: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def read(*events: dict[str, Any]) -> tuple[list[Part], ChatForm]:
 
 
 def calls(*events: dict[str, Any]) -> list[tuple[str, str, str]]:
-    said = read(*events)[1].answer.completion(None, "x")
+    said = read(*events)[1].partial.completion(None, "x")
     return [(call.id, call.name, call.arguments) for call in said.tool_calls]
 
 
@@ -51,7 +51,7 @@ def test_content_in_pieces_may_be_thoughts() -> None:
 
 def test_a_refusal_is_told_and_stops() -> None:
     parts, form = read(delta(refusal="I won't"))
-    assert (parts, form.answer.stop) == ([Part("text", "I won't")], "refusal")
+    assert (parts, form.partial.stop) == ([Part("text", "I won't")], "refusal")
 
 
 def test_calls_that_all_count_0_are_told_apart_by_their_ids() -> None:
@@ -96,12 +96,12 @@ def test_every_call_has_an_id_of_its_own() -> None:
     ],
 )
 def test_usage_is_found_in_several_places(event: dict[str, Any]) -> None:
-    assert read(event)[1].answer.tokens == Tokens(9, 4, 6)
+    assert read(event)[1].partial.tokens == Tokens(9, 4, 6)
 
 
 def test_a_cost_that_the_provider_tells_is_taken() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 4, "cost": 0.02}
-    assert read({"usage": usage})[1].answer.tokens == Tokens(9, 4, cost=0.02)
+    assert read({"usage": usage})[1].partial.tokens == Tokens(9, 4, cost=0.02)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_signed_thoughts_that_come_in_pieces_are_put_together() -> None:
         {"type": "thinking", "thinking": "x", "signature": "s2"},
     ]
     _, form = read(*(delta(thinking_blocks=[piece]) for piece in pieces))
-    said = form.answer.completion(None, "bedrock")
+    said = form.partial.completion(None, "bedrock")
     assert said.provider == {
         "by": "bedrock",
         "thinking_blocks": [
@@ -148,7 +148,7 @@ def test_details_of_reasoning_that_come_in_pieces_are_put_together() -> None:
         {"type": "reasoning.text", "text": "x", "index": 2},
     ]
     _, form = read(*(delta(reasoning_details=[piece]) for piece in pieces))
-    said = form.answer.completion(None, "openrouter/google")
+    said = form.partial.completion(None, "openrouter/google")
     assert said.provider == {
         "by": "openrouter/google",
         "reasoning_details": [

@@ -5,9 +5,9 @@ import socket
 import anyio
 import pytest
 
-from agent.keys import Access
-from agent.litellm_model import LiteLLMModel
 from agent.model import ErrorKind, Part
+from agent.providers.keys import Access
+from agent.providers.provider_model import ProviderModel
 from agent.providers.retry import Retry
 from tests.agent.providers.support import (
     ANTHROPIC,
@@ -143,7 +143,7 @@ async def test_several_short_waits_are_told_when_they_become_long(
         nonlocal passed
         passed += 2.5
 
-    monkeypatch.setattr("agent.litellm_model.monotonic", lambda: passed)
+    monkeypatch.setattr("agent.providers.provider_model.monotonic", lambda: passed)
     for _ in range(2):
         server.say(Status(503))
     server.say(Text("Hello"))
@@ -271,7 +271,7 @@ async def test_a_host_that_is_not_there_is_named() -> None:
         port = unused.getsockname()[1]
         url = f"http://user:{KEY}@127.0.0.1:{port}/v1?key={KEY}"
         access = Access("OpenAI", "OPENAI_API_KEY", None, "OPENAI_BASE_URL", url)
-        model = LiteLLMModel(OPENAI, lambda _: access, retry=AT_ONCE)
+        model = ProviderModel(OPENAI, lambda _: access, retry=AT_ONCE)
         error = await fails(model)
     assert error.kind == "unreachable"
     assert f"(127.0.0.1:{port}) can't be reached" in str(error)
@@ -281,7 +281,7 @@ async def test_a_host_that_is_not_there_is_named() -> None:
 
 async def test_a_base_url_that_is_none_is_told() -> None:
     access = Access("OpenAI", "OPENAI_API_KEY", None, "OPENAI_BASE_URL", "localhost 8080")
-    error = await fails(LiteLLMModel(OPENAI, lambda _: access, retry=AT_ONCE))
+    error = await fails(ProviderModel(OPENAI, lambda _: access, retry=AT_ONCE))
     assert error.kind == "unreachable"
 
 

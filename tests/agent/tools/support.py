@@ -7,8 +7,7 @@ from typing import Any
 
 import anyio
 
-from agent.client import ClientError
-from agent.history import Update
+from agent.client import ClientError, Update
 from agent.tools import Action, AnyTool, ToolContext, ToolError, ToolResult
 
 

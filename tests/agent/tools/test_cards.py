@@ -1,7 +1,7 @@
 """What a card says of a call: all of it, and nothing that looks like something else."""
 
 from agent.tools.cards import short
-from agent.tools.first_words import grant
+from agent.tools.command_grants import grant
 from agent.tools.shell import Shell, ShellArgs
 
 

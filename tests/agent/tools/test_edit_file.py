@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.tools import ToolError
 from agent.tools.edit_file import EditFile
 from agent.tools.read_file import ReadFile
-from agent.tools.texts import Text, decode, replaced
+from agent.tools.text_file import Text, decode, replaced
 from tests.agent.tools.support import FilesClient, call, prepare, problem, run, session
 
 

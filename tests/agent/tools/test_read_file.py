@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
+from agent.content.images import IMAGE_BYTES
 from agent.tools import ToolError, read_file
 from agent.tools.edit_file import EditFile
 from agent.tools.files import MAX_TEXT
-from agent.tools.read_file import MAX_CHARACTERS, MAX_IMAGE, MAX_LINE, MAX_LINES, ReadFile
+from agent.tools.read_file import MAX_CHARACTERS, MAX_LINE, MAX_LINES, ReadFile
 from tests.agent.tools.support import FilesClient, call, prepare, problem, run, session
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -127,9 +128,9 @@ async def test_an_image_is_given_to_the_model_and_shown(cwd: Path) -> None:
 
 
 async def test_an_image_that_is_too_big_is_refused(cwd: Path) -> None:
-    (cwd / "picture").write_bytes(PNG.ljust(MAX_IMAGE + 1))
+    (cwd / "picture").write_bytes(PNG.ljust(IMAGE_BYTES + 1))
     said = await problem(ReadFile(), session(cwd), path="picture")
-    assert said == f"picture is an image of {MAX_IMAGE + 1} bytes; {MAX_IMAGE} is the most."
+    assert said == f"picture is an image of {IMAGE_BYTES + 1} bytes; {IMAGE_BYTES} is the most."
 
 
 @pytest.fixture

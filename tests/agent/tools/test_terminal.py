@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from agent.client import ClientError
-from agent.history import Outcome
-from agent.replay import card_end
+from agent.conversation.entries import Outcome
+from agent.conversation.replay import card_end
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal
 from agent.tools.shell import LIMIT, Shell, ShellArgs

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from agent.tools import AnyTool, Toolbox, standard_tools
+from agent.tools import AnyTool, Toolbox
 from agent.tools.read_file import ReadFile
+from agent.tools.standard import standard_tools
 
 
 def _functions(toolbox: Toolbox) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,41 @@
+"""The help text of `acp-bridge`."""
+
+HELP = """\
+usage: acp-bridge [OPTIONS] [-- COMMAND ARGS...]
+       acp-bridge demo
+
+Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives
+the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout.
+
+  acp-bridge                        the built-in agent
+  acp-bridge -- codex-acp           any other ACP agent
+  acp-bridge demo                   show it working, offline, in under 20 seconds
+
+options (and the environment variables that set them):
+  --delivery queue|interrupt        a prompt that comes during a turn waits for its end, or
+                                    cancels it (ACP_BRIDGE_DELIVERY; default queue)
+  --on-cancel keep|clear            a cancel leaves the prompts that wait, or cancels them
+                                    too (ACP_BRIDGE_ON_CANCEL; default keep)
+  --drain-timeout SECONDS           how long an agent may take to stop before it is killed
+                                    and restarted (ACP_BRIDGE_DRAIN_TIMEOUT; default 2)
+  --reload-after-cancel unclean|always
+                                    restart the agent only after a cancel that went wrong, or
+                                    after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
+  --model MODEL                     the built-in agent's model as LiteLLM names it, such as
+                                    anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
+                                    (ACP_BRIDGE_MODEL; default the first whose key is there,
+                                    else demo)
+  --home FOLDER                     where sessions are kept (ACP_BRIDGE_HOME)
+  --log-file FILE                   the log; without it, stderr (ACP_BRIDGE_LOG_FILE)
+  --log-level LEVEL                 debug, info, warning or error (ACP_BRIDGE_LOG_LEVEL;
+                                    default warning on stderr, info in a file)
+  --version, --help
+
+The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
+from keys.env in its data folder; 'python -m agent --help' says more.
+
+In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
+were held when a bridge was killed.
+
+exit code: 0 the client ended the session, 1 a demo step failed, 2 wrong usage.
+"""

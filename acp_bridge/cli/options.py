@@ -1,0 +1,139 @@
+"""The options of `acp-bridge`: from arguments and environment to settings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+from acp_bridge import __version__
+from acp_bridge.cli.help import HELP
+from acp_bridge.cli.naming import agent_name
+from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
+
+#: Each may also be given by an environment variable: `--log-file` by ACP_BRIDGE_LOG_FILE.
+NAMES: Final = (
+    *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "model"),
+    *("home", "log-file", "log-level"),
+)
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of the bridge, and where its log goes; None for what was not given."""
+
+    settings: Settings
+    log_file: Path | None
+    log_level: str | None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        _fail(message)
+
+
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
+    """Read the arguments; those that are not given are looked for in `env`.
+
+    Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
+    """
+    own, dashes, command = _split(arguments)
+    given = _parsed(own, env)
+    if dashes and not command:
+        _fail("there is no command after --")
+    return Options(
+        settings=_settings(given, command, env),
+        log_file=Path(given.log_file) if given.log_file else None,
+        log_level=given.log_level,
+    )
+
+
+def variable(option: str) -> str:
+    """Return the name of the environment variable for an option."""
+    return "ACP_BRIDGE_" + option.upper().replace("-", "_")
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+    """Divide into the bridge's own arguments, whether there is a --, and the agent's command."""
+    words = list(arguments)
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], at < len(words), words[at + 1 :]
+
+
+def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
+    parser = _Parser(prog="acp-bridge", add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    for name in NAMES:
+        parser.add_argument(f"--{name}", default=env.get(variable(name)))
+    given, rest = parser.parse_known_args(arguments)
+    if given.help:
+        print(HELP, end="")
+        raise SystemExit(0)
+    if given.version:
+        print(f"acp-bridge {__version__}")
+        raise SystemExit(0)
+    if rest:
+        hint = "" if rest[0].startswith("-") else f"; to run an agent: acp-bridge -- {rest[0]}"
+        _fail(f"unknown argument {rest[0]!r}{hint}")
+    if (given.log_level or "info").lower() not in _LEVELS:
+        _fail(f"--log-level: choose from {', '.join(_LEVELS)}")
+    return given
+
+
+def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
+    from platformdirs import user_data_dir
+
+    if command and given.model and variable("model") not in env:
+        _fail("--model is the built-in agent's; give it to the command after -- instead")
+    return Settings(
+        command=tuple(command or _built_in(given)),
+        agent_name=agent_name(command) if command else "built-in",
+        home=Path(given.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
+        builtin=not command,
+        delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
+        on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,
+        reload_after_cancel=_choice(
+            ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
+        )
+        or ReloadAfterCancel.UNCLEAN,
+        drain_timeout=_seconds(given.drain_timeout),
+    )
+
+
+def _built_in(given: argparse.Namespace) -> list[str]:
+    command = [sys.executable, "-I", "-m", "agent"]  # isolated: invariant P14
+    if given.model:
+        command += ["--model", given.model]
+    if given.home:
+        command += ["--home", str(Path(given.home).expanduser().absolute())]
+    return command
+
+
+def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
+    if value is None:
+        return None
+    try:
+        return kind(value)
+    except ValueError:
+        _fail(f"--{name}: choose from {', '.join(kind)}")
+
+
+def _seconds(value: str | None) -> float:
+    try:
+        seconds = float(value) if value is not None else 2.0
+    except ValueError:
+        seconds = -1.0
+    if not 0.05 <= seconds <= 600:
+        _fail("--drain-timeout: a number of seconds from 0.05 to 600")
+    return seconds
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"acp-bridge: {message}\nTry 'acp-bridge --help'.\n")
+    raise SystemExit(2)

@@ -1,0 +1,117 @@
+"""The entries of a history: prompts, and answers with their tool calls. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from agent.model import SpokenKind, ToolCall
+
+#: a line of the transcript (see `agent.conversation.history`)
+Record: TypeAlias = dict[str, Any]
+Entry: TypeAlias = "Prompt | Answer"
+
+#: stands for the result of a call that has none
+INTERRUPTED = "interrupted by the user"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The end of a tool call, for the model and for the client's card."""
+
+    status: str
+    text: str
+    raw: Any = None
+    #: ACP tool call content that the card shows; None if it shows the text
+    content: list[dict[str, Any]] | None = None
+    #: `data:` URLs for the model
+    images: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call and the card that the client shows for it; `outcome` is None while it runs."""
+
+    call: ToolCall
+    card: dict[str, Any]
+    outcome: Outcome | None = None
+    #: True if the model is no longer given the result
+    trimmed: bool = False
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A prompt of the user, as ACP content blocks."""
+
+    blocks: list[dict[str, Any]]
+    #: the mode of the session at this prompt and at the one before; "" if not known
+    mode: str = ""
+    mode_before: str = ""
+    #: `content` for a model that takes images (True) or none (False), made when first needed
+    contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
+    #: True if the model refused the turn: no model is given it any more
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class Run:
+    """Tokens of one kind in a row."""
+
+    kind: SpokenKind
+    tokens: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        if len(self.tokens) != 1:
+            self.tokens = ["".join(self.tokens)]
+        return self.tokens[0]
+
+
+@dataclass(slots=True)
+class Answer:
+    """One completion of the model: runs of text and reasoning as they came, then tool calls."""
+
+    runs: list[Run] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    #: see `Completion.provider`
+    provider: Mapping[str, Any] | None = None
+    #: the plan that was told last, as ACP plan entries
+    plan: list[dict[str, Any]] | None = None
+    #: True if the model refused the turn: no model is given it any more
+    refused: bool = False
+
+    def run(self, kind: SpokenKind) -> Run:
+        """Returns the run that the next token of that kind belongs to."""
+        if not self.runs or self.runs[-1].kind != kind:
+            self.runs.append(Run(kind))
+        return self.runs[-1]
+
+    def said(self, kind: SpokenKind) -> str:
+        return "".join(run.text for run in self.runs if run.kind == kind)
+
+    @property
+    def has_results(self) -> bool:
+        return any(call.outcome is not None for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A text that the model is given in place of the first `entries` entries."""
+
+    text: str
+    entries: int
+    #: the prompt that the next entry answers, if there is one; the model is given it again
+    prompt: Prompt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Counts what a session has spent.
+
+    `cost`: USD of all calls whose cost is known, None if there was none. `context`: tokens of the
+    last call that answered the user, input and output together.
+    """
+
+    cost: float | None = None
+    context: int = 0

@@ -1,0 +1,258 @@
+"""The history of a session, folded from the records of its transcript. No I/O.
+
+A record is a JSON object; `t` is its kind. The kinds and their other members:
+- `system` text: the system prompt; the last one holds
+- `user` blocks (ACP content blocks), mode (the session's)
+- `text` | `reasoning` d: a token that was shown
+- `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
+- `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
+  `title`, ...); all calls of an answer come before the first result of any
+- `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
+- `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
+- `plan` entries: ACP plan entries
+- `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
+- `refused`: the model refused the last prompt; no model is given its turn any more
+- `trim` cards: the model is no longer given the results of the calls with these cards
+- `summary` text, entries: the model is given this text in place of the first `entries` entries
+
+Invariants
+- The live history and a reloaded one are the same, because both come from `fold` alone.
+- Whatever the records are, in whatever order, the messages to the model are well formed
+  (invariants C17, K2), and a replay ends every card that it opens (invariant C16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent.client import Update
+from agent.content.blocks import text_of
+from agent.conversation.entries import (
+    Answer,
+    Call,
+    Entry,
+    Outcome,
+    Prompt,
+    Record,
+    Run,
+    Spent,
+    Summary,
+)
+from agent.conversation.messages import messages_of, sendable
+from agent.conversation.replay import message_id, replay_of
+from agent.model import Message, SpokenKind, ToolCall
+
+_TITLE_LENGTH = 60
+
+
+class History:
+    def __init__(self) -> None:
+        self._system: str | None = None
+        self._entries: list[Entry] = []
+        #: the calls by the ids of their cards
+        self._calls: dict[str, Call] = {}
+        self._call_ids: set[str] = set()
+        #: the highest number that a card has
+        self._cards = 0
+        self._summary: Summary | None = None
+        #: the mode at the last prompt
+        self._mode = ""
+        self._spent = Spent()
+        #: the run that the last record was a token of
+        self._run: Run | None = None
+        #: the tokens of the input of the last call that answered the user, and the number of
+        #: entries in it; None if a trim or a summary came after it
+        self.measured: tuple[int, int] | None = None
+
+    @property
+    def title(self) -> str | None:
+        """The first line of the first prompt, shortened; None before it."""
+        first = next((e for e in self._entries if isinstance(e, Prompt)), None)
+        return None if first is None else title_of(text_of(first.blocks))
+
+    @property
+    def message_id(self) -> str:
+        """The id of the last message, made of its place so that a replay has the same."""
+        return message_id(len(self._entries) - 1)
+
+    @property
+    def next_card(self) -> str:
+        """An id that no card has had yet."""
+        return f"call-{self._cards + 1}"
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the tools that were used; a call of an unknown tool is no use of it."""
+        calls = self._calls.values()
+        return frozenset(
+            c.call.name for c in calls if c.outcome and c.outcome.status == "completed"
+        )
+
+    @property
+    def spent(self) -> Spent:
+        return self._spent
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt."""
+        return self._system
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self._entries
+
+    @property
+    def summary(self) -> Summary | None:
+        return self._summary
+
+    def messages(self, *, images: bool = True, upto: int | None = None) -> list[Message]:
+        """Returns what a model is given.
+
+        `images`: the model takes images; otherwise each becomes a note. `upto`: the number of
+        entries to take, all if it is None.
+        """
+        entries = self._entries[:upto]
+        return list(messages_of(self._system, entries, self._summary, images=images))
+
+    def said_again(self, count: int) -> Prompt | None:
+        """Returns the prompt that must stay if a summary stands for the first `count` entries.
+
+        It is the one that the first entry after them answers; None if that is a prompt itself.
+        """
+        if count == len(self._entries) or isinstance(self._entries[count], Prompt):
+            return None
+        return next((e for e in reversed(self._entries[:count]) if isinstance(e, Prompt)), None)
+
+    def replay(self, *, running: bool = False) -> list[Update]:
+        """Returns the session updates that show the whole history as it is now.
+
+        `running`: a turn is running and will itself end the cards that it has open.
+        """
+        return list(replay_of(self._entries, running=running))
+
+    def fold(self, record: Record) -> None:
+        """Takes one record in; a record that is unknown or not well formed changes nothing."""
+        kind = record.get("t")
+        if kind == "text" or kind == "reasoning":  # by far the most records, so without a match
+            if isinstance(token := record.get("d"), str):
+                self._say(kind, token)
+            return
+        self._run = None
+        match record:
+            case {"t": "user", "blocks": [*blocks], **rest}:
+                before, self._mode = self._mode, str(rest.get("mode", ""))
+                said = [block for block in blocks if isinstance(block, dict)]
+                self._entries.append(Prompt(said, self._mode, before))
+            case {
+                "t": "call",
+                "id": str(call_id),
+                "name": str(name),
+                "arguments": str(arguments),
+                "card": {"toolCallId": str(card_id), "title": str()} as card,
+            }:
+                self._call(ToolCall(call_id, name, arguments), card_id, card)
+            case {"t": "shown", "card": str(card_id), "content": [*content]}:
+                if card_id in self._calls:
+                    self._calls[card_id].card["content"] = content
+            case {"t": "result", "card": str(card_id), "status": str(status), "text": str(text)}:
+                self._count(card_id)
+                if card_id in self._calls:
+                    self._calls[card_id].outcome = _outcome(status, text, record)
+            case {"t": "provider", "d": dict(provider)}:
+                self._answer().provider = provider
+            case {"t": "plan", "entries": [*plan]}:
+                self._answer(open_to_calls=True, with_results=True).plan = plan
+            case {"t": "system", "text": str(text)}:
+                self._system = text
+            case _:
+                self._account(record)
+
+    def _account(self, record: Record) -> None:
+        """Takes in the records that change only what the model is given and what was spent."""
+        match record:
+            case {"t": "usage", "input": int(given), "output": int(got), **rest}:
+                self._spend(given, got, rest)
+            case {"t": "trim", "cards": [*cards]}:
+                self.measured = None
+                for card_id in cards:
+                    call = self._calls.get(card_id) if isinstance(card_id, str) else None
+                    if call is not None and call.outcome is not None:
+                        call.trimmed = True
+            case {"t": "refused"}:
+                self.measured = None
+                self._refuse()
+            case {"t": "summary", "text": str(text), "entries": int(count)}:
+                self.measured = None
+                count = max(0, min(count, len(self._entries)))
+                self._summary = Summary(text, count, self.said_again(count))
+
+    def _spend(self, given: int, got: int, rest: Record) -> None:
+        cost, context = self._spent.cost, self._spent.context
+        if isinstance(more := rest.get("cost"), int | float):
+            cost = (cost or 0) + more
+        if rest.get("for") != "summary":
+            context = given + got
+            last = self._entries[-1] if self._entries else None
+            answering = isinstance(last, Answer) and not last.has_results
+            self.measured = (given, len(self._entries) - answering)
+        self._spent = Spent(cost, context)
+
+    def _refuse(self) -> None:
+        for entry in reversed(self._entries):
+            entry.refused = True
+            if isinstance(entry, Prompt):
+                return
+
+    def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
+        call = sendable(call)
+        if not call.id or call.id in self._call_ids:  # some providers count from 0 in each answer
+            call = replace(call, id=f"{card_id}-{len(self._call_ids)}")
+        self._call_ids.add(call.id)
+        self._count(card_id)
+        self._calls[card_id] = entry = Call(call, dict(card))
+        self._answer(open_to_calls=True).calls.append(entry)
+
+    def _count(self, card_id: str) -> None:
+        number = card_id.removeprefix("call-")
+        if number.isdecimal() and len(number) < 10:
+            self._cards = max(self._cards, int(number))
+
+    def _say(self, kind: SpokenKind, token: str) -> None:
+        if self._run is None or self._run.kind != kind:
+            self._run = self._answer().run(kind)
+        self._run.tokens.append(token)
+
+    def _answer(self, *, open_to_calls: bool = False, with_results: bool = False) -> Answer:
+        """Returns the last answer, or a new one if the last can't take what comes.
+
+        An answer with calls takes no more tokens. `open_to_calls`: what comes may follow calls
+        that have no results yet. `with_results`: it may follow results too.
+        """
+        summarised = self._summary.entries if self._summary else 0
+        last = self._entries[-1] if len(self._entries) > summarised else None
+        if isinstance(last, Answer) and (
+            not last.calls or (open_to_calls and (with_results or not last.has_results))
+        ):
+            return last
+        answer = Answer()
+        self._entries.append(answer)
+        return answer
+
+
+def title_of(text: str) -> str:
+    """Returns the first line of a prompt's text, cut to the length of a title."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
+
+
+def _outcome(status: str, text: str, record: Record) -> Outcome:
+    content, images = record.get("content"), record.get("images")
+    return Outcome(
+        status,
+        text,
+        record.get("raw"),
+        content if isinstance(content, list) else None,
+        [i for i in images if isinstance(i, str)] if isinstance(images, list) else [],
+    )

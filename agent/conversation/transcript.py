@@ -1,0 +1,150 @@
+"""A session on disk: lines of JSON, appended during a turn and read whole by a load.
+
+Invariants
+- The operating system has a record before `append` returns, so that what is shown after it survives
+  the death of the process (invariants K1, T2). It need not survive a loss of power.
+- A load writes nothing. A cut or broken line hides no other line (invariant K2), and what follows a
+  cut line is appended on a line of its own.
+- Only the owner can read the files. One process appends at a time; the bridge sees to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+from pydantic_core import from_json, to_json
+
+from agent.content.blocks import text_of
+from agent.conversation.entries import Record
+from agent.conversation.history import History, title_of
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+#: the number of records in which `list_sessions` looks for a session's first prompt
+_HEAD = 8
+
+
+class UnknownSession(Exception):
+    """There is no transcript of that session."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    id: str
+    cwd: str
+    title: str
+    updated_at: str
+
+
+class Transcript:
+    """The history of an open session and the file that its records are appended to."""
+
+    def __init__(self, path: Path, history: History, *, cut: bool = False) -> None:
+        self.history = history
+        self._path = path
+        self._fd = -1
+        self._cut = cut
+
+    @classmethod
+    def create(cls, folder: Path, session_id: str, cwd: str) -> Transcript:
+        """Begins the transcript of a new session. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        transcript = cls(folder / f"{session_id}.jsonl", History())
+        transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})
+        return transcript
+
+    @classmethod
+    def load(cls, folder: Path, session_id: str) -> Transcript:
+        """Reads a transcript whole. Raises UnknownSession, or OSError if it can't be read."""
+        if not _SESSION_ID.fullmatch(session_id):
+            raise UnknownSession(session_id)
+        path = folder / f"{session_id}.jsonl"
+        history = History()
+        line = b"\n"
+        try:
+            with path.open("rb") as file:
+                for line in file:
+                    if (record := _parse(line)) is not None:
+                        history.fold(record)
+        except FileNotFoundError:
+            raise UnknownSession(session_id) from None
+        return cls(path, history, cut=not line.endswith(b"\n"))
+
+    def append(self, record: Record) -> None:
+        """Takes the record into the history, then writes it.
+
+        Raises OSError if it can't be written; the history has it even then.
+        """
+        self.history.fold(record)
+        line = _dump(record)
+        if self._fd < 0:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._fd = os.open(self._path, flags, 0o600)
+        if self._cut:
+            line = b"\n" + line
+        self._cut = True
+        while line:
+            line = line[os.write(self._fd, line) :]
+        self._cut = False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def list_sessions(folder: Path) -> list[SessionInfo]:
+    """Returns the sessions that have a prompt, the newest first."""
+    found: list[tuple[float, SessionInfo]] = []
+    for path in folder.glob("*.jsonl"):
+        # A file that is deleted meanwhile, or can't be read, must not hide the rest.
+        with contextlib.suppress(OSError):
+            changed = path.stat().st_mtime
+            if (info := _head(path, changed)) is not None:
+                found.append((changed, info))
+    found.sort(key=lambda pair: pair[0], reverse=True)
+    return [info for _, info in found]
+
+
+def delete_session(folder: Path, session_id: str) -> None:
+    """Deletes the session's transcript if there is one. Raises OSError."""
+    if _SESSION_ID.fullmatch(session_id):
+        (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
+
+
+def _head(path: Path, changed: float) -> SessionInfo | None:
+    with path.open("rb") as file:
+        records = [_parse(line) for line in islice(file, _HEAD)]
+    cwd: str | None = None
+    for record in records:
+        match record:
+            case {"t": "session", "cwd": str(where)}:
+                cwd = where
+            case {"t": "user", "blocks": [*blocks]} if cwd is not None:
+                updated_at = datetime.fromtimestamp(changed, UTC).isoformat()
+                return SessionInfo(path.stem, cwd, title_of(text_of(blocks)), updated_at)
+    return None
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = from_json(line)
+    except ValueError:  # a cut line, or lone surrogates, which UTF-8 can't hold
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return None
+    return record if isinstance(record, dict) else None
+
+
+def _dump(record: Record) -> bytes:
+    try:
+        return to_json(record, inf_nan_mode="null") + b"\n"
+    except ValueError:  # lone surrogates
+        return json.dumps(record).encode() + b"\n"

@@ -1,0 +1,151 @@
+"""An initialized MCP session: lists and calls a server's tools, in wire form.
+
+Invariants
+- The SDK's contexts are entered and left by the task that uses `connect`.
+- A server is greeted with `initialize` first, because some servers older than 2026-07-28 end when
+  anything else comes first. A server that knows only the newer greeting gets that next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from acp_bridge import __version__
+from agent.mcp_servers.transports import open_transport
+from agent.wire_form import wire_form
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream
+    from mcp.client.session import ClientSession
+    from mcp.shared.message import SessionMessage
+
+    Received = SessionMessage | Exception
+
+#: pages of a list of tools; more are not read, because some servers never end it
+_PAGES = 100
+
+
+class McpSession:
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Returns the tools, each `{"name", "description"?, "title"?, "inputSchema", ...}`."""
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
+
+        tools: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            try:
+                page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND:  # a server without tools
+                    break
+                raise
+            tools += (wire_form(tool) for tool in page.tools)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return tools
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns a CallToolResult.
+
+        The SDK's `call_tool` is not used: it checks the answer against the server's own schema and
+        returns nothing if they differ.
+        """
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+
+        params = CallToolRequestParams(name=tool, arguments=arguments)
+        return wire_form(
+            await self._session.send_request(CallToolRequest(params=params), CallToolResult)
+        )
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    spec: Mapping[str, Any],
+    cwd: Path,
+    *,
+    on_change: Callable[[], None],
+    on_end: Callable[[], None],
+) -> AsyncIterator[McpSession]:
+    """Connects to a server for as long as the context is open.
+
+    `on_change` is called when the server says that its tools have changed, `on_end` when the
+    connection has ended. Raises what the transports and the SDK raise; `problems.in_words` turns
+    that into a sentence.
+    """
+    from mcp.client.session import ClientSession
+    from mcp_types import Implementation, ToolListChangedNotification
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            on_change()
+
+    us = Implementation(name="acp-bridge", version=__version__)
+    async with (
+        open_transport(spec, cwd) as (received, to_send),
+        ClientSession(
+            _Watched(received, on_end), to_send, client_info=us, message_handler=hear
+        ) as session,
+    ):
+        await _greet(session)
+        yield McpSession(session)
+
+
+async def _greet(session: ClientSession) -> None:
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+            raise
+        await session.discover()
+
+
+class _Watched:
+    """Passes on what is received and tells when it ends; the SDK tells only calls in flight."""
+
+    def __init__(self, stream: ReadStream[Received], on_end: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    async def receive(self) -> Received:
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._on_end()
+            raise
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Received:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Watched:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

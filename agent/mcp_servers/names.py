@@ -1,0 +1,61 @@
+"""The names under which a model sees the tools of MCP servers: mcp__SERVER__TOOL.
+
+Invariants
+- A name has at most LIMIT characters of a-z, A-Z, 0-9, `_` and `-`, which every provider takes.
+- No two tools of a session share a name, whatever their servers are called. A server's part holds
+  no `__` and has no `_` at its ends, so it is clear where it ends.
+- The same servers and tools have the same names after a reload, because the history has them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+LIMIT = 64
+#: the characters of them that the server's part may take
+_SERVER_LIMIT = 24
+_HASH_LENGTH = 6
+
+
+def server_parts(names: Sequence[str]) -> list[str]:
+    """Returns the part that each server has in its tools' names, in order."""
+    parts: list[str] = []
+    for name in names:
+        part, count = _server_part(name), 1
+        while part in parts:
+            count += 1
+            part = _server_part(f"{name} {count}")
+        parts.append(part)
+    return parts
+
+
+def tool_names(server: str, tools: Sequence[str]) -> dict[str, str]:
+    """Returns the server's own name of each tool, by the full name that the model sees.
+
+    `server` comes from `server_parts`. Tools that are listed twice are left out.
+    """
+    prefix = f"mcp__{server}__"
+    names: dict[str, str] = {}
+    # Names that can stay as they are come first, before others that would look the same.
+    for tool in sorted(dict.fromkeys(tools), key=lambda tool: _clean(tool) != tool):
+        names.setdefault(prefix + _fitted(tool, _clean(tool), LIMIT - len(prefix)), tool)
+    return names
+
+
+def _server_part(name: str) -> str:
+    clean = re.sub(r"[^a-zA-Z0-9-]+", "_", name).strip("_") or "server"
+    return _fitted(name, clean, _SERVER_LIMIT)
+
+
+def _clean(tool: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", tool)
+
+
+def _fitted(name: str, clean: str, room: int) -> str:
+    """Returns `clean` if it equals `name` and is short enough; else cut, with a hash of `name`."""
+    if clean == name and len(clean) <= room:
+        return clean
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{clean[: room - _HASH_LENGTH - 1].rstrip('_')}_{mark}"

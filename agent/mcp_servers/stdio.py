@@ -1,0 +1,187 @@
+"""Runs an MCP server as a process and gives its streams the form that the SDK's session wants.
+
+The SDK's own `stdio_client` is not used: it leaves the children of a server that ends alive, takes
+6 s to end a server that does not want to, and reads a line of any length.
+
+Invariants
+- When the context is left, the server's process group is dead and its leader reaped, after 2 s at
+  the most (invariant P1). A process that has left the group is ended by the bridge's guard.
+- The server's stdin and stdout carry the protocol, its stderr goes to our log (invariant P4). Its
+  environment is the SDK's small default and what the client sent, and nothing else.
+- A line that is not JSON-RPC is dropped; a line over `LINE_LIMIT` ends the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from acp_bridge.wire.stdio import Reader, Writer
+from agent.mcp_servers.problems import Problem
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+logger = logging.getLogger(__name__)
+
+#: bytes of one message, which may hold images in base64
+LINE_LIMIT = 32 * 1024 * 1024
+#: bytes that wait for a server to read them, above which a call waits
+_HIGH_WATER = 1 << 20
+#: bytes of a line of stderr that are logged
+_LOG_LINE = 500
+#: seconds to wait after closing stdin, after SIGTERM, and for a killed group to close its streams
+_AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 1.0, 0.5, 0.5
+
+
+@contextlib.asynccontextmanager
+async def stdio_transport(
+    name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path
+) -> AsyncIterator[TransportStreams]:
+    """Runs the server while the context is open.
+
+    Raises OSError or ValueError if it can't be started, Problem if it sends too long a line.
+    """
+    server = _Server(name, *await _start(command, env, cwd))
+    try:
+        async with anyio.create_task_group() as tasks:
+            for task in (server.receive, server.send, server.log):
+                tasks.start_soon(task)
+            try:
+                yield server.received, server.to_send
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await server.end()
+                tasks.cancel_scope.cancel()
+    finally:
+        server.close()
+
+
+async def _start(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path
+) -> tuple[Process, int, int, int]:
+    """Returns the process, and our ends of its stdin, stdout and stderr."""
+    from mcp.client.stdio import get_default_environment
+
+    pipes = [os.pipe() for _ in range(3)]
+    theirs, ours = zip(pipes[0], *(reversed(pipe) for pipe in pipes[1:]), strict=True)
+    try:
+        # Shielded, because a process that is started halfway would have no owner.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                list(command),
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                cwd=cwd,
+                env=get_default_environment() | dict(env),
+                start_new_session=True,
+            )
+    except BaseException:
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    return process, *ours
+
+
+class _Server:
+    """A server that was started: moves its messages and ends it."""
+
+    def __init__(self, name: str, process: Process, stdin: int, stdout: int, stderr: int) -> None:
+        self._name = name
+        self._process = process
+        self._arrived, self.received = anyio.create_memory_object_stream[Any](0)
+        self.to_send, self._sent = anyio.create_memory_object_stream[Any](0)
+        self._stdin = Writer(stdin, on_broken=self._arrived.close)
+        self._stdout = Reader(stdout)
+        self._stderr = Reader(stderr)
+        #: set once no process holds the server's stdout any more
+        self._silent = anyio.Event()
+
+    async def end(self) -> None:
+        """Ends the server: closes its stdin, sends SIGTERM, then kills its process group."""
+        self._stdin.close()
+        with anyio.move_on_after(_AFTER_EOF):
+            await self._process.wait()
+        if self._process.returncode is None:
+            self._signal(signal.SIGTERM)
+            with anyio.move_on_after(_AFTER_TERM):
+                await self._process.wait()
+        self._signal(signal.SIGKILL)
+        with anyio.move_on_after(_AFTER_KILL):
+            await self._process.wait()
+            await self._silent.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
+            os.killpg(self._process.pid, number)
+
+    def close(self) -> None:
+        self._stdin.close()
+        self._stdout.close()
+        self._stderr.close()
+        streams: tuple[MemoryObjectSendStream[Any] | MemoryObjectReceiveStream[Any], ...]
+        streams = (self._arrived, self.received, self.to_send, self._sent)
+        for stream in streams:
+            stream.close()
+
+    async def receive(self) -> None:
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        with self._arrived:
+            async for line in lines(self._stdout, LINE_LIMIT):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    logger.debug("the MCP server %s wrote a line that is not JSON-RPC", self._name)
+                    continue
+                with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await self._arrived.send(SessionMessage(message))
+        self._silent.set()
+
+    async def send(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stdin.run)
+            message: SessionMessage
+            async for message in self._sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self._stdin.write(text.encode() + b"\n")
+                await self._stdin.drain_below(_HIGH_WATER)
+
+    async def log(self) -> None:
+        async for line in lines(self._stderr, _LOG_LINE, cut=True):
+            logger.debug("the MCP server %s: %s", self._name, line.decode("utf-8", "replace"))
+
+
+async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:
+    """Yields the lines of a stream without their ends, and without blank ones.
+
+    `cut`: a line over `limit` bytes is cut there; otherwise it raises Problem.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while data := await source.read():
+        *whole, rest = data.split(b"\n")
+        for end in whole:
+            if line := b"".join([*parts, end]).strip():
+                yield line[:limit] if cut else line
+            parts, size = [], 0
+        size += len(rest)
+        if size > limit and not cut:
+            raise Problem("it sent a message that is too long")
+        if size <= limit or not parts:
+            parts.append(rest)

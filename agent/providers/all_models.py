@@ -1,0 +1,121 @@
+"""Finds and opens the models that there are: prepared ones, and those that LiteLLM knows.
+
+Invariants
+- Keys are not remembered: a key that is set later is found when it is looked for the next time.
+- A model that needs no LiteLLM never loads it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agent.model import Model, ModelChoice, ModelError
+from agent.providers.keys import Access, Keys, Look
+from agent.providers.known_providers import PROVIDERS, Provider, provider_of, variables
+from agent.providers.provider_model import ProviderModel, missing_key
+from agent.scripted.dialogue import DialogueError, demo_dialogue, read_dialogue
+from agent.scripted.scripted_model import ScriptedModel
+from agent.settings import Settings
+
+_DEMO, _SCRIPTED = "demo", "scripted:"
+#: seconds without a byte after which a provider is given up, and the variable that sets them; a
+#: model on the user's own machine may need more before its first token
+_SILENCE_VARIABLE, _SILENCE = "ACP_BRIDGE_MODEL_SILENCE", 120.0
+
+
+class AllModels:
+    """Every model that can be used.
+
+    `env` is where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None
+    stands for the process's environment. What it does not have is looked for in the settings' file
+    of keys. `on_key` is called with every key that is found.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        env: Mapping[str, str] | None = None,
+        on_key: Callable[[str], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._keys = Keys(settings.keys_file, os.environ if env is None else env, on_key)
+
+    @property
+    def default(self) -> str:
+        return self._default(self._keys.look())
+
+    def offered(self) -> Sequence[ModelChoice]:
+        look = self._keys.look()
+        named = (self._default(look), *self._settings.models, *_curated(look))
+        return [_choice(id) for id in dict.fromkeys(named)]
+
+    async def warm(self) -> None:
+        try:
+            model = self.open(self.default)
+            if isinstance(model, ProviderModel):
+                await model.warm()
+        except ModelError:
+            pass  # a prompt will tell the user
+
+    def open(self, model_id: str, thought_level: str | None = None) -> Model:
+        if model_id == _DEMO:
+            return ScriptedModel(demo_dialogue(), _DEMO)
+        if model_id.startswith(_SCRIPTED):
+            return _scripted(model_id)
+        look = self._keys.look()
+        provider = provider_of(model_id)
+        if provider and (access := look.access(provider)).lacks_key:
+            raise missing_key(access)
+        return ProviderModel(
+            model_id, self._access, thought_level=thought_level, silence=_silence(look)
+        )
+
+    def _access(self, provider: str) -> Access:
+        return self._keys.access(PROVIDERS.get(provider) or variables(provider))
+
+    def _default(self, look: Look) -> str:
+        return self._settings.model or next(self._usable(look), _DEMO)
+
+    def _usable(self, look: Look) -> Iterator[str]:
+        """Yields the offered models that can be used at once."""
+        for id in self._settings.models:
+            provider = provider_of(id)
+            if id.startswith((_DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):
+                yield id
+        yield from _curated(look)
+
+
+def _curated(look: Look) -> Iterator[str]:
+    for provider in PROVIDERS.values():
+        if provider.models and _has_key(provider, look):
+            yield from (f"{provider.id}/{model}" for model in provider.models)
+
+
+def _has_key(provider: Provider, look: Look) -> bool:
+    return not provider.keys or look.key(provider) is not None
+
+
+def _silence(look: Look) -> float:
+    found = look.find([_SILENCE_VARIABLE])
+    try:
+        return max(1.0, float(found[1])) if found else _SILENCE
+    except ValueError:
+        return _SILENCE
+
+
+def _scripted(model_id: str) -> Model:
+    path = model_id.removeprefix(_SCRIPTED)
+    try:
+        return ScriptedModel(read_dialogue(path), model_id)
+    except OSError as error:
+        raise ModelError(f"The dialogue {path} can't be read.", "unknown_model") from error
+    except DialogueError as error:
+        raise ModelError(f"{path} is no dialogue: {error}.", "unknown_model") from error
+
+
+def _choice(id: str) -> ModelChoice:
+    provider = provider_of(id)
+    if provider is None:
+        return ModelChoice(id, id)
+    return ModelChoice(id, id.removeprefix(f"{provider.id}/"), provider.name)

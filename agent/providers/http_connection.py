@@ -1,0 +1,140 @@
+"""The HTTP connection to a provider: sends one request, receives the events of its answer.
+
+Invariants
+- Leaving `answering` closes the connection at once, also when a cancellation leaves it.
+- Silence, a line of the answer and the text of an error are bounded.
+- Whatever the HTTP library raises becomes a Failure.
+
+The HTTP client is LiteLLM's, which knows the user's proxies and certificates and parses in C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar, checkpoint
+
+from agent.providers import library
+from agent.providers.failure import Failure, Fault, seconds_to_wait
+from agent.providers.request import Request
+
+_CONNECT_SECONDS = 20.0
+#: seconds for the text of an error, and for closing
+_ERROR_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
+_ERROR_BYTES, _LINE_BYTES = 64 * 1024, 4 * 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
+    """Sends the request and holds its response, whose body is not read yet.
+
+    `silence`: seconds. Raises Failure.
+    """
+    http = await client()
+    with failures("unreachable", silence):
+        sent = http.build_request(
+            "POST",
+            request.url,
+            headers=request.headers,
+            content=request.body,
+            timeout=(_CONNECT_SECONDS, None, None, None),
+        )
+        response = await http.send(sent, stream=True, follow_redirects=False)
+    try:
+        if response.status_code != 200:
+            raise await _refusal(response)
+        yield response
+    finally:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await response.aclose()
+
+
+async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
+    """Yields the data of the server-sent events that have come together. Raises Failure.
+
+    Each `data:` line is taken for an event, because no provider writes JSON over several lines.
+    """
+    #: the pieces of a line that has not ended yet
+    rest: list[bytes] = []
+    size = 0
+    async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+        while True:
+            with failures("broken", silence):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
+            rest.append(chunk)
+            size += len(chunk)
+            if b"\n" in chunk:
+                *lines, last = b"".join(rest).split(b"\n")
+                rest, size = [last], len(last)
+                yield _data(lines)
+            elif size > _LINE_BYTES:
+                raise Failure("garbage", "a line without an end")
+            await checkpoint()  # buffered chunks come without one
+    yield _data([b"".join(rest)])
+
+
+def _data(lines: list[bytes]) -> list[bytes]:
+    return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+@contextlib.contextmanager
+def failures(fault: Fault, silence: float) -> Iterator[None]:
+    """Makes whatever is raised inside a Failure, and also a silence of so many seconds."""
+    try:
+        with anyio.fail_after(silence):
+            yield
+    except Failure:
+        raise
+    except TimeoutError as error:
+        raise Failure("stall") from error
+    except Exception as error:
+        raise Failure(fault, f"{type(error).__name__}: {error}") from error
+
+
+async def _refusal(response: Any) -> Failure:
+    text = b""
+    with contextlib.suppress(Failure), failures("broken", _ERROR_SECONDS):
+        async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                text += chunk
+                if len(text) > _ERROR_BYTES:
+                    break
+    said = text.decode("utf-8", "replace")
+    return Failure("answer", said, response.status_code, seconds_to_wait(response.headers))
+
+
+_clients: RunVar[tuple[Any, AsyncGenerator[None]]] = RunVar("clients of model providers")
+
+
+async def client() -> Any:
+    """Returns the HTTP client of this event loop.
+
+    It stays open between requests, because a TLS handshake takes longer than everything else. No
+    task lives as long; so an asynchronous generator holds it, which the loop closes when it ends.
+    """
+    if (held := _clients.get(None)) is not None:
+        return held[0]
+    http = await to_thread.run_sync(_new_client, abandon_on_cancel=True)
+    if (held := _clients.get(None)) is None:
+        held = (http, _holding(http))
+        _clients.set(held)
+        await anext(held[1])
+    return held[0]
+
+
+async def _holding(http: Any) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await http.aclose()
+
+
+def _new_client() -> Any:
+    """Blocks the thread, because it reads certificates."""
+    return library.part("llms.custom_httpx.http_handler").AsyncHTTPHandler().client

@@ -1,0 +1,110 @@
+"""Looks up keys and base URLs of providers, in the environment first, then in a file.
+
+Invariants
+- Nothing is remembered from one look to the next: a key written into the file is found at once.
+- An empty value counts as none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from agent.providers.known_providers import Provider
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A provider's key and base URL at one moment."""
+
+    #: the name of the provider, for the user
+    name: str
+    #: the variable that holds the key or should; empty if the provider may need none
+    key_variable: str
+    key: str | None
+    #: the variable that holds the base URL; empty if none is set
+    base_url_variable: str
+    base_url: str | None
+
+    @property
+    def lacks_key(self) -> bool:
+        """Tells if a key is missing; with the user's own base URL none may be needed."""
+        return bool(self.key_variable) and self.key is None and self.base_url is None
+
+
+class Keys:
+    """Looks in `env` and in `file`; `on_key` is called with every key that is found."""
+
+    def __init__(
+        self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None = None
+    ) -> None:
+        self._file = file
+        self._env = env
+        self._on_key = on_key
+
+    def look(self) -> Look:
+        """Returns a look at this moment; it reads the file once, and only if it is needed."""
+        return Look(self._file, self._env, self._on_key)
+
+    def access(self, provider: Provider) -> Access:
+        return self.look().access(provider)
+
+
+class Look:
+    """The keys and base URLs at one moment."""
+
+    def __init__(
+        self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None
+    ) -> None:
+        self._file = file
+        self._env = env
+        self._on_key = on_key
+
+    def find(self, names: Iterable[str]) -> tuple[str, str] | None:
+        """Returns the first of these variables that has a value, and the value."""
+        names = tuple(names)
+        return _first(names, self._env) or _first(names, self._lines)
+
+    def key(self, provider: Provider) -> tuple[str, str] | None:
+        found = self.find(provider.keys)
+        if found and self._on_key:
+            self._on_key(found[1])
+        return found
+
+    def access(self, provider: Provider) -> Access:
+        key = self.key(provider)
+        base_url = self.find(provider.base_urls)
+        wanted = "" if provider.has_other_ways else next(iter(provider.keys), "")
+        return Access(
+            name=provider.name,
+            key_variable=key[0] if key else wanted,
+            key=key[1] if key else None,
+            base_url_variable=base_url[0] if base_url else "",
+            base_url=base_url[1].rstrip("/") if base_url else None,
+        )
+
+    @cached_property
+    def _lines(self) -> Mapping[str, str | None]:
+        """The lines `NAME=value` of the file; quotes and `export` as in a shell, `$` is plain."""
+        from dotenv import dotenv_values
+
+        try:
+            with self._file.open(encoding="utf-8") as lines:
+                return dotenv_values(stream=lines, interpolate=False)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            _log.warning("the file of keys can't be read: %s", error)
+            return {}
+
+
+def _first(names: Iterable[str], place: Mapping[str, str | None]) -> tuple[str, str] | None:
+    for name in names:
+        if value := (place.get(name) or "").strip():
+            return name, value
+    return None

@@ -1,0 +1,128 @@
+"""One completion while it streams in, whatever its form on the wire.
+
+Invariants
+- Every method that adds something returns it as the part to be told, so that nothing is told which
+  is not in the completion.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.model import Completion, Part, Stop, ToolCall, Usage
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Counts the tokens of a completion.
+
+    `input` has all tokens that were read, with those `cached` and those `written` to the provider's
+    cache. `cost` is in USD, if the provider told it.
+    """
+
+    input: int
+    output: int
+    cached: int = 0
+    written: int = 0
+    cost: float | None = None
+
+
+@dataclass(slots=True)
+class PartialCompletion:
+    """Text, reasoning and tool calls as far as they have come."""
+
+    stop: Stop = "end_turn"
+    tokens: Tokens | None = None
+    #: signed thoughts, in the form in which LiteLLM gives them back to Claude
+    thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
+    #: signed thoughts of other models, in the form of OpenRouter
+    reasoning_details: list[dict[str, Any]] = field(default_factory=list)
+    _text: list[str] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
+    _calls: list[_Call] = field(default_factory=list)
+
+    @property
+    def begun(self) -> bool:
+        """Tells if the user has seen anything of the completion."""
+        return any(self._text) or any(self._reasoning) or bool(self._calls)
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls)
+
+    def add_text(self, text: str) -> Part:
+        self._text.append(text)
+        return Part("text", text)
+
+    def add_reasoning(self, text: str) -> Part:
+        self._reasoning.append(text)
+        return Part("reasoning", text)
+
+    def begin_call(self, id: str, name: str, arguments: str = "") -> Part:
+        """Adds a further tool call."""
+        self._calls.append(_Call(id, name, [arguments]))
+        return Part("tool_call", arguments, len(self._calls) - 1, name)
+
+    def add_arguments(self, index: int, arguments: str) -> Part:
+        """Adds to the arguments of the call with that number."""
+        self._calls[index].arguments.append(arguments)
+        return Part("tool_call", arguments, index)
+
+    def id_of(self, index: int) -> str:
+        return self._calls[index].id
+
+    def completion(self, usage: Usage | None, by: str) -> Completion:
+        """Returns the finished completion. `by`: names who alone can read its signatures."""
+        signed: dict[str, Any] = {"by": by}
+        if self.thinking_blocks:
+            signed["thinking_blocks"] = self.thinking_blocks
+        if self.reasoning_details:
+            signed["reasoning_details"] = self.reasoning_details
+        return Completion(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            tool_calls=self._tool_calls(),
+            stop=self.stop,
+            usage=usage,
+            provider=signed if len(signed) > 1 else None,
+        )
+
+    def _tool_calls(self) -> tuple[ToolCall, ...]:
+        """Returns the calls, each with its own id, by which results are matched.
+
+        Not every server gives one.
+        """
+        given: set[str] = set()
+        calls = []
+        for call in self._calls:
+            id = call.id if call.id and call.id not in given else f"call_{uuid.uuid4().hex}"
+            given.add(id)
+            calls.append(ToolCall(id, call.name, "".join(call.arguments) or "{}"))
+        return tuple(calls)
+
+
+class Form(Protocol):
+    """Reads the events of a provider's answer. Sans-IO."""
+
+    partial: PartialCompletion
+    #: True once the answer is complete; its usage may still come
+    whole: bool
+    #: True once nothing more comes
+    over: bool
+
+    def read(self, event: Any) -> list[Part]:
+        """Returns the parts that one event adds.
+
+        Raises Failure for an error that the provider reports; any other exception means that the
+        event makes no sense.
+        """
+        ...

@@ -1,0 +1,272 @@
+"""The methods of ACP: checks what the client sends, calls the session, returns the result.
+
+Invariants
+- Nothing of a session is sent before the response that opens it (invariant P8), but a replay is
+  sent whole before the response to its `session/load` (invariant R1).
+- An unknown session is an error, never a new one (invariant R2).
+- A missing key keeps a new session from being opened, and no old one from being shown.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import anyio
+from acp.schema import (
+    AgentCapabilities,
+    AuthenticateResponse,
+    AuthMethodAgent,
+    ClientCapabilities,
+    CloseSessionResponse,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    McpCapabilities,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+from pydantic import BaseModel
+
+from agent.conversation import transcript
+from agent.conversation.transcript import Transcript, UnknownSession
+from agent.errors import invalid_params, unknown_session
+from agent.model import ModelError
+from agent.session.session import Session
+from agent.session.session_params import SessionParams
+from agent.session.shared_parts import SharedParts
+from agent.wire_form import wire_form
+
+PROTOCOL_VERSION = 1
+AUTH_METHOD = AuthMethodAgent(
+    id="api-key",
+    name="API key",
+    description=(
+        "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY or"
+        " OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
+        " (ACP_BRIDGE_HOME); the file is read again without a restart."
+    ),
+)
+
+#: starts work that is to run once the response that is being returned has gone out
+Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+
+
+class AcpAgent:
+    """Handles the requests of one connection and holds its sessions; the SDK's `Agent`."""
+
+    def __init__(self, shared: SharedParts, later: Later) -> None:
+        self.initialized = False
+        self._shared = shared
+        self._later = later
+        self._sessions: dict[str, Session] = {}
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **_: Any,
+    ) -> InitializeResponse:
+        self._later(self._shared.models.warm)
+        self.initialized = True
+        self._shared.capabilities = client_capabilities or ClientCapabilities()
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
+                    additional_directories=SessionAdditionalDirectoriesCapabilities(),
+                ),
+            ),
+            agent_info=Implementation(
+                name="acp-bridge-agent", title="acp-bridge", version=_version()
+            ),
+            auth_methods=[AUTH_METHOD],
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
+        """Answers if the default model's key is there now; there is nothing to log in to."""
+        if method_id != AUTH_METHOD.id:
+            raise invalid_params("unknown methodId")
+        try:
+            self._shared.models.open(self._shared.models.default)
+        except ModelError as error:
+            raise ModelError(str(error), "auth") from error
+        return AuthenticateResponse()
+
+    # opening sessions
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> NewSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        self._check_key()
+        session_id = uuid.uuid4().hex
+        created = Transcript.create(self._shared.settings.folder, session_id, cwd)
+        session = self._open(session_id, created, params)
+        self._later(session.begin)
+        return NewSessionResponse(session_id=session_id, **_settings(session))
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        additional_directories: Sequence[str] | None = None,
+        **_: Any,
+    ) -> LoadSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopen(session_id, params)
+        await session.replay()
+        self._later(session.begin)
+        return LoadSessionResponse(**_settings(session))
+
+    async def resume_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> ResumeSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopen(session_id, params)
+        self._later(session.begin)
+        return ResumeSessionResponse(**_settings(session))
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
+        if cursor is not None:  # all sessions are on one page
+            raise invalid_params("unknown cursor")
+        folder = self._shared.settings.folder
+        found = await anyio.to_thread.run_sync(transcript.list_sessions, folder)
+        return ListSessionsResponse(
+            sessions=[
+                SessionInfo(session_id=s.id, cwd=s.cwd, title=s.title, updated_at=s.updated_at)
+                for s in found
+                if cwd is None or s.cwd == cwd
+            ]
+        )
+
+    # one session
+
+    async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
+        session = self._session(session_id)
+        if not prompt:
+            raise invalid_params("prompt is empty")
+        blocks = [wire_form(block) for block in prompt]
+        if any(block["type"] == "audio" for block in blocks):
+            raise invalid_params("this agent takes no audio")
+        return PromptResponse(stop_reason=await session.prompt(blocks))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if session := self._sessions.get(session_id):
+            session.cancel()
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        session.options.set_mode(mode_id)
+        update = session.options.update()
+        self._later(lambda: session.client.update(update))
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        session.options.set(config_id, value)
+        if config_id == "mode":
+            update = {"sessionUpdate": "current_mode_update", "currentModeId": value}
+            self._later(lambda: session.client.update(update))
+        else:
+            self._later(session.tell_options)
+        return SetSessionConfigOptionResponse(config_options=session.options.listed())
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.close()
+        return CloseSessionResponse()
+
+    async def delete_session(self, session_id: str, **_: Any) -> None:
+        if session_id in self._sessions:
+            await self.close_session(session_id)
+        transcript.delete_session(self._shared.settings.folder, session_id)
+
+    # the connection
+
+    async def stop(self) -> None:
+        """Cancels every prompt, waits until all are answered, and leaves nothing running."""
+        async with anyio.create_task_group() as tasks:
+            for session in self._sessions.values():
+                tasks.start_soon(session.close)
+
+    def _session(self, session_id: str) -> Session:
+        if session := self._sessions.get(session_id):
+            return session
+        raise unknown_session()
+
+    def _check_key(self) -> None:
+        """Raises ModelError if the default model has no key; a prompt will tell other problems."""
+        try:
+            self._shared.models.open(self._shared.models.default)
+        except ModelError as error:
+            if error.kind == "auth":
+                raise
+
+    async def _reopen(self, session_id: str, params: SessionParams) -> Session:
+        if (session := self._sessions.get(session_id)) is None:
+            folder = self._shared.settings.folder
+            try:
+                loaded = await anyio.to_thread.run_sync(Transcript.load, folder, session_id)
+            except UnknownSession:
+                raise unknown_session() from None
+            # another load of the same session may have been quicker
+            if (session := self._sessions.get(session_id)) is None:
+                return self._open(session_id, loaded, params)
+        session.use(params)
+        return session
+
+    def _open(self, session_id: str, opened: Transcript, params: SessionParams) -> Session:
+        session = self._sessions[session_id] = Session(self._shared, session_id, opened, params)
+        return session
+
+
+def _settings(session: Session) -> dict[str, Any]:
+    return {"modes": session.options.modes(), "config_options": session.options.listed()}
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("acp-stdio-bridge")
+    except PackageNotFoundError:  # run from a checkout
+        return "0"

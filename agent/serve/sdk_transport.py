@@ -1,0 +1,240 @@
+"""A transport for the official SDK (`acp.run_agent`) over our stdio; it does not import `acp`.
+
+    async with SdkTransport(*claim_stdio()) as transport:
+        await run_agent(agent, transport)
+
+Each line says what the SDK's own transport does (agent-client-protocol 0.12.1), then the invariant
+that holds here.
+- It ends the process at a line that is an array or a scalar, and does not answer broken JSON. Here
+  each gets -32700 or -32600 and the process lives.
+- It spreads the keys of `params._meta` over the handler's keyword arguments, over validated ones
+  too. Here the whole of `_meta` arrives as the one keyword `meta`, and overrides nothing.
+- It logs a traceback for `$/cancel_request` and unknown notifications. Here they are dropped.
+- It stops receiving at a malformed `error`, and never answers with a result that JSON cannot hold.
+  Here both become -32603.
+- It cancels handlers at EOF before they answer, hangs if stdout is full, and does not notice a
+  closed stdout. Here the end is bounded by `answer_grace` + `flush_limit` seconds.
+- Its `send` never suspends. Here it does at least once in `_BURST` messages, and waits while more
+  than `_HIGH_WATER` bytes are pending.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from acp_bridge.protocol import ErrorCode
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import (
+    Decoder,
+    Err,
+    Malformed,
+    Message,
+    Ok,
+    RequestId,
+    RpcError,
+    encode,
+)
+from acp_bridge.wire.stdio import Reader, Writer
+
+logger = logging.getLogger(__name__)
+
+#: Bytes pending above which `send` waits.
+_HIGH_WATER: Final = 1 << 20
+#: Messages sent before the event loop runs other tasks; a cancel waits for no more than these.
+_BURST: Final = 64
+#: The notifications that the SDK routes to an agent; others are a traceback in it.
+_NOTIFICATIONS: Final = frozenset({"session/cancel"})
+
+
+class SdkTransport:
+    """Offers `send`, `receive` and `close` as the SDK wants them, and owns both descriptors.
+
+    `limit`: bytes of one line. `answer_grace`: seconds that requests in work get to be answered
+    after EOF. `flush_limit`: seconds that the last output may take.
+    """
+
+    def __init__(
+        self,
+        read_fd: int,
+        write_fd: int,
+        *,
+        limit: int = jsonrpc.DEFAULT_LIMIT,
+        answer_grace: float = 0.5,
+        flush_limit: float = 1.0,
+    ) -> None:
+        self._reader = Reader(read_fd)
+        self._writer = Writer(write_fd, on_broken=self._on_broken)
+        self._decoder = Decoder(limit)
+        self._answer_grace = answer_grace
+        self._flush_limit = flush_limit
+        self._inbox: deque[Message | Malformed] = deque()
+        self._unanswered: set[RequestId] = set()
+        self._asked: set[RequestId] = set()
+        self._burst = 0
+        self._eof = False
+        self._closed = False
+        self._reading: anyio.CancelScope | None = None
+        self._answered = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> SdkTransport:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._writer.run)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._tasks is not None
+        with anyio.CancelScope(shield=True):  # bounded by flush_limit
+            await self.close()
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(exc_type, exc, traceback)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Sends a message of the SDK's, or drops it if the client is gone.
+
+        Raises ValueError or TypeError for a request or notification that JSON cannot hold.
+        """
+        is_answer = "method" not in message
+        try:
+            line = encode(message)
+        except (ValueError, TypeError, RecursionError):
+            if not is_answer:
+                raise
+            logger.exception("a result could not be encoded")
+            failure = RpcError(ErrorCode.INTERNAL_ERROR, "Internal error")
+            line = encode(jsonrpc.error(message["id"], failure))
+        if is_answer:
+            self._unanswered.discard(message["id"])
+            if not self._unanswered:
+                self._answered.set()
+        elif "id" in message:
+            self._asked.add(message["id"])
+        self._writer.write(line)
+        self._burst += 1
+        if self._burst >= _BURST:
+            self._burst = 0
+            await anyio.lowlevel.checkpoint()
+        await self._writer.drain_below(_HIGH_WATER)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Returns the next message that the SDK can take.
+
+        Returns None at the end, when every request is answered or its time is over.
+        """
+        while not self._writer.broken:
+            while self._inbox:
+                message = self._accept(self._inbox.popleft())
+                if message is not None:
+                    return message
+            if self._eof:
+                await self._wait_for_answers()
+                return None
+            await self._read()
+            # A client that sends bad lines and reads no answers must not fill the memory.
+            await self._writer.drain_below(_HIGH_WATER)
+        return None
+
+    async def close(self) -> None:
+        """Gives the last output its bounded time, then drops the rest. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.flush(self._flush_limit)
+        self._writer.close()
+        self._reader.close()
+
+    def _on_broken(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read(self) -> None:
+        data = b""
+        with anyio.CancelScope() as self._reading:
+            data = await self._reader.read()
+        self._reading = None
+        if data:
+            self._inbox.extend(self._decoder.feed(data))
+        else:
+            self._eof = True
+            self._inbox.extend(self._decoder.eof())
+
+    async def _wait_for_answers(self) -> None:
+        if self._unanswered:
+            self._answered = anyio.Event()
+            with anyio.move_on_after(self._answer_grace):
+                await self._answered.wait()
+
+    def _accept(self, message: Message | Malformed) -> Message | None:
+        """Returns the message in a form that the SDK takes; None if it was dealt with here."""
+        if isinstance(message, Malformed):
+            if message.answer and message.id in self._asked:
+                return self._accept_answer({"id": message.id})
+            self._refuse(message.id, message.error)
+            return None
+        if "method" not in message:
+            return self._accept_answer(message)
+        if "id" not in message:
+            return message if _routed(message) else None
+        if message["id"] in self._unanswered:
+            text = "Invalid request: the id is in flight already"
+            self._refuse(message["id"], RpcError(ErrorCode.INVALID_REQUEST, text))
+            return None
+        self._unanswered.add(message["id"])
+        return _with_harmless_meta(message)
+
+    def _accept_answer(self, message: Message) -> Message | None:
+        request_id = message.get("id")
+        if request_id not in self._asked:
+            return None
+        self._asked.remove(request_id)
+        match jsonrpc.read_answer(message):
+            case Ok(result):
+                return jsonrpc.response(request_id, result)
+            case Err(error):
+                return jsonrpc.error(request_id, error)
+
+    def _refuse(self, request_id: RequestId, error: RpcError) -> None:
+        self._writer.write(encode(jsonrpc.error(request_id, error)))
+
+
+def _routed(notification: Message) -> bool:
+    """Tells if the SDK takes the notification without a traceback.
+
+    It takes extensions, and cancels that name a session.
+    """
+    method, params = notification["method"], notification.get("params")
+    if method.startswith("_"):
+        return True
+    if method not in _NOTIFICATIONS:
+        return False
+    return type(params) is dict and type(params.get("sessionId")) is str
+
+
+def _with_harmless_meta(request: Message) -> Message:
+    """Returns the request with its `_meta` wrapped in one key that is no field's name.
+
+    The SDK spreads the keys of `_meta` over keyword arguments. Its models also take `_meta` under
+    its Python name, `field_meta`, which is left out. Parameters of extensions stay as they are.
+    """
+    params = request.get("params")
+    if request["method"].startswith("_") or type(params) is not dict:
+        return request
+    if "_meta" not in params and "field_meta" not in params:
+        return request
+    params = {key: value for key, value in params.items() if key != "field_meta"}
+    if type(params.get("_meta")) is dict:
+        params["_meta"] = {"meta": params["_meta"]}
+    return {**request, "params": params}

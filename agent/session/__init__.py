@@ -1,0 +1,1 @@
+"""One ACP session: its prompts in order, its settings, and what it was opened with."""

@@ -1,0 +1,185 @@
+"""The session config options of ACP: the model, the mode and the thought level of a session.
+
+Invariants
+- A choice takes effect at the next model call or permission check; nothing is restarted.
+- Listing the options waits for nothing. The thought levels of a model are known only once a library
+  has been imported; `learn` waits for that, and they are offered from then on.
+- A chosen thought level outlives a change of the model. A model that has no such level is asked
+  without one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from acp.schema import (
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+)
+
+from agent.errors import invalid_params
+from agent.model import THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
+from agent.turn.permissions import MODES, Mode, Permissions
+from agent.wire_form import wire_form
+
+logger = logging.getLogger(__name__)
+
+#: the id of an option, which is also its category
+OptionId = Literal["model", "mode", "thought_level"]
+#: the thought level that leaves it to the model
+DEFAULT_LEVEL = "default"
+
+ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
+
+
+class ConfigOptions:
+    """Holds the choices of one session."""
+
+    def __init__(self, models: Models, permissions: Permissions) -> None:
+        self._models = models
+        self._permissions = permissions
+        self._model_id = models.default
+        self._level = DEFAULT_LEVEL
+        self._infos: dict[str, ModelInfo] = {}
+
+    # for the turn
+
+    def model(self) -> Model:
+        """Returns the model as it is chosen now. Raises ModelError."""
+        level = self._level if self._level in self._levels else None
+        return self._models.open(self._model_id, level)
+
+    async def info(self) -> ModelInfo:
+        """Returns what is known of the chosen model, once its library is imported.
+
+        Raises ModelError.
+        """
+        model_id = self._model_id
+        known = self._infos.get(model_id)
+        if known is None:
+            known = self._infos[model_id] = await self._models.open(model_id).info()
+        return known
+
+    @property
+    def known(self) -> ModelInfo | None:
+        """The result of `info` if it is known already, otherwise None."""
+        return self._infos.get(self._model_id)
+
+    async def learn(self) -> bool:
+        """Looks the chosen model up and returns True if that has changed the options."""
+        levels = self._levels
+        try:
+            await self.info()
+        except Exception as error:  # a prompt will tell the problem, such as a missing key
+            logger.info("nothing is known of the model yet", exc_info=error)
+        return self._levels != levels
+
+    # for the client
+
+    def set(self, option: str, value: str | bool) -> None:
+        """Sets the option with the id `option`.
+
+        Raises RequestError, or ModelError if the model's key is missing; nothing is changed then.
+        """
+        match option:
+            case "model":
+                self._set_model(value)
+            case "mode":
+                self.set_mode(value)
+            case "thought_level":
+                self._set_level(value)
+            case _:
+                raise invalid_params("unknown configId")
+
+    def set_mode(self, mode: str | bool) -> None:
+        """Raises RequestError."""
+        known = next((each for each in MODES if each == mode), None)
+        if known is None:
+            raise invalid_params("no such mode")
+        self._permissions.mode = known
+
+    def _set_model(self, model_id: str | bool) -> None:
+        known = next((each.id for each in self._offered() if each.id == model_id), None)
+        if known is None:
+            raise invalid_params("no such model")
+        self._models.open(known)
+        self._model_id = known
+
+    def _set_level(self, level: str | bool) -> None:
+        # A level that only another model has is taken too: it was chosen for that one, and the
+        # bridge sets it again after a restart.
+        levels = (DEFAULT_LEVEL, *THOUGHT_LEVELS, *self._levels)
+        known = next((each for each in levels if each == level), None)
+        if known is None:
+            raise invalid_params("no such thought level")
+        self._level = known
+
+    @property
+    def mode(self) -> Mode:
+        return self._permissions.mode
+
+    def modes(self) -> SessionModeState:
+        """Returns the modes, for clients that know no config options."""
+        modes = [
+            SessionMode(id=mode, name=name, description=description)
+            for mode, (name, description) in MODES.items()
+        ]
+        return SessionModeState(current_mode_id=self.mode, available_modes=modes)
+
+    def listed(self) -> list[ConfigOption]:
+        """Returns the options as ACP lists them, each with its choices and the chosen one."""
+        models = [(each.id, each.name, each.description) for each in self._offered()]
+        modes = [(mode, name, description) for mode, (name, description) in MODES.items()]
+        options: list[ConfigOption] = [
+            _select("model", "Model", self._model_id, models),
+            _select("mode", "Mode", self.mode, modes),
+        ]
+        if levels := self._levels:
+            level = self._level if self._level in levels else DEFAULT_LEVEL
+            own = [(each, each.capitalize(), None) for each in levels if each != DEFAULT_LEVEL]
+            choices = [(DEFAULT_LEVEL, "Default", "As hard as the model does by itself"), *own]
+            options.append(_select("thought_level", "Thought level", level, choices))
+        return options
+
+    def update(self) -> dict[str, Any]:
+        """Returns the session update that tells the options."""
+        return {
+            "sessionUpdate": "config_option_update",
+            "configOptions": [wire_form(option) for option in self.listed()],
+        }
+
+    @property
+    def _levels(self) -> tuple[str, ...]:
+        info = self.known
+        return info.thought_levels if info else ()
+
+    def _offered(self) -> list[ModelChoice]:
+        offered = list(self._models.offered())
+        # The key of the chosen model may have been taken away.
+        if all(each.id != self._model_id for each in offered):
+            offered.append(ModelChoice(self._model_id, self._model_id))
+        return offered
+
+
+def _select(
+    option: OptionId,
+    name: str,
+    current: str,
+    choices: Iterable[tuple[str, str, str | None]],
+) -> SessionConfigOptionSelect:
+    return SessionConfigOptionSelect(
+        id=option,
+        name=name,
+        category=option,
+        type="select",
+        current_value=current,
+        options=[
+            SessionConfigSelectOption(value=value, name=label, description=description)
+            for value, label, description in choices
+        ],
+    )

@@ -1,0 +1,57 @@
+"""The parameters of `session/new`, `session/load` and `session/resume`, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel
+
+from agent.errors import invalid_params
+from agent.secrets import Secrets
+from agent.wire_form import wire_form
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParams:
+    """The folders and the MCP servers of a session.
+
+    Those of the last request hold; those of earlier ones no longer count (invariants R5, R8).
+    """
+
+    #: absolute
+    cwd: Path
+    #: `additionalDirectories`, absolute
+    extra_roots: tuple[Path, ...] = ()
+    #: `mcpServers`, in wire form
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def checked(
+        cls, cwd: str, extra_roots: Sequence[str] | None, mcp_servers: Sequence[BaseModel] | None
+    ) -> SessionParams:
+        """Raises RequestError if a path is not absolute."""
+        return cls(
+            _absolute(cwd, "cwd"),
+            tuple(_absolute(root, "additionalDirectories") for root in extra_roots or ()),
+            tuple(map(wire_form, mcp_servers or ())),
+        )
+
+    def add_secrets(self, secrets: Secrets) -> None:
+        """Adds what only the MCP servers are to know: variables, headers, passwords in URLs."""
+        for server in self.mcp_servers:
+            for pair in (*server.get("env", ()), *server.get("headers", ())):
+                secrets.add_named(pair["name"], pair["value"])
+            url = server.get("url", "")
+            secrets.add_named("", url)
+            for name, value in parse_qsl(url.partition("?")[2]):
+                secrets.add_named(name, value)
+
+
+def _absolute(path: str, name: str) -> Path:
+    if not Path(path).is_absolute():
+        raise invalid_params(f"{name} is not absolute")
+    return Path(path)

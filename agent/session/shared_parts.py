@@ -1,0 +1,42 @@
+"""The parts that all sessions of one connection share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from acp.schema import ClientCapabilities
+
+from agent.model import Models
+from agent.secrets import Secrets, emptied_keys
+from agent.session.session_client import SendNotification, SendRequest, SessionClient
+from agent.settings import Settings
+from agent.tools import AnyTool
+
+
+@dataclass(slots=True)
+class SharedParts:
+    models: Models
+    settings: Settings
+    tools: Sequence[AnyTool]
+    secrets: Secrets
+    #: the environment of processes that tools start
+    environment: Mapping[str, str]
+    request: SendRequest
+    notify: SendNotification
+    #: the client's, known once it has sent `initialize`
+    capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
+
+    def client(self, session_id: str) -> SessionClient:
+        """Returns the client's end of a session, with what the client said that it can do."""
+        fs = self.capabilities.fs
+        return SessionClient(
+            session_id,
+            request=self.request,
+            notify=self.notify,
+            reads_files=bool(fs and fs.read_text_file),
+            writes_files=bool(fs and fs.write_text_file),
+            has_terminals=bool(self.capabilities.terminal),
+            terminal_environment=emptied_keys(os.environ),
+        )

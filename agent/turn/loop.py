@@ -1,0 +1,177 @@
+"""One turn: model -> tools -> model, until the model has nothing more to do.
+
+Invariants
+- Each `on_token` callback gets every token in order, the transcript's and the client's first. A
+  string is a text part; an empty one is passed on, None is dropped; a notice is only shown. A
+  callback that fails is logged and left out for the rest of the turn; the others, the stream and
+  the turn go on, and the user is told (invariant T1).
+- After a cancellation no model call and no tool begins (invariant C3), and none is left running
+  (invariant C10).
+- Whatever ends a turn, the history is well formed (invariant C17).
+- A request that does not fit the model's window is tried again only after room was made, and only
+  if nothing of the answer was told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio.lowlevel
+
+from agent.client import Update
+from agent.conversation.entries import Spent
+from agent.conversation.transcript import Transcript
+from agent.model import Completion, Model, ModelError, ModelInfo, OnToken, Part, Token
+from agent.tools import Toolbox, ToolContext
+from agent.turn.permissions import Permissions
+from agent.turn.recorder import Recorder
+from agent.turn.tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from agent.conversation.compaction import Compactor
+    from agent.secrets import Secrets
+
+logger = logging.getLogger(__name__)
+
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+
+#: says why the calls of an answer are not run that did not end by itself
+_NOT_RUN = {
+    "max_tokens": "Not run: the answer was cut off at the model's limit.",
+    "refusal": "Not run: the model refused to go on.",
+}
+
+
+class Turn:
+    """Answers one prompt of a session.
+
+    `model` returns the model and is called for each model call, so that a changed option takes
+    effect at the next one. `max_calls` is the limit of model calls, which stops a model that goes
+    round in circles. `on_token` are callbacks besides the transcript's and the client's; they also
+    get the pieces of tool calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[], Model],
+        tools: Toolbox,
+        transcript: Transcript,
+        permissions: Permissions,
+        context: ToolContext,
+        secrets: Secrets,
+        compactor: Compactor | None = None,
+        max_calls: int = 100,
+        on_token: Sequence[OnToken] = (),
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._permissions = permissions
+        self._compactor = compactor
+        self._max_calls = max_calls
+        self._recorder = recorder = Recorder(transcript, context.client)
+        self._calls = ToolCalls(tools, permissions, context, secrets, recorder)
+        self._on_token: list[Callable[[Part], Awaitable[None]]] = [
+            recorder.record_token,
+            recorder.show_token,
+            *on_token,
+        ]
+        #: True if something of the present answer was told
+        self._told = False
+
+    async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
+        """Runs the turn to its end. Raises ModelError, PromptCancelled.
+
+        `blocks`: the prompt as ACP content blocks. A provider that refuses the request ends the
+        turn with `refusal`, as a model that refuses does; the reason is shown as a notice.
+        """
+        await self._recorder.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
+        for _ in range(self._max_calls):
+            try:
+                completion = await self._complete()
+            except ModelError as error:
+                if error.kind != "refused":
+                    raise
+                await self._recorder.notice(str(error))
+                return await self._refused()
+            if completion.stop != "end_turn":
+                await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
+                return await self._refused() if completion.stop == "refusal" else completion.stop
+            if not completion.tool_calls:
+                return "end_turn"
+            await self._calls.run(completion.tool_calls)
+        return "max_turn_requests"
+
+    async def _refused(self) -> StopReason:
+        """Records that no model is given this turn again, as ACP demands after a refusal."""
+        await self._recorder.record({"t": "refused"})
+        return "refusal"
+
+    async def _complete(self) -> Completion:
+        """Returns one answer of the model, having made room for it if there was too little."""
+        await anyio.lowlevel.checkpoint()
+        model = self._model()
+        if self._compactor is not None:
+            await self._compactor.fit(model, self._tools.specs)
+        info = await model.info()
+        while True:
+            self._told = False
+            await anyio.lowlevel.checkpoint()
+            messages = self._recorder.history.messages(images=info.takes_images)
+            try:
+                completion = await model.complete(messages, self._tools.specs, self._tell)
+            except ModelError as error:
+                if not (error.kind == "context" and await self._made_room(model)):
+                    raise
+            else:
+                await self._account(model, info, completion)
+                return completion
+
+    async def _made_room(self, model: Model) -> bool:
+        if self._compactor is None or self._told:
+            return False
+        return await self._compactor.shrink(model, self._tools.specs)
+
+    async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
+        if completion.provider is not None:
+            await self._recorder.record({"t": "provider", "d": dict(completion.provider)})
+        if (usage := completion.usage) is None:
+            return
+        record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}
+        more = {"cached": usage.cached, "cost": usage.cost, "for": "turn"}
+        await self._recorder.record({**record, **more})
+        if (update := usage_update(self._recorder.history.spent, info)) is not None:
+            await self._recorder.show(update)
+
+    async def _tell(self, token: Token) -> None:
+        if token is None:
+            return
+        part = Part("text", token) if isinstance(token, str) else token
+        if part.kind == "notice":
+            await self._recorder.notice(part.text)
+            return
+        self._told = True
+        for callback in tuple(self._on_token):
+            try:
+                await callback(part)
+            except Exception:
+                logger.exception("a token callback failed and is told nothing more in this turn")
+                self._on_token.remove(callback)
+                await self._recorder.notice(
+                    "A part of this answer could not be passed on; see the log."
+                )
+
+
+def usage_update(spent: Spent, info: ModelInfo) -> Update | None:
+    """Returns the update that tells how full the window is, and the session's cost in USD.
+
+    Returns None if the window is not known, because ACP can't tell the cost alone.
+    """
+    if info.window is None:
+        return None
+    update: Update = {"sessionUpdate": "usage_update", "used": spent.context, "size": info.window}
+    if spent.cost is not None:
+        update["cost"] = {"amount": spent.cost, "currency": "USD"}
+    return update

@@ -1,0 +1,110 @@
+"""Decides if a tool call may run: by the session's mode, and where that doesn't, by the user.
+
+Invariants
+- Only a chosen allow option allows. A missing, unknown or failed answer is no consent
+  (invariant C18).
+- An "always" answer holds for one session, and for exactly what its option named: the same kind of
+  access and the same grant, inside the session's folders or outside of them. A grant for a folder
+  does not include the folders below it.
+- Calls may ask at the same time. Each waits for its own answer, and no lock is held meanwhile
+  (invariant P10).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from agent.client import Client, ClientError
+from agent.tools import Action, AnyTool, ToolError
+
+logger = logging.getLogger(__name__)
+
+Mode = Literal["ask", "plan", "edit", "auto"]
+#: the id of each mode, with its name and its description
+MODES: dict[Mode, tuple[str, str]] = {
+    "ask": ("Ask", "Reads freely; asks before every edit and command."),
+    "plan": ("Plan", "Reads only: no edit and no command is run."),
+    "edit": ("Edit", "Reads and edits freely; asks before every command."),
+    "auto": ("Auto", "Reads, edits and runs commands without asking."),
+}
+
+_FREE = {
+    "ask": {"none", "read"},
+    "plan": {"none", "read"},
+    "edit": {"none", "read", "edit"},
+    "auto": {"none", "read", "edit", "execute"},
+}
+_PLANNING = (
+    "Not run: the session is in plan mode, in which files are only read. Say what you would do; "
+    "the user changes the mode when it is to be done."
+)
+
+
+class PromptCancelled(Exception):
+    """The client answered a permission request by saying that the prompt is cancelled."""
+
+
+class Rejected(ToolError):
+    """The user was asked and did not allow the call."""
+
+
+class Permissions:
+    """Keeps what the user allowed and refused in one session while the process lives."""
+
+    def __init__(self) -> None:
+        #: a change applies to the calls that are checked from then on
+        self.mode: Mode = "ask"
+        #: what was answered with "always": True if it was allowed
+        self._always: dict[tuple[Any, ...], bool] = {}
+
+    async def check(
+        self, tool: AnyTool, action: Action, card: dict[str, Any], client: Client
+    ) -> None:
+        """Returns if the call may run, after asking the user where that is needed.
+
+        `card`: the call as the user is shown it (an ACP tool call). Raises Rejected if the user was
+        asked and did not allow it, and ToolError if it was refused without asking: by plan mode, or
+        by an earlier "always reject", which holds in every mode. Raises PromptCancelled.
+        """
+        free = tool.access in _FREE[self.mode]
+        if self.mode == "plan" and not free:
+            raise ToolError(_PLANNING)
+        key = (tool.access, action.outside, *action.grant.key)
+        always = self._always.get(key)
+        if always is False:
+            raise ToolError("The user said to reject this always.")
+        if tool.access == "none" or always or (free and not action.outside):
+            return
+        chosen = await self._ask(action.grant.name, card, client)
+        if chosen in ("allow_always", "reject_always"):
+            self._always[key] = chosen == "allow_always"
+        if chosen not in ("allow_once", "allow_always"):
+            raise Rejected("The user did not allow it.")
+
+    async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
+        try:
+            chosen = await client.ask(card, _options(grant))
+        except ClientError:
+            logger.warning("permission was not given: the request failed", exc_info=True)
+            return ""
+        if chosen is None:
+            raise PromptCancelled
+        return chosen
+
+
+def _options(grant: str) -> list[dict[str, Any]]:
+    return [
+        {"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"},
+        {
+            "optionId": "allow_always",
+            "name": f"Always allow {grant} in this session",
+            "kind": "allow_always",
+        },
+        {"optionId": "reject_once", "name": "Reject once", "kind": "reject_once"},
+        {
+            "optionId": "reject_always",
+            "name": f"Always reject {grant} in this session",
+            "kind": "reject_always",
+        },
+    ]

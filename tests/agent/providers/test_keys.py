@@ -1,0 +1,101 @@
+"""Where keys and base URLs are found."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.providers.all_models import AllModels
+from agent.providers.keys import Keys
+from agent.providers.known_providers import PROVIDERS, variables
+from agent.settings import Settings
+
+OPENAI, GEMINI = PROVIDERS["openai"], PROVIDERS["gemini"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.env"
+
+
+def test_the_environment_comes_before_the_file(file: Path) -> None:
+    file.write_text("OPENAI_API_KEY=of-the-file\n")
+    assert Keys(file, {"OPENAI_API_KEY": "of-the-env"}).access(OPENAI).key == "of-the-env"
+    assert Keys(file, {}).access(OPENAI).key == "of-the-file"
+
+
+def test_a_key_that_is_written_later_is_found(file: Path) -> None:
+    keys = Keys(file, {})
+    assert keys.access(OPENAI).lacks_key
+    file.write_text("OPENAI_API_KEY=later\n")
+    assert keys.access(OPENAI).key == "later"
+
+
+def test_a_key_may_have_several_names(file: Path) -> None:
+    found = Keys(file, {"GOOGLE_API_KEY": "k"}).access(GEMINI)
+    assert (found.key_variable, found.key) == ("GOOGLE_API_KEY", "k")
+    assert Keys(file, {}).access(GEMINI).key_variable == "GEMINI_API_KEY"
+
+
+@pytest.mark.parametrize("name", ["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"])
+def test_a_key_is_found_under_each_name_that_litellm_knows(file: Path, name: str) -> None:
+    assert Keys(file, {name: "k"}).access(PROVIDERS["fireworks_ai"]).key == "k"
+
+
+def test_of_a_provider_that_is_not_listed_a_key_is_taken_and_none_is_insisted_on(
+    file: Path,
+) -> None:
+    bedrock = variables("bedrock")  # it is got at with the keys of AWS, or a role
+    assert not Keys(file, {}).access(bedrock).lacks_key
+    assert Keys(file, {"BEDROCK_API_KEY": "k"}).access(bedrock).key == "k"
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_empty_value_is_none(file: Path, value: str) -> None:
+    file.write_text("OPENAI_API_KEY=of-the-file\n")
+    assert Keys(file, {"OPENAI_API_KEY": value}).access(OPENAI).key == "of-the-file"
+
+
+def test_lines_are_written_as_in_a_shell(file: Path) -> None:
+    file.write_text("# mine\nexport OPENAI_API_KEY='a b'\nGEMINI_API_KEY=\"c\"  # work\nNONSENSE\n")
+    keys = Keys(file, {})
+    assert (keys.access(OPENAI).key, keys.access(GEMINI).key) == ("a b", "c")
+
+
+def test_nothing_is_put_into_a_value(file: Path) -> None:
+    file.write_text("OPENAI_API_KEY=a${HOME}b\n")
+    assert Keys(file, {}).access(OPENAI).key == "a${HOME}b"
+
+
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+def test_with_a_base_url_no_key_is_lacking(file: Path, name: str) -> None:
+    found = Keys(file, {name: "http://localhost:8000/v1/"}).access(OPENAI)
+    assert (found.base_url_variable, found.base_url) == (name, "http://localhost:8000/v1")
+    assert not found.lacks_key
+
+
+def test_a_file_that_is_not_text_is_no_file(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file.write_bytes(b"OPENAI_API_KEY=\xff\xfe\n")
+    with caplog.at_level(logging.WARNING):
+        assert Keys(file, {}).access(OPENAI).lacks_key
+    assert "can't be read" in caplog.text
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert Keys(tmp_path, {}).access(OPENAI).lacks_key
+
+
+def test_one_look_reads_the_file_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    really = Path.open
+
+    def open_counted(path: Path, *args: Any, **kwargs: Any) -> Any:
+        opened.append(path)
+        return really(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", open_counted)
+    file.write_text("GEMINI_API_KEY=k\n")
+    opened.clear()
+    AllModels(Settings(file.parent, file), {}).offered()
+    assert opened == [file]

@@ -1,0 +1,79 @@
+"""What goes on the wire when something is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import request_error
+from agent.model import Completion, ErrorKind, ModelError
+from agent.scripted.dialogue import parse_dialogue
+from agent.scripted.scripted_model import ScriptedModel
+from agent.secrets import Secrets
+from tests.agent.conftest import Talk
+from tests.agent.talking import error_of, opened
+from tests.support.recording import RpcError
+
+HELLO = "turn\ntext: one two"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("auth", -32000), ("rate_limit", -32603), ("context", -32603), ("other", -32603)],
+)
+async def test_a_model_s_sentence_is_the_error_s_message(
+    talk: Talk, cwd: Path, caplog: pytest.LogCaptureFixture, kind: str, code: int
+) -> None:
+    async with talk(f"when: bad\nerror: {kind} Wait a minute.\nturn\ntext: fine") as client:
+        await opened(client, cwd)
+        with pytest.raises(RpcError, match=f"{code} Wait a minute.") as caught:
+            await client.prompt("bad")
+        if code == -32603:
+            assert caught.value.data["id"] in caplog.text
+        assert (await client.prompt("x"))["stopReason"] == "end_turn"
+
+
+class Broken(ScriptedModel):
+    """Fails as nobody expected."""
+
+    async def complete(self, *_: Any) -> Completion:
+        raise RuntimeError("/secret/path")
+
+
+async def test_what_nobody_expected_is_an_error_without_its_text(
+    talk: Talk, cwd: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with talk(Broken(parse_dialogue(HELLO))) as client:
+        await opened(client, cwd)
+        with pytest.raises(RpcError, match="-32603 Internal error") as caught:
+            await client.prompt("x")
+        assert caught.value.data["id"] in caplog.text
+        assert "/secret/path" in caplog.text
+        assert "/secret" not in str(client.recording)
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("kind", ["auth", "other"])
+def test_a_secret_in_a_model_s_sentence_is_masked(kind: ErrorKind) -> None:
+    mask = Secrets(["sk-12345678"]).mask
+    error = request_error(ModelError("the key sk-12345678 is refused", kind), mask)
+    assert str(error) == "the key *** is refused"
+
+
+async def test_wrong_parameters_are_told_by_place_without_their_value(
+    talk: Talk, cwd: Path
+) -> None:
+    async with talk(HELLO) as client:
+        session_id = await opened(client, cwd)
+        for prompt in ("s3cret", [{"type": "text", "text": {"s3cret": 1}}], [], ["s3cret"]):
+            error = await error_of(
+                client, "session/prompt", {"sessionId": session_id, "prompt": prompt}
+            )
+            assert error.code == -32602
+            assert "s3cret" not in f"{error.message} {error.data}"
+            assert "pydantic" not in str(error.data)
+        sound = [{"type": "audio", "data": "", "mimeType": "audio/wav"}]
+        params = {"sessionId": session_id, "prompt": sound}
+        assert (await error_of(client, "session/prompt", params)).code == -32602
+        assert (await error_of(client, "session/new", None)).code == -32602
+        assert (await error_of(client, "nope/nope", {})).code == -32601
