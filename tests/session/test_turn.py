@@ -57,7 +57,7 @@ class Stage:
         self.transcript = TranscriptOut("s", journal)
         self.updates = Updates(set())
         self.prompts = Prompts(journal, self.transcript, self.port)
-        self.to_client = ToClient("s", lambda: self.transcript.client, self.updates)
+        self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.turn = Turn(
             self.port, journal, self.transcript, self.updates, self.prompts, self.to_client
         )
