@@ -1,12 +1,12 @@
 """LateReplay: what repeats the record from its first prompt on is a replay, up to a difference."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from acp_bridge.replays import LateReplay
 
-from acp_bridge.updates import Phase, Updates
+from acp_bridge.late_replay import LateReplay
+from acp_bridge.machine.states import Phase
+from acp_bridge.updates import Updates
 
 Json = dict[str, Any]
 
@@ -29,12 +29,11 @@ CARD_END = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "c
 RECORD = [user("one"), agent("first "), agent("answer"), CARD, CARD_END, user("two"), agent("sec")]
 
 
-async def of(*record: Json) -> LateReplay:
-    async def pages() -> AsyncIterator[list[Json]]:
-        for update in record:
-            yield [{"update": update}]
-
-    return await LateReplay.of(pages())
+def of(*record: Json) -> LateReplay:
+    late = LateReplay()
+    for update in record:
+        late.note({"update": update})
+    return late
 
 
 @pytest.mark.hazard("R11")
@@ -48,13 +47,13 @@ async def of(*record: Json) -> LateReplay:
         [],
     ],
 )
-async def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_answer_shown(
+def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_answer_shown(
     replay: list[Json],
 ) -> None:
     updates = Updates({"m", "t"})
     updates.new_process()
-    updates.expect_late_replay(await of(*RECORD))
-    updates.new_turn()
+    updates.expect_late_replay(of(*RECORD))
+    updates.new_turn(1)
     assert [updates.incoming(update, Phase.LIVE) for update in replay] == [None] * len(replay)
     shown = updates.incoming(agent("new words"), Phase.LIVE)
     assert shown is not None
@@ -62,8 +61,8 @@ async def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_an
 
 
 @pytest.mark.hazard("R11")
-async def test_the_prompt_that_is_sent_meanwhile_may_end_the_replay() -> None:
-    late = await of(*RECORD)
+def test_the_prompt_that_is_sent_meanwhile_may_end_the_replay() -> None:
+    late = of(*RECORD)
     late.add_prompt([{"type": "text", "text": "three"}, {"type": "image"}])
     assert all(late.covers(update) for update in [*RECORD, user("three")])
     assert not late.covers(agent("three"))
@@ -73,24 +72,24 @@ async def test_the_prompt_that_is_sent_meanwhile_may_end_the_replay() -> None:
 @pytest.mark.parametrize(
     "first", [agent("first "), CARD, said("agent_thought", "one"), user("on!")]
 )
-async def test_what_does_not_begin_with_the_first_prompt_is_an_answer_and_all_that_follows_too(
+def test_what_does_not_begin_with_the_first_prompt_is_an_answer_and_all_that_follows_too(
     first: Json,
 ) -> None:
-    late = await of(*RECORD)
+    late = of(*RECORD)
     assert not late.covers(first)
     assert late.over
     assert not late.covers(user("one"))
 
 
 @pytest.mark.hazard("R11")
-async def test_a_replay_is_expected_in_the_first_turn_only() -> None:
+def test_a_replay_is_expected_in_the_first_turn_only() -> None:
     updates = Updates(set())
-    updates.expect_late_replay(await of(*RECORD))
-    updates.new_turn()
-    updates.new_turn()
+    updates.expect_late_replay(of(*RECORD))
+    updates.new_turn(1)
+    updates.new_turn(2)
     assert updates.incoming(user("one"), Phase.LIVE) == user("one")
 
 
-async def test_of_nothing_recorded_nothing_is_a_replay() -> None:
-    late = await of({"sessionUpdate": "plan"}, {"odd": 1})
+def test_of_nothing_recorded_nothing_is_a_replay() -> None:
+    late = of({"sessionUpdate": "plan"}, {"odd": 1})
     assert not late.covers(user(""))

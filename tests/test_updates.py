@@ -5,16 +5,11 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.updates import (
-    QUEUE_COMMAND,
-    TRANSCRIPT,
-    Leak,
-    Phase,
-    Updates,
-    for_replay,
-    is_state,
-    open_cards,
-)
+from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.machine.states import Phase
+from acp_bridge.notices import QUEUE_COMMAND
+from acp_bridge.protocol import TRANSCRIPT, is_state
+from acp_bridge.updates import Leak, OpenCards, Updates, for_replay
 
 Json = dict[str, Any]
 
@@ -39,7 +34,7 @@ def live(updates: Updates, update: Json) -> Json:
 
 def in_turn(taken: set[str] | None = None) -> Updates:
     updates = Updates(taken or set())
-    updates.new_turn()
+    updates.new_turn(1)
     return updates
 
 
@@ -48,13 +43,13 @@ def test_an_id_used_again_by_another_turn_or_process_is_a_new_one_at_the_client(
     updates = in_turn({"t~2", "m"})
     assert live(updates, card("t"))["toolCallId"] == "t"
     assert live(updates, card("t", "completed", opens=False))["toolCallId"] == "t"
-    updates.new_turn()
+    updates.new_turn(2)
     assert live(updates, card("t"))["toolCallId"] == "t~3"
     assert live(updates, chunk("m"))["messageId"] == "m~2"
     assert live(updates, chunk("m"))["messageId"] == "m~2"
     assert updates.client_card_id("t") == "t~3"
     updates.new_process()
-    updates.new_turn()
+    updates.new_turn(3)
     assert live(updates, card("t", opens=False))["toolCallId"] == "t~4"
     assert live(updates, chunk("m"))["messageId"] == "m~3"
     assert updates.take_new_ids() == ["t", "t~3", "m~2", "t~4", "m~3"]
@@ -80,7 +75,7 @@ def test_the_end_of_a_bad_turn_closes_the_open_cards_and_what_follows_of_them_is
     closing = updates.close_cards()
     assert [(u["toolCallId"], u["status"]) for u in closing] == [("open", "failed")]
     assert updates.close_cards() == []
-    updates.new_turn()
+    updates.new_turn(2)
     for leaked in (card("open", "completed", opens=False), chunk("m")):
         with pytest.raises(Leak):
             updates.incoming(leaked, Phase.LIVE)
@@ -91,7 +86,7 @@ def test_the_end_of_a_bad_turn_closes_the_open_cards_and_what_follows_of_them_is
 def test_a_card_left_open_by_a_turn_that_ended_well_may_be_ended_in_a_later_one() -> None:
     updates = in_turn()
     live(updates, card("t"))
-    updates.new_turn()
+    updates.new_turn(2)
     assert live(updates, card("t", "completed", opens=False)) == card("t", "completed", opens=False)
 
 
@@ -99,7 +94,7 @@ def test_a_card_left_open_by_a_turn_that_ended_well_may_be_ended_in_a_later_one(
 def test_an_open_card_whose_id_names_another_one_now_ends_at_the_next_bad_end() -> None:
     updates = in_turn()
     live(updates, card("t"))
-    updates.new_turn()
+    updates.new_turn(2)
     live(updates, card("t"))
     assert [u["toolCallId"] for u in updates.close_cards()] == ["t", "t~2"]
     assert updates.close_cards() == []
@@ -167,8 +162,11 @@ def test_the_queue_command_is_added_to_the_agents_own_unless_it_has_one() -> Non
 def test_boolean_options_are_left_out_for_a_client_that_does_not_know_them(booleans: bool) -> None:
     options = [{"id": "a", "type": "boolean"}, {"id": "b", "type": "select"}, "odd"]
     given = {"sessionUpdate": "config_option_update", "configOptions": options}
-    shown = live(Updates(set(), booleans=booleans), given)
-    assert shown["configOptions"] == (options if booleans else options[1:])
+    shown = live(Updates(set()), given)
+    assert shown == given  # the session keeps what the agent said
+    known = {"session": {"configOptions": {"boolean": True}}} if booleans else {}
+    fit = ClientAbilities(known).fit(shown)
+    assert fit == {**given, "configOptions": options if booleans else options[1:]}
     assert len(options) == 3
 
 
@@ -196,4 +194,8 @@ def test_the_cards_that_a_recorded_conversation_leaves_open_are_found_in_order()
         card("d", opens=False),
         {**card("e"), "toolCallId": 5},
     ]
-    assert list(open_cards(recorded)) == ["b", "a", "d"]
+    cards = OpenCards()
+    for update in recorded:
+        cards.note(update)
+    assert [update["toolCallId"] for update in cards.closing()] == ["b", "a", "d"]
+    assert {update["status"] for update in cards.closing()} == {"failed"}

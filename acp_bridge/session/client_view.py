@@ -18,7 +18,8 @@ from acp_bridge.wire.jsonrpc import encode
 
 def needs_fitting(params: Json) -> bool:
     """Return True for an update of which not every client can take all."""
-    return bool(params["update"].get("sessionUpdate") == OPTIONS_UPDATE)
+    update = params.get("update")
+    return isinstance(update, dict) and update.get("sessionUpdate") == OPTIONS_UPDATE
 
 
 class ClientView:

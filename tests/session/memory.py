@@ -84,8 +84,8 @@ class Incoming:
 class ClientEnd:
     """A client in memory; what it asks and tells is kept."""
 
-    def __init__(self, capabilities: Json | None = None) -> None:
-        self.sent = Outgoing()
+    def __init__(self, capabilities: Json | None = None, sent: Outgoing | None = None) -> None:
+        self.sent = sent or Outgoing()
         self.incoming = Incoming()
         self.client = Client(self, self.incoming, self.sent)
         self.client.stage = Stage.READY
@@ -115,20 +115,25 @@ class ClientEnd:
 
 
 class MemoryLink(Link):
-    """A link to an agent that is no process. Its requests are made by `asks`."""
+    """A link to an agent that is no process. Its requests are made by `asks`.
 
-    def __init__(self, name: str = "agent") -> None:
-        nobody: Any = None
-        super().__init__(AgentCommand(("agent",), {}), nobody, name)
+    Without an owner they are left open, and it says nothing else.
+    """
+
+    def __init__(self, name: str = "agent", owner: Any = None) -> None:
+        super().__init__(AgentCommand(("agent",), {}), owner, name)
         self.sent = Sent()
         self.calls: list[Call] = []
         self.agent_session_id = "0"
 
     def on_request(self, call: Call) -> None:
         self.calls.append(call)
+        if self.owner:
+            super().on_request(call)
 
     def on_batch_end(self) -> None:
-        """It has no owner."""
+        if self.owner:
+            super().on_batch_end()
 
     def asks(self, method: str, params: Any, request_id: Any = 0) -> Call:
         """The agent sends a request."""

@@ -1,18 +1,33 @@
-"""`/queue`: what is one, and how prompts are named in a list."""
+"""`/queue`: what is one, and what it does; it is answered at once and runs nothing by itself."""
 
 from typing import Any
 
 import pytest
 
-from acp_bridge.session.queue_command import held_note, parse, summary
+from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.machine import events as ev
+from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.queue_command import QueueCommand, parse
+from acp_bridge.session.transcript_out import TranscriptOut
+from tests.session.journals import failing, recorded_texts, states
+from tests.session.memory import ClientEnd
+from tests.session.ports import Port
+
+Json = dict[str, Any]
+DONE = {"stopReason": "end_turn"}
 
 
 def text(words: str) -> list[Any]:
     return [{"type": "text", "text": words}]
 
 
+def prompt(words: str) -> Json:
+    return {"sessionId": "s", "prompt": text(words)}
+
+
 @pytest.mark.parametrize(
-    ("prompt", "words"),
+    ("given", "words"),
     [
         (text("/queue"), []),
         (text("  /queue\n"), []),
@@ -29,33 +44,163 @@ def text(words: str) -> list[Any]:
     ],
 )
 def test_a_prompt_is_a_queue_command_when_it_is_that_word_alone_or_with_more_behind_it(
-    prompt: list[Any], words: list[str] | None
+    given: list[Any], words: list[str] | None
 ) -> None:
-    assert parse(prompt) == words
+    assert parse(given) == words
 
 
-@pytest.mark.parametrize(
-    ("prompt", "told"),
-    [
-        (text("one\n two\t3"), "one two 3"),
-        (text("x" * 20), "x" * 10 + "…"),
-        (text("x" * 11), "x" * 11),
-        ([{"type": "image"}, *text("a"), *text("b")], "a b"),
-        ([{"type": "image"}], ""),
-        (["odd"], ""),
-    ],
-)
-def test_a_prompt_is_summed_up_in_one_line_of_bounded_length(prompt: list[Any], told: str) -> None:
-    assert summary(prompt, 11) == told
+class Stage:
+    """A session with prompts `held`, and a client that types."""
+
+    def __init__(self, journal: SessionJournal, *held: str) -> None:
+        self.journal = journal
+        self.client = ClientEnd()
+        self.port = Port()
+        self.transcript = TranscriptOut("s", journal)
+        self.transcript.attach(self.client.client)
+        self.prompts = Prompts(journal, self.transcript, self.port)
+        for words in held:
+            seq = journal.accept(words, prompt(words))
+            journal.hold(seq)
+            self.prompts.add_held(prompt(words), seq)
+        self._command = QueueCommand(self.port, self.prompts, self.transcript)
+        self._asked = 0
+
+    def types(self, words: str) -> list[Any]:
+        """Return what the client is sent: texts, and results of prompts."""
+        self._asked += 1
+        params = prompt(words)
+        request = self.client.asks("session/prompt", params, self._asked)
+        found = parse(params["prompt"])
+        assert found is not None
+        self._command.run(request, params, found)
+        return self.sent()
+
+    def sent(self) -> list[Any]:
+        self.transcript.flush()
+        return [
+            message["result"]
+            if "result" in message
+            else message["params"]["update"]["content"]["text"].strip()
+            for message in self.client.sent.take()
+        ]
+
+    @property
+    def held(self) -> list[str]:
+        return [params["prompt"][0]["text"] for params in self.prompts.held.values()]
+
+
+@pytest.mark.hazard("R12", "Q10")
+async def test_it_shows_what_waits_and_what_is_held_and_then_is_answered(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal, "old")
+    stage.port.waiting = (
+        stage.prompts.add(prompt("next"), None),
+        stage.prompts.add(prompt("later"), None),
+    )
+    shown, done = stage.types("/queue")
+    assert shown.startswith("2 waiting.\n  1. next\n  2. later\nHeld since a restart:\n  1. old\n")
+    assert done == DONE
+    assert (stage.port.fed, stage.held) == ([], ["old"])
+
+
+@pytest.mark.hazard("T2", "K1")
+async def test_the_words_and_the_answer_are_kept_in_the_transcript(journal: SessionJournal) -> None:
+    stage = Stage(journal)
+    shown, _ = stage.types("/queue")
+    assert [said.strip() for said in await recorded_texts(journal)] == ["/queue", shown]
 
 
 @pytest.mark.hazard("R12")
-def test_the_note_about_held_prompts_numbers_them_and_says_what_to_do() -> None:
-    one, two = {"prompt": text("first")}, {"prompt": text("second " * 40)}
-    assert "1 prompt was waiting" in held_note([one])
-    note = held_note([one, two])
-    assert "2 prompts were waiting" in note
-    assert "\n  1. first\n  2. second second" in note
-    assert max(map(len, note.splitlines())) <= 80
-    assert "/queue run" in note
-    assert "/queue drop [number]" in note
+async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal, "a", "b")
+    keys = tuple(stage.prompts.held)
+    assert stage.types("/queue run") == []
+    (event,) = stage.port.fed
+    assert isinstance(event, ev.RunHeld)
+    assert event.keys == keys
+    carrier = stage.prompts.get(event.carrier)
+    assert carrier.request is stage.client.requests[-1]
+    assert (stage.held, states(journal)) == ([], [PromptState.WAITING] * 2)
+    # Whoever says it again meanwhile finds nothing more to run.
+    assert stage.types("/queue run") == [NOTHING_HELD]
+    assert isinstance(stage.port.fed[1], ev.RunHeld)
+    assert stage.port.fed[1].keys == ()
+
+
+@pytest.mark.hazard("R12", "Q8")
+async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_released_stays_held(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal, "a", "b")
+    second = list(stage.prompts.held)[1]
+    seq = stage.prompts.get(second).seq
+    with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
+        assert stage.types("/queue run") == [RUN_STOPPED]
+    (event,) = stage.port.take()
+    assert isinstance(event, ev.RunHeld)
+    assert len(event.keys) == 1
+    assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.HELD])
+    stage.types("/queue run")
+    (event,) = stage.port.take()
+    assert isinstance(event, ev.RunHeld)
+    assert event.keys == (second,)
+
+
+@pytest.mark.hazard("R12")
+async def test_drop_forgets_all_or_the_one_of_that_number_for_good(journal: SessionJournal) -> None:
+    stage = Stage(journal, "a", "b", "c")
+    assert stage.types("/queue drop 2") == ["Dropped 1.", DONE]
+    assert stage.held == ["a", "c"]
+    assert stage.types("/queue drop") == ["Dropped 2.", DONE]
+    assert stage.held == []
+    assert stage.types("/queue drop") == [NOTHING_HELD, DONE]
+    assert [row.outcome for row in journal.prompts()] == [{"dropped": True}] * 3
+    assert journal.recover() == []
+
+
+@pytest.mark.parametrize("words", ["0", "3", "-1", "x", "1 2", "1.0", "9" * 5000, "²"])
+@pytest.mark.hazard("R12")
+async def test_dropping_what_is_no_number_of_a_held_prompt_drops_nothing(
+    journal: SessionJournal, words: str
+) -> None:
+    stage = Stage(journal, "a", "b")
+    said, done = stage.types(f"/queue drop {words}")
+    assert said.startswith("There is no held prompt ")
+    assert (done, stage.held) == (DONE, ["a", "b"])
+
+
+@pytest.mark.hazard("R12", "Q8")
+async def test_a_journal_that_cannot_be_written_stops_a_drop_and_the_rest_stays_held(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal, "a", "b", "c")
+    seq = stage.prompts.get(list(stage.prompts.held)[1]).seq
+    with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
+        assert stage.types("/queue drop") == [DROP_STOPPED, DONE]
+    assert stage.held == ["b", "c"]
+
+
+@pytest.mark.parametrize("words", ["runs", "run now", "help"])
+async def test_other_words_get_the_usage_and_do_nothing(
+    journal: SessionJournal, words: str
+) -> None:
+    stage = Stage(journal, "a")
+    assert stage.types(f"/queue {words}") == [QUEUE_USAGE, DONE]
+    assert (stage.held, stage.port.fed) == (["a"], [])
+
+
+@pytest.mark.hazard("R1", "Q10")
+async def test_during_a_replay_it_is_done_at_once_and_its_answer_comes_behind_the_replay(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal, "a")
+    (view,) = stage.transcript.views
+    view.begin_replay()
+    assert stage.types("/queue drop") == []
+    assert stage.held == []
+    view.end_replay()
+    assert stage.sent() == ["Dropped 1.", DONE]

@@ -1,10 +1,11 @@
-"""The relay: whose request it is, what a stopped turn may ask, what a dead agent owes."""
+"""Requests to the client: whose they are, what a stopped turn may ask, what a dead agent owes."""
 
 from typing import Any
 
 import pytest
-from acp_bridge.relay import PERMISSION, ClientAbilities, Relay
 
+from acp_bridge.protocol import REQUEST_PERMISSION
+from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
 from tests.session.memory import ClientEnd, MemoryLink
 
@@ -18,14 +19,13 @@ OPTIONS = [{"optionId": "a", "name": "A", "kind": "allow_once"}]
 
 
 class Stage:
-    """A relay between a client and agents in memory."""
+    """What stands between a client and agents in memory."""
 
     def __init__(self, abilities: Json | None = None, session_id: str | None = "ours") -> None:
-        self.client = ClientEnd()
+        self.client = ClientEnd(CAN_ALL if abilities is None else abilities)
         self.updates = Updates({"t"})
-        self.updates.new_turn()
-        known = ClientAbilities(CAN_ALL if abilities is None else abilities)
-        self.relay = Relay(session_id, self.client.peer, known, self.updates)
+        self.updates.new_turn(1)
+        self.to_client = ToClient(session_id, lambda: self.client.client, self.updates)
 
     def ask(
         self,
@@ -36,7 +36,7 @@ class Stage:
         *,
         stopped: bool = False,
     ) -> bool:
-        return self.relay.forward(link, link.asks(method, params, request_id), stopped=stopped)
+        return self.to_client.forward(link, link.asks(method, params, request_id), stopped=stopped)
 
 
 @pytest.mark.hazard("P13", "P10", "T3")
@@ -70,7 +70,7 @@ async def test_parameters_that_are_odd_pass_as_they_are(params: Any) -> None:
 @pytest.mark.hazard("P13")
 async def test_cards_are_named_as_the_client_knows_them() -> None:
     stage, link = Stage(), MemoryLink()
-    stage.ask(link, PERMISSION, {"sessionId": "0", "toolCall": {"toolCallId": "t", "x": 1}})
+    stage.ask(link, REQUEST_PERMISSION, {"sessionId": "0", "toolCall": {"toolCallId": "t", "x": 1}})
     stage.ask(link, "elicitation/create", {"mode": "form", "toolCallId": "t"}, 1)
     stage.ask(link, "_x/y", {"toolCallId": "unknown"}, 2)
     permission, elicitation, other = (m["params"] for m in stage.client.sent.take())
@@ -88,7 +88,7 @@ async def test_cards_are_named_as_the_client_knows_them() -> None:
         ("terminal/x", {}, {"terminal": {}}, {"terminal": None}),
         ("elicitation/create", {"mode": "url"}, {"elicitation": {"url": {}}}, {"elicitation": {}}),
         ("elicitation/create", {}, None, {"elicitation": {"form": {}}}),
-        (PERMISSION, {}, {}, None),
+        (REQUEST_PERMISSION, {}, {}, None),
         ("_x/y", {}, {}, None),
     ],
 )
@@ -108,7 +108,7 @@ async def test_what_the_client_did_not_say_it_can_never_reaches_it(
 @pytest.mark.hazard("C19", "C18")
 async def test_after_a_cancel_changes_are_refused_at_once_and_looking_is_not() -> None:
     stage, link = Stage(), MemoryLink()
-    refused = ("fs/write_text_file", "terminal/create", "elicitation/create", PERMISSION)
+    refused = ("fs/write_text_file", "terminal/create", "elicitation/create", REQUEST_PERMISSION)
     for number, method in enumerate(refused):
         assert stage.ask(link, method, {"mode": "form"}, number, stopped=True)
     *errors, permission = link.sent.take()
@@ -124,11 +124,11 @@ async def test_after_a_cancel_changes_are_refused_at_once_and_looking_is_not() -
 @pytest.mark.hazard("C15")
 async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_nobodys() -> None:
     stage, link = Stage(), MemoryLink()
-    stage.ask(link, PERMISSION, {"options": OPTIONS}, "p")
+    stage.ask(link, REQUEST_PERMISSION, {"options": OPTIONS}, "p")
     stage.ask(link, "elicitation/create", {"mode": "form"}, "e")
     stage.ask(link, "fs/read_text_file", {}, "r")
     permission, question, reading = stage.client.sent.take()
-    stage.relay.cancel_questions()
+    stage.to_client.cancel_questions()
     called_back = [message["params"]["requestId"] for message in stage.client.sent.take()]
     assert called_back == [permission["id"], question["id"]]
     first, second = link.sent.take()
@@ -140,7 +140,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
     assert link.sent.take() == []
     stage.client.answers(reading["id"], {"content": "c"})
     assert link.sent.take()[0]["result"] == {"content": "c"}
-    stage.relay.cancel_questions()
+    stage.to_client.cancel_questions()
     assert stage.client.sent.take() == []
 
 
@@ -157,7 +157,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     stage.ask(dead, "terminal/create", {}, "late")
     stage.ask(other, "_x/y", {}, "kept")
     late, _kept = stage.client.sent.take()
-    stage.relay.release(dead)
+    stage.to_client.release(dead)
     called_back, released = stage.client.sent.take()
     assert called_back["params"] == {"requestId": late["id"]}
     assert released["method"] == "terminal/release"
@@ -165,7 +165,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     # The client made it nevertheless: nobody else would release it.
     stage.client.answers(late["id"], {"terminalId": "t4"})
     assert stage.client.sent.take()[0]["params"]["terminalId"] == "t4"
-    stage.relay.release(dead)
+    stage.to_client.release(dead)
     assert stage.client.sent.take() == []
 
 
@@ -176,9 +176,9 @@ async def test_an_agent_takes_back_its_own_requests_only() -> None:
         stage.ask(link, "_x/y", {}, "same")
     asked = stage.client.sent.take()
     for odd in ("unknown", None, [1], {"a": 1}):
-        stage.relay.cancel_request(two, odd)
+        stage.to_client.cancel_request(two, odd)
     assert stage.client.sent.take() == []
-    stage.relay.cancel_request(two, "same")
+    stage.to_client.cancel_request(two, "same")
     assert stage.client.sent.take()[0]["params"] == {"requestId": asked[1]["id"]}
     # Its answer comes all the same, and once.
     stage.client.refuses(asked[1]["id"], -32800)

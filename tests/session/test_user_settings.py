@@ -1,16 +1,16 @@
-"""Choices: what the user chose is confirmed by the agent, kept, and set again in order."""
+"""User settings: what the user chose is confirmed by the agent, kept, and set again in order."""
 
-from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-from acp_bridge.session.choices import SET_MODE, SET_OPTION, Choices
 
-from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.journal import SessionJournal
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE
 from acp_bridge.session.opening import Refused
+from acp_bridge.session.user_settings import UserSettings
 from tests.session.memory import MemoryLink
 
 Json = dict[str, Any]
@@ -18,19 +18,8 @@ MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id"
 OPTIONS: list[Json] = [{"id": "effort", "type": "select", "currentValue": "low"}]
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[SessionJournal]:
-    home = Journal(tmp_path)
-    yield await home.create("s", cwd="/w", agent="a")
-    await home.close()
-
-
-def as_it_is(holder: Json) -> Json:
-    return holder
-
-
-def chosen(choices: Choices) -> list[Json]:
-    return [params for _, params in choices.chosen]
+def chosen(settings: UserSettings) -> list[Json]:
+    return [params for _, params in settings.chosen]
 
 
 def mode(mode_id: str) -> Json:
@@ -45,58 +34,58 @@ def option(config_id: str, value: str) -> Json:
 async def test_the_last_choice_of_each_kind_is_kept_in_order_also_for_the_next_bridge(
     journal: SessionJournal,
 ) -> None:
-    choices = Choices(journal, as_it_is)
-    choices.note_result({"modes": MODES, "configOptions": OPTIONS, "_meta": 1})
-    choices.note_choice(SET_MODE, mode("edit"), {})
+    settings = UserSettings(journal)
+    settings.note_result({"modes": MODES, "configOptions": OPTIONS, "_meta": 1})
+    settings.note_choice(SET_MODE, mode("edit"), {})
     changed = [{**OPTIONS[0], "currentValue": "high"}]
-    choices.note_choice(SET_OPTION, option("effort", "high"), {"configOptions": changed})
-    choices.note_choice(SET_OPTION, option("speed", "fast"), None)
-    choices.note_choice(SET_MODE, mode("plan"), {})
-    for again in (choices, Choices(journal, as_it_is)):
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), {"configOptions": changed})
+    settings.note_choice(SET_CONFIG_OPTION, option("speed", "fast"), None)
+    settings.note_choice(SET_MODE, mode("plan"), {})
+    for again in (settings, UserSettings(journal)):
         assert chosen(again) == [
             {"configId": "effort", "value": "high"},
             {"configId": "speed", "value": "fast"},
             {"modeId": "plan"},
         ]
         assert again.shown == {"modes": MODES, "configOptions": changed}
-    choices.forget(SET_MODE, mode("edit"))
-    choices.forget("_x/y", mode("edit"))
-    choices.forget(SET_OPTION, None)
-    assert len(chosen(Choices(journal, as_it_is))) == 2
+    settings.forget(SET_MODE, mode("edit"))
+    settings.forget("_x/y", mode("edit"))
+    settings.forget(SET_CONFIG_OPTION, None)
+    assert len(chosen(UserSettings(journal))) == 2
 
 
 async def test_what_is_no_choice_is_not_kept(journal: SessionJournal) -> None:
-    choices = Choices(journal, as_it_is)
+    settings = UserSettings(journal)
     for params in (None, [1], {"configId": 7}, {}):
-        choices.note_choice(SET_OPTION, params, {})
-    choices.note_choice("_x/y", mode("edit"), {})
-    assert chosen(choices) == []
+        settings.note_choice(SET_CONFIG_OPTION, params, {})
+    settings.note_choice("_x/y", mode("edit"), {})
+    assert chosen(settings) == []
 
 
 async def test_what_the_agent_changes_by_itself_is_shown_and_is_not_the_users_choice(
     journal: SessionJournal,
 ) -> None:
-    choices = Choices(journal, as_it_is)
-    choices.note_result({"modes": MODES, "configOptions": None})
-    choices.note_update({"sessionUpdate": "current_mode_update", "currentModeId": "edit"})
-    choices.note_update({"sessionUpdate": "current_mode_update", "currentModeId": 5})
-    choices.note_update({"sessionUpdate": "config_option_update", "configOptions": OPTIONS})
-    choices.note_update({"sessionUpdate": "usage_update"})
-    assert choices.shown == {
+    settings = UserSettings(journal)
+    settings.note_result({"modes": MODES, "configOptions": None})
+    settings.note_update({"sessionUpdate": "current_mode_update", "currentModeId": "edit"})
+    settings.note_update({"sessionUpdate": "current_mode_update", "currentModeId": 5})
+    settings.note_update({"sessionUpdate": "config_option_update", "configOptions": OPTIONS})
+    settings.note_update({"sessionUpdate": "usage_update"})
+    assert settings.shown == {
         "modes": {**MODES, "currentModeId": "edit"},
         "configOptions": OPTIONS,
     }
-    assert chosen(choices) == []
+    assert chosen(settings) == []
     known = {"modes": MODES, "configOptions": []}
-    assert choices.news(known) == [
+    assert settings.news(known) == [
         {"sessionUpdate": "config_option_update", "configOptions": OPTIONS},
         {"sessionUpdate": "current_mode_update", "currentModeId": "edit"},
     ]
-    assert choices.news(choices.shown) == []
+    assert settings.news(settings.shown) == []
 
 
 async def restored(
-    choices: Choices, refuse: str | None = None, coming: Iterable[tuple[str, Any]] = ()
+    settings: UserSettings, refuse: str | None = None, coming: Iterable[tuple[str, Any]] = ()
 ) -> list[Json]:
     """What an agent is asked, which refuses one method; raises what `restore` raises."""
     link, asked = MemoryLink(), []
@@ -115,7 +104,7 @@ async def restored(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer)
             try:
-                await choices.restore(link, coming)
+                await settings.restore(link, coming)
             except Refused as error:
                 refused = error  # not raised here: it would come in a group
             tasks.cancel_scope.cancel()
@@ -128,26 +117,26 @@ async def restored(
 async def test_they_are_set_again_in_their_order_but_for_what_is_about_to_be_set_anyway(
     journal: SessionJournal,
 ) -> None:
-    choices = Choices(journal, as_it_is)
-    choices.note_choice(SET_OPTION, option("effort", "high"), {})
-    choices.note_choice(SET_MODE, mode("plan"), {})
-    first = {"method": SET_OPTION, "configId": "effort", "value": "high", "sessionId": "0"}
+    settings = UserSettings(journal)
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), {})
+    settings.note_choice(SET_MODE, mode("plan"), {})
+    first = {"method": SET_CONFIG_OPTION, "configId": "effort", "value": "high", "sessionId": "0"}
     second = {"method": SET_MODE, "modeId": "plan", "sessionId": "0"}
-    assert await restored(choices) == [first, second]
-    assert await restored(choices) == [first, second]
-    coming = [(SET_MODE, mode("edit")), (SET_OPTION, None), ("_x/y", {})]
-    assert await restored(choices, coming=coming) == [first]
+    assert await restored(settings) == [first, second]
+    assert await restored(settings) == [first, second]
+    coming = [(SET_MODE, mode("edit")), (SET_CONFIG_OPTION, None), ("_x/y", {})]
+    assert await restored(settings, coming=coming) == [first]
 
 
 @pytest.mark.hazard("R9")
-@pytest.mark.parametrize("method", [SET_MODE, SET_OPTION])
+@pytest.mark.parametrize("method", [SET_MODE, SET_CONFIG_OPTION])
 async def test_one_that_the_agent_will_not_set_again_is_named(
     journal: SessionJournal, method: str
 ) -> None:
-    choices = Choices(journal, as_it_is)
-    choices.note_choice(SET_OPTION, option("effort", "high"), {})
-    choices.note_choice(SET_MODE, mode("plan"), {})
+    settings = UserSettings(journal)
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), {})
+    settings.note_choice(SET_MODE, mode("plan"), {})
     with pytest.raises(Refused, match="'plan'" if method == SET_MODE else "'effort'") as caught:
-        await restored(choices, refuse=method)
+        await restored(settings, refuse=method)
     assert not caught.value.permanent
-    assert len(chosen(choices)) == 2
+    assert len(chosen(settings)) == 2

@@ -1,0 +1,82 @@
+"""A session as its parts see it, played by the test."""
+
+from collections.abc import Awaitable, Callable
+
+from anyio.abc import TaskGroup
+
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, State
+from acp_bridge.protocol import Json
+
+
+class Port:
+    """Stands in for the session: keeps what it is told, and is in the state that the test sets.
+
+    Every part of a session finds here what its own port asks for.
+    """
+
+    def __init__(self, tasks: TaskGroup | None = None) -> None:
+        """`tasks` runs what is spawned."""
+        self._tasks = tasks
+        self.fed: list[ev.Event] = []
+        self.kept: list[Json] = []
+        self.woken = 0
+        self.touched = 0
+        self.untouchable = False
+        self.epoch = 1
+        self.state = State.RUNNING
+        #: how the process that has the session is taken, if not as the state says.
+        self.phase_now: Phase | None = None
+        self.waiting: tuple[int, ...] = ()
+        self.closing = False
+        self.link: Link | None = None
+
+    # --- the machine ---------------------------------------------------------------------------
+
+    def feed(self, event_: ev.Event) -> None:
+        self.fed.append(event_)
+
+    def take(self) -> list[ev.Event]:
+        """Return what was fed since the last call."""
+        taken, self.fed = self.fed, []
+        return taken
+
+    @property
+    def permits(self) -> Permits:
+        return PERMITS[self.state]
+
+    @property
+    def passing(self) -> Passing:
+        return self.permits.requests
+
+    @property
+    def stopped(self) -> bool:
+        return self.permits.stopped or self.phase_now is Phase.TAINTED
+
+    def phase(self, epoch: int) -> Phase:
+        if epoch != self.epoch:
+            return Phase.NOTHING
+        return self.phase_now or self.permits.updates
+
+    # --- the other parts -----------------------------------------------------------------------
+
+    def note_state(self, update: Json) -> None:
+        self.kept.append(update)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        assert self._tasks is not None, "nothing is spawned here"
+
+        async def run() -> None:
+            await work(*args)
+
+        self._tasks.start_soon(run)
+
+    async def touch(self) -> None:
+        self.touched += 1
+        if self.untouchable:
+            raise JournalError("no")

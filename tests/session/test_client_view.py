@@ -1,0 +1,212 @@
+"""Two clients on one session: hold, backlog and the cut belong to each, and so does what it can."""
+
+from typing import Any
+
+import pytest
+
+from acp_bridge.journal import SessionJournal
+from acp_bridge.protocol import text_chunk
+from acp_bridge.session.transcript_out import TranscriptOut
+from tests.session.journals import failing, recorded_texts
+from tests.session.memory import ClientEnd
+from tests.session.waiting import beside
+
+Json = dict[str, Any]
+BOOLEANS: Json = {"session": {"configOptions": {"boolean": True}}}
+OPTIONS = [{"id": "a", "type": "boolean"}, {"id": "b", "type": "select"}]
+CHANGED: Json = {
+    "update": {"sessionUpdate": "config_option_update", "configOptions": OPTIONS},
+    "_meta": {"x": 1},
+}
+
+
+def said(text: str) -> Json:
+    return {"update": text_chunk("agent_message_chunk", text, text)}
+
+
+def texts(client: ClientEnd) -> list[str]:
+    return [m["params"]["update"]["content"]["text"] for m in client.sent.take()]
+
+
+class Two:
+    """One session that two clients have."""
+
+    def __init__(self, journal: SessionJournal, *capabilities: Json) -> None:
+        one, two = capabilities or ({}, {})
+        self.one, self.two = ClientEnd(one), ClientEnd(two)
+        self.transcript = TranscriptOut("s", journal)
+        self.view_one = self.transcript.attach(self.one.client)
+        self.view_two = self.transcript.attach(self.two.client)
+
+    def say(self, text: str) -> None:
+        self.transcript.show(said(text))
+        self.transcript.flush()
+
+
+@pytest.mark.hazard("R1", "T2", "P6")
+async def test_a_replay_to_one_client_holds_up_nothing_that_the_other_is_shown(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    answered: list[str] = []
+    both.say("before")
+    both.view_one.begin_replay()
+    both.say("a")
+    both.transcript.then(both.one.client, lambda: answered.append("one"))
+    both.transcript.then(both.two.client, lambda: answered.append("two"))
+    both.transcript.notify("_x/y", {})
+    both.say("b")
+    both.view_one.replay(said("replayed"))
+    assert texts(both.one) == ["before", "replayed"]
+    assert [m["method"] for m in both.two.sent.messages] == [
+        *["session/update"] * 2,
+        "_x/y",
+        "session/update",
+    ]
+    assert answered == ["two"]
+    both.view_one.end_replay()
+    assert answered == ["two", "one"]
+    assert [m["method"] for m in both.one.sent.take()] == [
+        "session/update",
+        "_x/y",
+        "session/update",
+    ]
+
+
+@pytest.mark.hazard("R1", "T2")
+async def test_two_clients_may_replay_at_once_and_each_goes_on_when_its_own_is_over(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.view_one.begin_replay()
+    both.say("a")
+    both.view_two.begin_replay()
+    both.say("b")
+    both.view_two.end_replay()
+    assert (texts(both.one), texts(both.two)) == ([], ["a", "b"])
+    both.say("c")
+    both.view_one.end_replay()
+    assert (texts(both.one), texts(both.two)) == (["a", "b", "c"], ["c"])
+
+
+@pytest.mark.hazard("R1", "Q8")
+async def test_a_second_replay_of_the_same_client_holds_its_updates_again(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    for number in ("1", "2"):
+        both.view_one.begin_replay()
+        both.say(number)
+        assert both.view_one.full(1)
+        assert texts(both.one) == []
+        both.view_one.end_replay()
+        assert texts(both.one) == [number]
+        assert not both.view_one.full(1)
+
+
+@pytest.mark.hazard("C7", "P6")
+async def test_what_waits_is_counted_for_each_client_behind_a_replay_and_unread_alike(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.one.sent.stuck = 10
+    both.view_two.begin_replay()
+    assert (both.view_one.full(10), both.view_two.full(1)) == (True, False)
+    assert not both.view_one.full(11)
+    both.say("a")
+    assert not both.view_one.full(11)
+    assert both.view_two.full(1)
+    assert not both.view_two.full(10_000)
+    both.two.sent.stuck = 10_000
+    assert both.view_two.full(10_001)
+
+
+async def test_room_is_waited_for_until_the_replay_is_over_or_the_client_reads(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.view_two.begin_replay()
+    both.say("a")
+    both.one.sent.stuck = 5
+    async with beside(both.view_one.room, 5) as one, beside(both.view_two.room, 5) as two:
+        assert (one.ended, two.ended) == (False, False)
+        both.view_two.end_replay()
+        both.one.sent.take_all()
+    assert (both.view_one.full(5), both.view_two.full(5)) == (False, False)
+
+
+async def test_who_waits_for_room_and_is_cancelled_leaves_the_view_as_it_was(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.view_one.begin_replay()
+    both.say("a")
+    async with beside(both.view_one.room, 1) as room:
+        room.cancel()
+    assert texts(both.one) == []
+    both.view_one.end_replay()
+    assert texts(both.one) == ["a"]
+
+
+@pytest.mark.hazard("T3")
+async def test_boolean_options_are_left_out_for_the_client_that_cannot_take_them_and_kept(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal, {}, BOOLEANS)
+    both.transcript.show(said("before"))
+    both.transcript.show(CHANGED)
+    both.transcript.show(said("after"))
+    both.transcript.flush()
+    for client, options in ((both.one, OPTIONS[1:]), (both.two, OPTIONS)):
+        before, changed, after = (message["params"] for message in client.sent.take())
+        assert before["update"]["content"]["text"] == "before"
+        assert after["update"]["content"]["text"] == "after"
+        assert changed == {
+            "sessionId": "s",
+            "update": {**CHANGED["update"], "configOptions": options},
+            "_meta": {"x": 1},
+        }
+    assert journal.get("state:config_option_update") == CHANGED
+
+
+@pytest.mark.hazard("T3", "R1")
+async def test_options_are_fit_for_the_client_in_a_replay_and_behind_it_too(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.view_one.begin_replay()
+    both.transcript.show(CHANGED)
+    both.transcript.flush()
+    assert both.view_one.full(1)
+    both.view_one.replay(CHANGED)
+    both.view_one.end_replay()
+    shown = [m["params"]["update"]["configOptions"] for m in both.one.sent.take()]
+    assert shown == [OPTIONS[1:]] * 2
+
+
+@pytest.mark.hazard("K2", "T3")
+@pytest.mark.parametrize("record", [{"n": 1}, {"update": None}, {"update": ["odd"]}])
+async def test_a_record_that_is_no_update_is_replayed_as_it_is_and_hides_no_other(
+    journal: SessionJournal, record: Json
+) -> None:
+    both = Two(journal)
+    both.view_one.replay(record)
+    both.view_one.replay(said("next"))
+    odd, _ = (message["params"] for message in both.one.sent.take())
+    assert odd == {"sessionId": "s", **record}
+
+
+@pytest.mark.hazard("K1", "Q8")
+async def test_every_client_is_told_that_the_journal_cannot_be_written(
+    journal: SessionJournal,
+) -> None:
+    both = Two(journal)
+    both.view_one.begin_replay()
+    with failing(journal, "INSERT ON updates"):
+        both.say("a")
+    both.view_one.end_replay()
+    for client in (both.one, both.two):
+        shown, warning = texts(client)
+        assert shown == "a"
+        assert "can't be written" in warning
+    assert await recorded_texts(journal) == []
