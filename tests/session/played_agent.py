@@ -7,12 +7,12 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.link import Owner
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.wire.jsonrpc import RpcError
-from acp_bridge.wire.peer import Call
 from tests.agents.scripted_process import Listener
 from tests.session.memory import Json, MemoryLink
+from tests.session.waiting import until
 
 KILLED = Exit(None, 9)
 
@@ -27,13 +27,6 @@ UNKNOWN = refusal(-32002, "no such session")
 BUSY = refusal(-32603, "busy", kept=1)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Let others run until the condition holds."""
-    with anyio.fail_after(5):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
-
-
 class PlayedAgent(MemoryLink):
     """Has one `reply` for each request that it is to answer at once; others stay open."""
 
@@ -45,8 +38,7 @@ class PlayedAgent(MemoryLink):
         parked: bool = False,
     ) -> None:
         """`capabilities`: "load", "resume" and "close"."""
-        super().__init__(name)
-        self.owner = owner or Listener()
+        super().__init__(name, owner or Listener())
         self.agent_session_id = None
         able: Json = {name: {} for name in capabilities if name != "load"}
         can: Json = {"loadSession": "load" in capabilities, "sessionCapabilities": able}
@@ -119,13 +111,6 @@ class PlayedAgent(MemoryLink):
     def says_text(self, text: str, message_id: str = "m") -> None:
         content = {"type": "text", "text": text}
         self.update(sessionUpdate="agent_message_chunk", content=content, messageId=message_id)
-
-    def on_request(self, call: Call) -> None:
-        super().on_request(call)
-        Link.on_request(self, call)
-
-    def on_batch_end(self) -> None:
-        Link.on_batch_end(self)
 
     # --- its life ------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
 from acp_bridge.session.agent_processes import AgentProcesses
-from tests.session.played_agent import BUSY, KILLED, PlayedAgent, until
-from tests.session.port import Port
+from tests.session.played_agent import BUSY, KILLED, PlayedAgent
+from tests.session.ports import Port
+from tests.session.waiting import until
 
 LEASE = 42
 LONG = 3600.0
@@ -53,7 +54,7 @@ class Stage(Port):
         super().__init__(tasks)
         self.tasks = tasks
         self.owner = Told(self.feed)
-        self.waiting: Link | None = None
+        self.warm: Link | None = None
         self.processes = AgentProcesses(self, self.owner, LEASE, self.feed)
         #: what the next links are, in order.
         self.agents: list[PlayedAgent] = []
@@ -66,8 +67,8 @@ class Stage(Port):
         return agent
 
     def take_ready(self) -> Link | None:
-        waiting, self.waiting = self.waiting, None
-        return waiting
+        warm, self.warm = self.warm, None
+        return warm
 
     def comes(self, *capabilities: str) -> PlayedAgent:
         """Return an agent that the next start gets."""
@@ -125,7 +126,7 @@ async def test_it_is_known_while_it_starts(stage: Stage) -> None:
 @pytest.mark.hazard("P12")
 async def test_the_process_that_waits_for_a_session_is_taken_first(stage: Stage) -> None:
     agent = PlayedAgent(parked=True)
-    stage.waiting = agent
+    stage.warm = agent
     await stage.processes.start(2, "agent")
     assert stage.fed == [ev.Started(2)]
     assert stage.made == []
@@ -149,7 +150,7 @@ async def test_a_process_that_ended_while_it_waited_is_said_to_have_ended(stage:
     agent = PlayedAgent(parked=True)
     await agent.start(stage.tasks)
     agent.dies(Exit(1, None))
-    stage.waiting = agent
+    stage.warm = agent
     await stage.processes.start(2, "agent")
     assert stage.fed[:2] == [ev.AgentExited(2, Exit(1, None)), ev.TreeDead(2)]
 

@@ -11,8 +11,8 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Timer
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.settings import Settings
-from tests.session.played_agent import until
-from tests.session.port import Port
+from tests.session.ports import Port
+from tests.session.waiting import until
 
 SETTINGS = Settings(
     ("agent",), "agent", Path("/home"), drain_timeout=4, kill_timeout=7, restart_timeout=9
@@ -52,6 +52,13 @@ class Stage(Port):
         super().__init__(tasks)
         self.clock = clock
         self.deadlines = Deadlines(self, SETTINGS)
+        #: armed anew by each deadline.
+        self.again: Timer | None = None
+
+    def feed(self, event_: ev.Event) -> None:
+        super().feed(event_)
+        if self.again:
+            self.deadlines.arm(self.again, len(self.fed) + 1)
 
     async def armed(self, *timers: Timer) -> None:
         """Return when the clock runs for these timers and no other."""
@@ -126,13 +133,13 @@ async def test_a_timer_that_is_disarmed_in_the_moment_in_which_it_passes_says_no
 
 
 async def test_a_deadline_may_arm_its_own_timer_anew(stage: Stage) -> None:
-    stage.on_feed = lambda: stage.deadlines.arm(Timer.KILL, 2)
+    stage.again = Timer.KILL
     stage.deadlines.arm(Timer.KILL, 1)
     await stage.armed(Timer.KILL)
     stage.clock.passes(SECONDS[Timer.KILL])
     await until(lambda: stage.fed)
     await stage.armed(Timer.KILL)
-    stage.on_feed = lambda: None
+    stage.again = None
     stage.clock.passes(SECONDS[Timer.KILL])
     await until(lambda: len(stage.fed) == 2)
     assert stage.fed == [ev.Deadline(Timer.KILL, 1), ev.Deadline(Timer.KILL, 2)]

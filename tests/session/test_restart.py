@@ -1,8 +1,6 @@
 """A process is brought up to where the one before it was, or the reason why not is an event."""
 
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,10 +8,10 @@ import pytest
 
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing, Phase
+from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import (
     AUTHENTICATE,
     SESSION_LOAD,
@@ -29,22 +27,24 @@ from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.updates import Updates
+from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
-from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent
+from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent, refusal
+from tests.session.ports import Port
 
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
 LOADED = ev.Loaded(2)
 
 
-class Stage:
+class Stage(Port):
     """A session in memory whose process is to be started again; also the ports of its parts."""
 
-    link: Link | None = None
-    passing = Passing.WAITS
     workspace = Workspace("/w")
     credentials: Json | None = None
 
     def __init__(self, journal: SessionJournal) -> None:
+        super().__init__()
+        self.state = State.RELOADING
         self.journal = journal
         self.client = ClientEnd({"session": {"configOptions": {"boolean": True}}})
         self.transcript = TranscriptOut("s", journal)
@@ -59,9 +59,6 @@ class Stage:
         self.renamed: list[str | None] = []
         self.rename_fails: Exception | None = None
         self.events: list[ev.Event] = []
-
-    def wake(self) -> None:
-        """A process is on its way."""
 
     async def rename_at_agent(self, link: Link) -> None:
         await anyio.lowlevel.checkpoint()
@@ -100,19 +97,8 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    home = Journal(tmp_path)
-    journal = await home.create("s", cwd="/w", agent="a", agent_session_id="old")
-    with anyio.fail_after(5):
-        yield Stage(journal)
-    await home.close()
-
-
-def full(journal: SessionJournal, event: str) -> None:
-    """Let the journal fail at every such statement from now on."""
-    journal._file.db.execute(
-        f"CREATE TRIGGER full BEFORE {event} BEGIN SELECT RAISE(ABORT, 'full'); END"
-    )
+def stage(journal: SessionJournal) -> Stage:
+    return Stage(journal)
 
 
 # --- the session is the process's again -----------------------------------------------------------
@@ -130,9 +116,9 @@ async def test_the_session_comes_first_then_its_settings_then_what_waited(stage:
     await stage.run(agent)
     assert stage.events == [LOADED]
     assert agent.heard == [SESSION_RESUME, SET_MODE, "_x/y", "_x/z"]
-    assert agent.params(SET_MODE) == [{"sessionId": "old", "modeId": "edit"}]
-    assert agent.params("_x/y") == [{"sessionId": "old", "n": 1}]
-    assert stage.renamed == ["old"]
+    assert agent.params(SET_MODE) == [{"sessionId": "0", "modeId": "edit"}]
+    assert agent.params("_x/y") == [{"sessionId": "0", "n": 1}]
+    assert stage.renamed == ["0"]
     answers = [m for m in stage.client.sent.take() if "method" not in m]
     assert [m.get("result", m.get("error")) for m in answers] == [{"answer": 1}, BUSY.to_wire()]
 
@@ -349,8 +335,8 @@ async def test_settings_that_can_not_be_written_are_in_force_all_the_same(stage:
     stage.asks(SET_MODE, modeId="edit")
     agent = stage.agent("resume")
     agent.reply(SET_MODE, {})
-    full(stage.journal, "INSERT ON settings")
-    await stage.run(agent)
+    with failing(stage.journal, "INSERT ON settings"):
+        await stage.run(agent)
     assert stage.events == [LOADED]
     assert stage.user_settings.shown["modes"]["currentModeId"] == "edit"
 
@@ -398,12 +384,27 @@ async def test_what_waited_and_was_not_sent_when_the_process_died_waits_for_the_
     assert (answer["id"], answer["result"]) == (2, {"n": 2})
 
 
-@pytest.mark.parametrize("at", [SESSION_RESUME, SET_MODE, "_x/y"])
+async def test_a_request_that_waited_and_that_the_agent_has_now_can_be_cancelled(
+    stage: Stage,
+) -> None:
+    stage.asks("_x/slow", 5)
+    agent = stage.agent("resume")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.run, agent)
+        asked = await agent.asked("_x/slow")
+        assert stage.to_agent.cancel(stage.client.client, 5)
+        assert agent.params("$/cancel_request") == [{"requestId": asked["id"]}]
+        agent.answer(asked, refusal(-32800, "cancelled"))
+    assert stage.events == [LOADED]
+    (answer,) = stage.client.sent.take()
+    assert (answer["id"], answer["error"]["code"]) == (5, -32800)
+
+
+@pytest.mark.parametrize("at", [SESSION_RESUME, SET_MODE])
 async def test_a_restart_that_is_cancelled_says_nothing_and_calls_its_request_back(
     stage: Stage, at: str
 ) -> None:
     stage.user_settings.note_choice(SET_MODE, {"modeId": "edit"}, {})
-    stage.asks("_x/y")
     agent = PlayedAgent("resume")
     for method in (SESSION_RESUME, SET_MODE):
         if method == at:

@@ -10,8 +10,9 @@ import pytest
 
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.session.title import Title
+from tests.session.journals import failing
 from tests.session.memory import Json
-from tests.session.port import Port
+from tests.session.ports import Port
 
 
 @pytest.fixture
@@ -101,9 +102,8 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     listing: Journal, journal: SessionJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "acp_bridge")
-    trigger = "CREATE TRIGGER full BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'full'); END"
-    journal._file.db.execute(trigger)
-    assert await titled(listing, journal, prompt("mend it")) is None
+    with failing(journal, "UPDATE ON session"):
+        assert await titled(listing, journal, prompt("mend it")) is None
     await journal.close()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

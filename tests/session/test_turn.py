@@ -2,14 +2,12 @@
 
 import logging
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from acp_bridge.journal import Journal, PromptState, SessionJournal
+from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase
@@ -26,9 +24,10 @@ from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.turn import Turn
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok
+from tests.session.journals import failing, recorded, states
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import BUSY, PlayedAgent
-from tests.session.port import Port
+from tests.session.ports import Port
 
 BLOCKS: list[Json] = [{"type": "text", "text": "mend"}, {"type": "image", "data": "x"}]
 PARAMS: Json = {
@@ -38,19 +37,12 @@ PARAMS: Json = {
 }
 
 
-class PromptsPort(Port):
-    """A port that also lists a session's new time."""
-
-    async def touch(self) -> None:
-        """Note nothing."""
-
-
 class Stage:
     """Turns of a session between a client and an agent in memory."""
 
     def __init__(self, journal: SessionJournal, tasks: TaskGroup) -> None:
         self.journal = journal
-        self.port = PromptsPort(tasks)
+        self.port = Port(tasks)
         self.client = ClientEnd({"fs": {"writeTextFile": True}})
         self.agent = PlayedAgent()
         self.agent.agent_session_id, self.agent.epoch = "0", 3
@@ -73,16 +65,11 @@ class Stage:
     def held(self, params: Json = PARAMS) -> int:
         """Return the key of a prompt that waited since another bridge ended, and may run now."""
         seq = self.journal.accept("p", params)
+        self.journal.hold(seq)
         self.prompts.add_held(params, seq)
         (key,) = self.prompts.held
         self.prompts.release(key)
         return key
-
-    def states(self) -> list[PromptState]:
-        return [row.state for row in self.journal.prompts()]
-
-    async def recorded(self) -> list[Any]:
-        return [params["update"] async for page in self.journal.replay() for params in page]
 
     def sent(self) -> Json:
         """Return the prompt that the agent has."""
@@ -91,20 +78,14 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    home = Journal(tmp_path)
-    journal = await home.create("s", cwd="/w", agent="a", agent_session_id="0")
+async def stage(journal: SessionJournal) -> AsyncIterator[Stage]:
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             yield Stage(journal, tasks)
-    await home.close()
 
 
-def full(journal: SessionJournal, event: str) -> None:
-    """Let the journal fail at every such statement from now on."""
-    journal._file.db.execute(
-        f"CREATE TRIGGER full BEFORE {event} BEGIN SELECT RAISE(ABORT, 'full'); END"
-    )
+async def recorded_updates(stage: Stage) -> list[Json]:
+    return [params["update"] for params in await recorded(stage.journal)]
 
 
 @pytest.mark.hazard("T3", "P13")
@@ -125,10 +106,10 @@ async def test_the_turn_and_the_user_s_words_are_in_the_journal_when_the_agent_g
 ) -> None:
     key = stage.prompt()
     known: list[list[PromptState]] = []
-    stage.agent.on_sent = lambda: known.append(stage.states())
+    stage.agent.on_sent = lambda: known.append(states(stage.journal))
     stage.turn.begin(stage.agent, key)
     assert known == [[PromptState.SENT]]
-    assert await stage.recorded() == [user_chunk(block) for block in BLOCKS]
+    assert await recorded_updates(stage) == [user_chunk(block) for block in BLOCKS]
     # The client shows its user's words by itself.
     assert stage.client.sent.take() == []
 
@@ -141,7 +122,7 @@ async def test_a_prompt_that_was_held_is_shown_to_the_clients_and_recorded_once(
     shown = [message["params"] for message in stage.client.sent.take()]
     words = [user_chunk(block) for block in BLOCKS]
     assert shown == [{"sessionId": "s", "update": word} for word in words]
-    assert await stage.recorded() == words
+    assert await recorded_updates(stage) == words
     assert stage.sent()["params"]["prompt"] == BLOCKS
 
 
@@ -203,11 +184,11 @@ async def test_a_journal_that_can_not_note_the_turn_keeps_no_prompt_from_the_age
 ) -> None:
     caplog.set_level(logging.INFO, "acp_bridge")
     key = stage.prompt()
-    full(stage.journal, "UPDATE ON prompts")
-    stage.turn.begin(stage.agent, key)
+    with failing(stage.journal, "UPDATE ON prompts"):
+        stage.turn.begin(stage.agent, key)
     stage.agent.answer(await stage.agent.asked(SESSION_PROMPT), {})
     assert stage.port.fed == [ev.AgentAnswered(3, key, Ok({}))]
-    assert stage.states() == [PromptState.WAITING]
+    assert states(stage.journal) == [PromptState.WAITING]
     assert "journal.failed" in caplog.text
 
 
