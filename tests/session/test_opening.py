@@ -35,6 +35,21 @@ def opening(agent: PlayedAgent, credentials: Json | None = None, origin: object 
     return Opening(agent, WORKSPACE, credentials, origin)
 
 
+async def new(tried: Opening) -> Json:
+    with anyio.fail_after(5):
+        return await tried.new()
+
+
+async def load(tried: Opening) -> Json:
+    with anyio.fail_after(5):
+        return await tried.load("old")
+
+
+async def resume_again(tried: Opening) -> Json:
+    with anyio.fail_after(5):
+        return await tried.reopen(Known("old", True), lambda text: None)
+
+
 # --- the workspace --------------------------------------------------------------------------------
 
 
@@ -61,7 +76,7 @@ async def test_a_new_session_is_known_by_the_id_that_the_agent_gave_it() -> None
     result = {"sessionId": "s", "modes": {"currentModeId": "m"}, "_x": [None]}
     agent.reply(SESSION_NEW, result)
     tried = opening(agent)
-    assert await tried.new() == result
+    assert await new(tried) == result
     assert agent.agent_session_id == "s"
     assert agent.params(SESSION_NEW) == [GIVEN]
     assert not tried.replays
@@ -72,7 +87,7 @@ async def test_an_answer_without_a_session_id_opens_no_session(result: Any) -> N
     agent = PlayedAgent()
     agent.reply(SESSION_NEW, result)
     with pytest.raises(RpcError, match="the agent gave no session id"):
-        await opening(agent).new()
+        await new(opening(agent))
     assert agent.agent_session_id is None
 
 
@@ -112,7 +127,7 @@ async def test_a_session_is_loaded_with_its_transcript_if_the_agent_can(
     result = {"configOptions": [], "_x": 1}
     agent.reply(way, result)
     tried = opening(agent)
-    assert await tried.load("old") == result
+    assert await load(tried) == result
     assert agent.heard == [way]
     assert agent.params(way) == [{**GIVEN, "sessionId": "old"}]
     assert tried.replays is replays
@@ -124,7 +139,7 @@ async def test_a_load_that_is_refused_is_not_tried_in_another_way() -> None:
     agent.reply(SESSION_LOAD, BUSY)
     tried = opening(agent)
     with pytest.raises(RpcError) as raised:
-        await tried.load("old")
+        await load(tried)
     assert raised.value == BUSY
     assert agent.heard == [SESSION_LOAD]
     assert not tried.replays
@@ -134,7 +149,7 @@ async def test_a_load_that_is_refused_is_not_tried_in_another_way() -> None:
 async def test_an_answer_that_is_no_object_says_nothing(result: Any) -> None:
     agent = PlayedAgent("load")
     agent.reply(SESSION_LOAD, result)
-    assert await opening(agent).load("old") == {}
+    assert await load(opening(agent)) == {}
 
 
 async def test_what_an_agent_replays_during_a_load_is_of_its_session() -> None:
@@ -151,18 +166,6 @@ async def test_what_an_agent_replays_during_a_load_is_of_its_session() -> None:
 
 
 # --- authentication -------------------------------------------------------------------------------
-
-
-async def new(tried: Opening) -> Json:
-    return await tried.new()
-
-
-async def load(tried: Opening) -> Json:
-    return await tried.load("old")
-
-
-async def resume_again(tried: Opening) -> Json:
-    return await tried.reopen(Known("old", True), lambda text: None)
 
 
 WAYS: list[tuple[Way, str]] = [
@@ -235,7 +238,7 @@ async def test_no_other_refusal_is_answered_with_credentials(refused: RpcError) 
     agent = able()
     agent.reply(SESSION_NEW, refused)
     with pytest.raises(RpcError) as raised:
-        await opening(agent, CREDENTIALS).new()
+        await new(opening(agent, CREDENTIALS))
     assert raised.value == refused
     assert agent.heard == [SESSION_NEW]
 
@@ -245,7 +248,7 @@ async def test_a_refusal_that_comes_after_the_credentials_were_taken_is_told_as_
     agent.reply(SESSION_NEW, AUTH_REQUIRED, BUSY)
     agent.reply(AUTHENTICATE, {})
     with pytest.raises(RpcError) as raised:
-        await opening(agent, CREDENTIALS).new()
+        await new(opening(agent, CREDENTIALS))
     assert raised.value == BUSY
 
 
@@ -256,7 +259,7 @@ async def test_an_agent_that_dies_while_it_is_authenticated_leaves_its_refusal_s
 
     async def tried() -> None:
         with pytest.raises(RpcError) as raised:
-            await opening(agent, CREDENTIALS).new()
+            await new(opening(agent, CREDENTIALS))
         errors.append(raised.value)
 
     with anyio.fail_after(5):
@@ -312,5 +315,5 @@ async def test_a_login_that_was_cancelled_counts_as_none_and_is_repeated_by_the_
             await agent.asked(AUTHENTICATE)
             tasks.cancel_scope.cancel()
     agent.reply(AUTHENTICATE, {})
-    assert await opening(agent, CREDENTIALS).new() == {"sessionId": "s"}
+    assert await new(opening(agent, CREDENTIALS)) == {"sessionId": "s"}
     assert len(agent.params(AUTHENTICATE)) == 2

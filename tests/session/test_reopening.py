@@ -37,8 +37,9 @@ async def reopen(
 ) -> Reopened:
     done, tried = Reopened(), Opening(agent, WORKSPACE, None)
     try:
-        known = Known(agent_session_id, remembered)
-        done.result = await tried.reopen(known, done.notices.append)
+        with anyio.fail_after(5):
+            known = Known(agent_session_id, remembered)
+            done.result = await tried.reopen(known, done.notices.append)
     except (Refused, RpcError) as exc:
         done.error = exc
     done.replays = tried.replays

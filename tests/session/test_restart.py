@@ -1,6 +1,7 @@
 """A process is brought up to where the one before it was, or the reason why not is an event."""
 
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -97,8 +98,9 @@ class Stage(Port):
 
 
 @pytest.fixture
-def stage(journal: SessionJournal) -> Stage:
-    return Stage(journal)
+async def stage(journal: SessionJournal) -> AsyncIterator[Stage]:
+    with anyio.fail_after(5):
+        yield Stage(journal)
 
 
 # --- the session is the process's again -----------------------------------------------------------
