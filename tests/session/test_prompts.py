@@ -167,7 +167,7 @@ async def test_a_bridge_that_ends_while_a_prompt_is_written_leaves_it_to_the_nex
 
 # --- outcome --------------------------------------------------------------------------------------
 
-ERROR = RpcError(-5, "no", {"kept": 1})
+ERROR = RpcError.received(-5, "no", {"kept": 1})
 
 
 @pytest.mark.hazard("Q4", "C13", "C5")
@@ -280,7 +280,7 @@ async def test_a_prompt_that_runs_at_the_bridges_end_is_interrupted_and_says_so_
         stage.prompts.interrupt(key)
     half, interrupted = await recorded_texts(journal)
     assert half == "half"
-    assert interrupted.startswith("[acp-bridge] Interrupted")
+    assert interrupted.strip().startswith("[acp-bridge] Interrupted")
     assert [m["method"] for m in stage.client.sent.take()] == ["session/update"]
     (row,) = journal.prompts()
     assert (row.state, row.outcome, row.agent_outcome) == (DONE, {"interrupted": True}, None)

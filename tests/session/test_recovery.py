@@ -73,7 +73,7 @@ class Dead:
 
 
 def said(update: Json) -> Any:
-    return update["content"]["text"][:24] if "messageId" in update else update
+    return update["content"]["text"].strip()[:24] if "messageId" in update else update
 
 
 INTERRUPTED = "[acp-bridge] Interrupted"

@@ -100,7 +100,7 @@ async def test_requests_of_two_clients_with_one_id_are_two_at_the_agent_and_answ
     stage.answers(second, {"for": "two"})
     stage.link.says({"id": first, "error": {"code": -7, "message": "no", "data": None}})
     assert stage.got(stage.two) == [(7, {"for": "two"})]
-    error = {"code": -7, "message": "no", "data": None}
+    error = {"code": -7, "message": "no", "data": {"details": "no"}}
     assert stage.one.sent.take() == [{"jsonrpc": "2.0", "id": 7, "error": error}]
 
 
