@@ -74,6 +74,27 @@ class LateReplay:
         return True
 
 
+class Echo:
+    """Knows what an agent may repeat of the prompt that it was just given."""
+
+    def __init__(self, prompt: Iterable[Any]) -> None:
+        """`prompt`: its content blocks."""
+        self._blocks = list(prompt)
+        self._left = "".join(_text({"content": block}) for block in self._blocks)
+
+    def covers(self, update: Json) -> bool:
+        """Return True while the agent's user messages, in order, repeat the prompt."""
+        if not self._blocks:
+            return False
+        text = _text(update)
+        repeats = self._left.startswith(text) if text else update.get("content") in self._blocks
+        if update.get("sessionUpdate") != USER_MESSAGE or not repeats:
+            self._blocks = []  # the agent says something of its own: the echo is over
+            return False
+        self._left = self._left[len(text) :]
+        return True
+
+
 def _text(update: Json) -> str:
     content = update.get("content")
     text = content.get("text") if isinstance(content, dict) else None

@@ -80,7 +80,7 @@ class Session:
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        self._to_client = ToClient(self.id, shown.asked, updates)
+        self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
         self.to_agent = ToAgent(self, shown, chosen)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -109,6 +109,10 @@ class Session:
     @property
     def stopped(self) -> bool:
         return self._machine.stopped
+
+    @property
+    def excused(self) -> bool:
+        return self.to_agent.busy
 
     @property
     def waiting(self) -> tuple[int, ...]:

@@ -10,11 +10,11 @@ from typing import Any, Protocol, assert_never
 
 import anyio
 
-from acp_bridge import errors
+from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.wire.jsonrpc import Answer, Ok
@@ -56,6 +56,11 @@ class ToAgent:
         self._deferred: list[ClientRequest] = []
         #: requests that the agent has, with the process and their id there.
         self._passed: dict[ClientRequest, tuple[Link, int]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """True while the agent has a request that is not answered yet."""
+        return bool(self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not here."""
@@ -123,6 +128,14 @@ class ToAgent:
         while self._deferred and not link.gone:
             await self._send(link, self._deferred.pop(0)).wait()
 
+    def _note_steering(self, request: ClientRequest, result: object) -> None:
+        """Record what the user said into the running turn, if the agent took it there."""
+        match request.method, request.params, result:
+            case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
+                if outcome != "promptRequired":
+                    for block in blocks:
+                        self._transcript.record_only({"update": user_chunk(block)})
+
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
         if link := self._port.link:
@@ -132,6 +145,7 @@ class ToAgent:
         self._passed.pop(request, None)
         if isinstance(answer, Ok):
             result = answer.result
+            self._note_steering(request, result)
             self._user_settings.note_choice(request.method, request.params, result)
             if isinstance(result, dict):
                 answer = Ok(request.client.abilities.fit(result))

@@ -238,3 +238,15 @@ async def test_an_answer_to_a_dead_agent_is_nobodys_and_an_agent_is_answered_onc
     stage.to_client.release(link)
     stage.client.answers(second, {"n": 3})
     assert link.sent.take() == []
+
+
+@pytest.mark.hazard("K1")
+async def test_a_card_that_only_a_permission_request_has_shown_is_recorded_once() -> None:
+    stage, link, recorded = Stage(), MemoryLink(), list[Json]()
+    client = stage.client.client
+    stage.to_client = ToClient("ours", lambda: client, stage.updates, recorded.append)
+    call = {"toolCallId": "new", "title": "Edit", "kind": "edit"}
+    for request_id in (1, 2):
+        stage.ask(link, REQUEST_PERMISSION, {"toolCall": call}, request_id)
+    shown = {"sessionUpdate": "tool_call", "status": "pending", **call}
+    assert recorded == [{"update": shown}]
