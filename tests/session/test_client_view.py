@@ -99,7 +99,9 @@ async def test_a_second_replay_of_the_same_client_holds_its_updates_again(
         both.say(number)
         assert both.view_one.full(1)
         assert texts(both.one) == []
-        both.view_one.end_replay()
+        async with beside(both.view_one.room, 1) as room:
+            assert not room.ended
+            both.view_one.end_replay()
         assert texts(both.one) == [number]
         assert not both.view_one.full(1)
 
