@@ -16,7 +16,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Outcome, Replied
+from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
 from acp_bridge.session import answers
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -129,6 +129,8 @@ class Prompts:
         event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         if request := prompt.request:
             self._transcript.then(request.client, lambda: request.respond(answer))
+            if isinstance(outcome, Cancelled):
+                self._transcript.hush(request.client)
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""

@@ -17,7 +17,7 @@ from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import STATE, Json, with_own_meta
-from acp_bridge.session.client_view import ClientView
+from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -107,6 +107,8 @@ class Replay:
             request.answer(self.result(request))
         finally:
             view.end_replay()
+        if not self._transcript.seq:
+            view.hush(Quiet.STATES)
 
     def result(self, request: ClientRequest) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""

@@ -258,6 +258,7 @@ class Session:
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
+        self.transcript.wake(request.client)
         words = queue_command.parse(params["prompt"])
         if words is not None and not self._updates.own_queue:
             self._queue.run(request, params, words)

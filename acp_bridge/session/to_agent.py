@@ -77,6 +77,7 @@ class ToAgent:
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
+        self._transcript.wake(request.client)
         match self._port.passing:
             case Passing.NOW:
                 if (link := self._port.link) is None:

@@ -164,7 +164,6 @@ class ToClient:
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
         return changed
 
-
     def _card(self, tool_call: Json) -> Json:
         """Return the tool call that a permission is asked for; one that is new is recorded.
 

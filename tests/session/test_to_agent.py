@@ -11,6 +11,7 @@ from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, text_chunk
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
+from tests.session.journals import recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.ports import Port
 from tests.session.waiting import beside, quiet, until
