@@ -248,8 +248,7 @@ class Session:
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
-        """The machine is closed: leave nothing of the session behind."""
-        await self._processes.end()
+        """Let go of the session: its processes are dead, or will not die."""
         await self.journal.close()
         os.close(self._lease)
         self.closed.set()
