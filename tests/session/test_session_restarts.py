@@ -8,6 +8,7 @@ import pytest
 from acp_bridge import notices
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import (
     SESSION_NEW,
     SESSION_PROMPT,
@@ -181,7 +182,9 @@ async def test_each_restart_that_fails_unseen_is_said_though_the_one_before_was_
         here.session.feed(ev.Cancel())
         assert await here.answered(request_id) == CANCELLED
         gate.set()
-        await until(here.texts)
+        await until(lambda: here.session.passing is Passing.REFUSED)
+        assert here.texts() == []  # the client has not spoken since `cancelled`
+        here.session.transcript.wake(here.client.client)
         assert here.texts() == [notices.NOT_READY]
 
 
