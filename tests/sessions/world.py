@@ -40,8 +40,9 @@ class MemoryContext(SessionContext):
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
-    """Nobody waits for another bridge, nor for an agent to end by itself."""
-    return Settings((agent_name,), agent_name, home, close_grace=0, lease_timeout=0, **more)
+    """Nobody waits for another bridge, nor for an agent to end by itself or to heed a cancel."""
+    fast = {"close_grace": 0, "lease_timeout": 0, "drain_timeout": 0}
+    return Settings((agent_name,), agent_name, home, **{**fast, **more})
 
 
 class World:
