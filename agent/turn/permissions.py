@@ -85,9 +85,9 @@ class Permissions:
     async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
         try:
             chosen = await client.ask(card, _options(grant))
-        except ClientError:
+        except ClientError as error:
             logger.warning("permission was not given: the request failed", exc_info=True)
-            return ""
+            raise Rejected(error.explain("The user did not allow it")) from error
         if chosen is None:
             raise PromptCancelled
         return chosen

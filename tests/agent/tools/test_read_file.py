@@ -266,9 +266,24 @@ async def test_a_file_that_is_nowhere_is_missing_also_if_the_client_calls_it_emp
     assert await problem(ReadFile(), session(cwd, client), path="none") == "There is no file none."
 
 
-async def test_what_the_client_refuses_is_read_from_the_disk(cwd: Path) -> None:
+async def test_what_the_client_refuses_to_read_inside_is_not_read_and_the_model_told_why(
+    cwd: Path,
+) -> None:
     (cwd / "a").write_text("disk")
-    assert await text(cwd, FilesClient(reads=True), path="a") == "     1\tdisk"
+    said = await problem(ReadFile(), session(cwd, FilesClient(reads=True)), path="a")
+    assert said == "The editor refused to give a: it is private"
+
+
+async def test_what_the_client_refuses_to_read_outside_is_read_from_the_disk(
+    cwd: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("disk")
+    assert await text(cwd, FilesClient(reads=True), path="../a") == "     1\tdisk"
+
+
+async def test_a_client_that_has_no_files_after_all_is_no_reason_not_to_read(cwd: Path) -> None:
+    (cwd / "a").write_text("disk")
+    assert await text(cwd, FilesClient(reads=True, missing=True), path="a") == "     1\tdisk"
 
 
 async def test_a_client_that_does_not_know_the_encoding_is_not_believed(cwd: Path) -> None:

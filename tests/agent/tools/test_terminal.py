@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.client import ClientError
+from agent.client import ClientError, NotOffered
 from agent.conversation.entries import Outcome
 from agent.conversation.replay import card_end
 from agent.tools import ToolContext, ToolError, ToolResult
@@ -54,6 +54,17 @@ class Editor(MemoryClient):
     async def release_terminal(self, terminal_id: str) -> None:
         self.calls.append("release")
         await super().release_terminal(terminal_id)
+
+
+class Refusing(Editor):
+    """Makes no terminal."""
+
+    def __init__(self, refusal: ClientError) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
+        raise self._refusal
 
 
 class SlowEditor(Editor):
@@ -193,19 +204,25 @@ async def test_a_client_that_does_not_kill_is_still_asked_to_release(
 
 @pytest.mark.process
 async def test_without_a_terminal_it_runs_as_a_process_of_the_agent(tmp_path: Path) -> None:
-    class Refusing(Editor):
-        async def create_terminal(
-            self, command: str, args: Sequence[str], cwd: str, limit: int
-        ) -> str:
-            raise ClientError("terminal/create failed")
-
-    client = Refusing()
+    client = Refusing(NotOffered("terminal/create failed", "Method not found"))
     with anyio.fail_after(5):
         context = ToolContext(tmp_path, client)
         action = await Shell().prepare(ShellArgs(command="echo here"), context)
         result = await action.run(client.show)
     assert result.text == "here\n"
     assert client.calls == []
+
+
+async def test_a_command_that_the_client_refuses_is_not_run_and_the_model_told_why(
+    tmp_path: Path,
+) -> None:
+    client = Refusing(ClientError("terminal/create failed", "not in this project"))
+    context = ToolContext(tmp_path, client)
+    action = await Shell().prepare(ShellArgs(command="touch made"), context)
+    with anyio.fail_after(5), pytest.raises(ToolError) as caught:
+        await action.run(client.show)
+    assert str(caught.value) == "The editor refused to run the command: not in this project"
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.hazard("C3")
