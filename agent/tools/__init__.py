@@ -61,8 +61,8 @@ class Action:
     #: raises ToolError
     run: Callable[[Show], Awaitable[ToolResult]]
     grant: Grant
-    #: True if it leads out of the session's folders or into git's own, and so is asked for in every
-    #: mode
+    #: True if it leads out of the session's folders, or changes files that others act on, and so is
+    #: asked for in every mode
     outside: bool = False
     #: ACP tool call content that the card shows before the call runs, such as a diff
     content: tuple[dict[str, Any], ...] = ()
