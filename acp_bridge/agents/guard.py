@@ -10,7 +10,11 @@ Over CONTROL_FD, a stream socket:
 - guard to bridge, lines: ``started PID`` or ``failed ERRNO``; ``exited CODE SIGNAL`` (one of the
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
-- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS).
+- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
+  after which the end of the main process alone is no reason to kill the rest.
+
+The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
+bridge, and the tool the agent.
 
 Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
@@ -40,6 +44,7 @@ COMMAND_LINE = (
 
 KILL = b"k"
 LOCK = b"l"
+LINGER = b"w"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
@@ -148,6 +153,7 @@ class Guard:
         self.locks: list[int] = []
         self.agent = 0
         self.ended = False
+        self.lingers = False
 
     def say(self, line: str) -> None:
         try:  # noqa: SIM105
@@ -169,6 +175,7 @@ class Guard:
                     lock = int.from_bytes(content[at : at + 4], sys.byteorder)
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
+            self.lingers = self.lingers or LINGER in data
             if not data or KILL in data:
                 return True
 
@@ -222,15 +229,19 @@ class Guard:
         return True
 
     def watch(self) -> None:
-        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for."""
+        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for.
+
+        If the tree lingers, the agent has ended when the last process of its tree has.
+        """
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup, select.POLLIN)
         while True:
             poll.poll()
             stop = self.terminated()
-            self.reap()
-            if stop or self.ended or self.told_to_stop():
+            is_left = self.reap()
+            ended = self.ended and not (self.lingers and is_left)
+            if stop or ended or self.told_to_stop():
                 return
 
     def kill_tree(self) -> None:
