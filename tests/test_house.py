@@ -61,6 +61,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (460, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/agents/guard.py": (350, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
@@ -135,7 +136,7 @@ def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":
                 shared = ("acp_bridge.wire.", "acp_bridge.protocol.", "acp_bridge.__version__")
-                is_guard = name == "acp_bridge.agents.guard" and module == "agent.guarded_process"
+                is_guard = f"{name}.".startswith("acp_bridge.agents.guard.")
                 assert name.startswith(shared) or is_guard, f"{module} imports {name}"
 
 

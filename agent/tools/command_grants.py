@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from agent.tools import Grant
 from agent.tools.cards import visible
+from agent.tools.trusted_files import KEYS_FILE
 
 _SHELL_SYNTAX = re.compile(r"[;&|<>()$`\r\n]")
 _QUOTES = str.maketrans("", "", "\"'\\")
@@ -29,7 +30,6 @@ _LEADS_OUT = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 #: folders in which a program is what its name says
 _SYSTEM = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
-_KEYS_FILE = "keys.env"
 
 
 def _table(*lines: str) -> dict[tuple[str, ...], frozenset[str]]:
@@ -121,7 +121,7 @@ def grant(command: str) -> Grant:
 
 def first_words(command: str) -> tuple[str, ...]:
     """Returns the words that say what a known command does; empty if only the whole does."""
-    if _SHELL_SYNTAX.search(command) or _KEYS_FILE in command.translate(_QUOTES).lower():
+    if _SHELL_SYNTAX.search(command) or KEYS_FILE in command.translate(_QUOTES).lower():
         return ()
     words = re.split(r"[ \t]+", command.strip(" \t"))
     program = _known_program(words[0])

@@ -17,7 +17,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from agent.tools import Action, Grant, Show, ToolContext, ToolError, ToolResult
-from agent.tools.trusted_files import is_git_s, is_trusted
+from agent.tools.trusted_files import is_git_s, is_keys_file, is_trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class Place:
     outside: bool
     #: True if others act on what the file says (see agent.tools.trusted_files)
     trusted: bool = False
+
+    @property
+    def holds_keys(self) -> bool:
+        return is_keys_file(self.real.name)
 
     @property
     def asked_for(self) -> bool:
@@ -61,7 +65,7 @@ def look(
         await still(place, context)
         return await run()
 
-    return Action(run_there, grant, place.outside)
+    return Action(run_there, grant, place.outside, shows_keys=place.holds_keys)
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
@@ -86,6 +90,8 @@ def edit_grant(place: Place, context: ToolContext) -> Grant:
 
 
 def read_grant(place: Place, context: ToolContext) -> Grant:
+    if place.holds_keys:
+        return Grant(("read", str(place.real)), f"reading {_name(place.real, context.cwd)}")
     folder = place.real.parent
     return Grant(("read", str(folder)), f"reading files in {_name(folder, context.cwd)}")
 

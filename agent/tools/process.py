@@ -19,6 +19,7 @@ import anyio
 
 from acp_bridge.wire.stdio import Reader
 from agent.guarded_process import GuardedProcess
+from agent.secrets import Secrets
 from agent.tools import Show, ToolError
 from agent.tools.bounded_output import Bounded
 from agent.tools.cards import code
@@ -57,11 +58,13 @@ class Command:
     timeout: float
     #: bytes of output to keep
     limit: int
+    #: mask the output where it is cut
+    secrets: Secrets
 
 
 async def run_process(command: Command, show: Show) -> Ended:
     """Runs the command to its end or its timeout. Raises ToolError if it can't be started."""
-    output = Bounded(command.limit // 2)
+    output = Bounded(command.limit // 2, command.secrets)
     process, stdout = await _start(command)
     try:
         with anyio.move_on_after(command.timeout):

@@ -55,7 +55,9 @@ class Shell:
         return []
 
     async def prepare(self, args: ShellArgs, context: ToolContext) -> Action:
-        command = Command(args.command, context.cwd, context.environment, args.timeout, LIMIT)
+        command = Command(
+            args.command, context.cwd, context.environment, args.timeout, LIMIT, context.secrets
+        )
         return Action(partial(_run, command, context), grant(args.command))
 
 

@@ -55,7 +55,7 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
         raise ToolError(told_why) from error
     finally:
         await _release(terminal_id, client, kill=not ended)
-    text, truncated = _bounded(told, command.limit)
+    text, truncated = _bounded(told, command)
     if status is None:
         return Ended(text, truncated, None, "SIGKILL", True, terminal_id)
     return Ended(text, truncated, status["exitCode"], status["signal"], False, terminal_id)
@@ -71,8 +71,9 @@ async def _create(command: Command, client: Client) -> str:
             with anyio.CancelScope(deadline=deadline, shield=True) as patience:
                 tasks.start_soon(_shorten_when_cancelled, patience)
                 try:
+                    limit = command.limit + command.secrets.longest
                     terminal_id = await client.create_terminal(
-                        "/bin/sh", ["-c", command.text], str(command.cwd), command.limit
+                        "/bin/sh", ["-c", command.text], str(command.cwd), limit
                     )
                 except ClientError as error:
                     refusal = error
@@ -117,10 +118,13 @@ async def _release(terminal_id: str, client: Client, *, kill: bool) -> None:
                 await request(terminal_id)
 
 
-def _bounded(told: dict[str, Any], limit: int) -> tuple[str, bool]:
+def _bounded(told: dict[str, Any], command: Command) -> tuple[str, bool]:
     """Returns the output, and True if some of it is missing."""
-    output = Bounded(limit // 2)  # a client may keep more than it was asked to
-    output.add(told["output"].encode("utf-8", "replace"))
+    text: str = told["output"]
+    if told["truncated"]:  # by the client, perhaps in the middle of a secret
+        text = command.secrets.mask_part(text, command.secrets.longest)
+    output = Bounded(command.limit // 2, command.secrets)  # a client may keep more than asked
+    output.add(text.encode("utf-8", "replace"))
     if told["truncated"]:
         return f"[the editor kept only a part of the output]\n{output.text()}", True
     return output.text(), output.truncated

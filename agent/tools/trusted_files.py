@@ -27,8 +27,11 @@ _FOLDERS_BELOW = frozenset(
     for forge in (".github", ".gitea", ".forgejo")
     for folder in ("workflows", "actions")
 )
+#: the file of the models' keys in the data folder, and any other file of that name
+KEYS_FILE = "keys.env"
 #: patterns of names, in lower case
 _FILES = (
+    KEYS_FILE,
     *(".pre-commit-config.y*ml", ".gitmodules", "lefthook.y*ml", ".lefthook.y*ml"),
     *("*.code-workspace", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".dir-locals.el", ".mcp.json"),
     *(".envrc", ".direnvrc", "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml"),
@@ -36,6 +39,10 @@ _FILES = (
     *("azure-pipelines*.y*ml", "bitbucket-pipelines.y*ml", "appveyor.y*ml", ".appveyor.y*ml"),
     *("jenkinsfile*", "cloudbuild.y*ml", "buildspec*.y*ml"),
 )
+
+
+def is_keys_file(name: str) -> bool:
+    return name.lower() == KEYS_FILE
 
 
 def is_git_s(parts: Sequence[str]) -> bool:

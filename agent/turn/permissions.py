@@ -74,7 +74,8 @@ class Permissions:
         always = self._always.get(key)
         if always is False:
             raise ToolError("The user said to reject this always.")
-        if tool.access == "none" or always or (free and not action.outside):
+        asked = action.outside or (action.shows_keys and self.mode != "auto")
+        if tool.access == "none" or always or (free and not asked):
             return
         chosen = await self._ask(action.grant.name, card, client)
         if chosen in ("allow_always", "reject_always"):

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from agent.client import ClientError, NotOffered, Update
+from agent.secrets import Secrets
 from agent.tools import Action, AnyTool, ToolContext, ToolError, ToolResult
 
 
@@ -69,8 +70,16 @@ class FilesClient:
         raise AssertionError
 
 
-def session(cwd: Path, client: FilesClient | None = None, *roots: Path) -> ToolContext:
-    return ToolContext(cwd, client or FilesClient(), roots, environment=dict(os.environ))
+def session(
+    cwd: Path, client: FilesClient | None = None, *roots: Path, secrets: Secrets | None = None
+) -> ToolContext:
+    return ToolContext(
+        cwd,
+        client or FilesClient(),
+        roots,
+        environment=dict(os.environ),
+        secrets=secrets or Secrets(),
+    )
 
 
 async def prepare(tool: AnyTool, context: ToolContext, /, **args: Any) -> Action:

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from agent.content.images import IMAGE_BYTES
-from agent.tools import ToolError, read_file
+from agent.secrets import Secrets
+from agent.tools import Grant, ToolError, read_file
 from agent.tools.edit_file import EditFile
 from agent.tools.files import MAX_TEXT
 from agent.tools.read_file import MAX_CHARACTERS, MAX_LINE, MAX_LINES, ReadFile
@@ -306,3 +307,26 @@ async def test_a_path_that_became_a_link_elsewhere_is_not_read(cwd: Path, tmp_pa
     (cwd / "a").symlink_to("../secret")
     with pytest.raises(ToolError, match="leads elsewhere"):
         await run(action)
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("padding", [0, MAX_TEXT])
+async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(
+    cwd: Path, padding: int
+) -> None:
+    line = "x" * (MAX_LINE - 6) + "SECRETVALUE" + "y" * 3000
+    (cwd / "a").write_text(f"{line}\n" + "z\n" * (padding // 2))
+    context = session(cwd, secrets=Secrets(["SECRETVALUE"]))
+    result = await call(ReadFile(), context, path="a", limit=1)
+    assert "xxx*** [the line goes on]" in result.text
+    assert "SECRET" not in result.text
+
+
+async def test_the_file_of_keys_is_shown_only_if_the_user_says_so(cwd: Path) -> None:
+    (cwd / "keys.env").write_text("A_KEY=abc")
+    (cwd / "link").symlink_to("keys.env")
+    for path in ("keys.env", "link"):
+        action = await prepare(ReadFile(), session(cwd), path=path)
+        assert (action.shows_keys, action.outside) == (True, False)
+        assert action.grant == Grant(("read", str(cwd / "keys.env")), "reading keys.env")
+    assert not (await prepare(ReadFile(), session(cwd), path="a.env")).shows_keys

@@ -10,6 +10,7 @@ import pytest
 from agent.client import ClientError, NotOffered
 from agent.conversation.entries import Outcome
 from agent.conversation.replay import card_end
+from agent.secrets import Secrets
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal
 from agent.tools.shell import LIMIT, Shell, ShellArgs
@@ -337,3 +338,15 @@ async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answe
         await client.prompt("again")
         assert client.text() == "done"
         assert client.side.terminals == []
+
+
+@pytest.mark.hazard("K5")
+async def test_no_half_of_a_secret_is_left_where_the_client_cut_the_output() -> None:
+    client = Editor(printing("VALUE and the end\n", truncated=True))
+    secrets = Secrets(["SECRETVALUE"])
+    context = ToolContext(Path("/project"), client, secrets=secrets)
+    with anyio.fail_after(5):
+        action = await Shell().prepare(ShellArgs(command="make"), context)
+        result = await action.run(client.show)
+    assert client.terminals["t1"].limit == LIMIT + len("SECRETVALUE")
+    assert result.text == "[the editor kept only a part of the output]\nhe end\n"
