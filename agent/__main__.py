@@ -63,6 +63,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
     model, home = _arguments(sys.argv[1:])
+    from acp_bridge.agents.guard import keep_private
+
+    keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio
@@ -71,6 +74,7 @@ def main() -> int:
 
         settings = read_settings(model, os.environ, home)
         secrets = Secrets.from_environment(os.environ)
+        secrets.watch(settings.keys_file)
         secrets.guard_logs()
         models = _models(settings, secrets)
         stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr

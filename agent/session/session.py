@@ -62,7 +62,9 @@ class Session:
         self.options = ConfigOptions(shared.models, self.permissions)
         self.servers = SessionServers(self.say)
         #: what the tools of the next turn work with
-        self.context = ToolContext(params.cwd, self.client, environment=shared.environment)
+        self.context = ToolContext(
+            params.cwd, self.client, environment=shared.environment, secrets=shared.secrets
+        )
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
