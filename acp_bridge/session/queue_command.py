@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from typing import Any, Protocol
+from uuid import uuid4
 
 from acp_bridge import notices
 from acp_bridge.clients.client import ClientRequest
@@ -51,7 +52,9 @@ class QueueCommand:
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Do what the words say and answer the prompt that they came with."""
         for block in params["prompt"]:
-            self._transcript.record_only({"update": user_chunk(block)})
+            # Its own message: it may be typed right behind the prompt of the turn that runs.
+            said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
+            self._transcript.record_only({"update": said})
         match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._port.waiting]
