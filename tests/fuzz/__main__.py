@@ -29,13 +29,14 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=200, help="operations")
     parser.add_argument("--seed", type=int, default=1, help="the first one; each run has its own")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at a time")
+    parser.add_argument("--show", action="store_true", help="print the lines of what failed")
     options = parser.parse_args()
     planned = runs(options.n, options.seed)
     print(f"{options.n} operations in {len(planned)} runs, SEED={options.seed}", flush=True)
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(attempt, *one): one for one in planned}
+        waiting = {pool.submit(attempt, *one, options.show): one for one in planned}
         for number, done in enumerate(as_completed(waiting), 1):
             seed, count = waiting[done]
             happened, problem = done.result()

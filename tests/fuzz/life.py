@@ -23,7 +23,7 @@ from tests.support.client_side import never_answers
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import MARK, all_gone
-from tests.support.recording import Message
+from tests.support.recording import Message, Recording
 
 #: Every gate of the prompts and of the fixture agents.
 GATES = (
@@ -46,6 +46,8 @@ class Place:
     options: Sequence[str]
     ledger: Ledger = field(default_factory=Ledger)
     mark: str = field(default_factory=lambda: uuid4().hex)
+    #: what each bridge's client saw.
+    recordings: list[Recording] = field(default_factory=list)
 
     @property
     def log(self) -> FixtureLog:
@@ -67,6 +69,7 @@ class Place:
             }
             async with RecordingClient.start(command, env=env) as client:
                 life = Life(self, number, client, gates, () if plain else self.behaviours)
+                self.recordings.append(client.recording)
                 yield life
                 self.ledger.turns.append(len(self.log.turns()))
                 self.ledger.judge_life(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -44,6 +45,7 @@ class Run:
         """Nothing is started before `play`."""
         self._place = Place(folder, script.behaviours(seed), script.options(seed))
         self._ledger = self._place.ledger
+        self._ledger.reuses_ids = "reuses-ids" in self._place.behaviours
         self._seed = seed
         self._sessions: list[str | None] = [None] * SLOTS
         #: `session/new` without an answer yet, by slot: bridge and id.
@@ -65,6 +67,14 @@ class Run:
         finally:
             kill_marked(self._place.mark)
         return self._ledger.counts
+
+    def show(self) -> None:
+        """Print what each client sent and got, and what the agents logged."""
+        for number, recording in enumerate(self._place.recordings):
+            for record in recording:
+                print(number, f"{record.time:.3f}", record.direction, record.raw[:400])
+        for event in self._place.log.events():
+            print("agent", json.dumps(event)[:400])
 
     async def _operate(self, count: int) -> None:
         async with self._stack:
@@ -116,7 +126,7 @@ class Run:
         self._place.options = ()
         async with self._place.bridge(self._lives, plain=True) as life:
             await life.begin()
-            known = set(self._ledger.transcripts) - self._ledger.deleted
+            known = set(self._ledger.transcripts) - self._ledger.gone
             mine = [s for s in known if not self._ledger.transcripts[s].unknown]
             listed = await life.client.request("session/list", {}, within=10)
             for session_id in sorted(mine):
@@ -129,7 +139,7 @@ class Run:
                 raise Lost(f"not listed any more: {gone}")
             life.quiet = True
             await life.end("EOF", random.Random(0))
-        self._ledger.judge_agents(self._place.log, self._place.behaviours)
+        self._ledger.judge_agents(self._place.log)
 
     async def _check_session(self, life: Life, session_id: str) -> None:
         client = life.client
@@ -226,7 +236,7 @@ class Run:
         if self._listed:
             session_id = operation.rng.choice(self._listed)
             self._load(session_id)
-            if session_id not in self._ledger.deleted:
+            if session_id not in self._ledger.gone:
                 self._sessions[operation.slot] = session_id
 
     def _do_close(self, operation: Operation) -> None:
@@ -240,7 +250,7 @@ class Run:
         session_id = self._session(operation)
         self._life.stop(session_id)
         self._life.ask("session/delete", {"sessionId": session_id})
-        self._ledger.deleted.add(session_id)
+        self._ledger.gone.add(session_id)
         self._sessions = [None if s == session_id else s for s in self._sessions]
 
     async def _do_list(self, operation: Operation) -> None:
@@ -366,15 +376,16 @@ class Run:
         self._life.listen()
 
 
-async def play(seed: int, count: int) -> Counter[str]:
-    """One run; returns what happened how often. Raises Lost."""
+def attempt(seed: int, count: int, show: bool) -> tuple[Counter[str], str]:
+    """One run, in a process of its own: what happened, and why it failed, if it did.
+
+    `show`: print every line that went over the wire if it failed.
+    """
     with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
-        return await Run(seed, Path(folder)).play(count)
-
-
-def attempt(seed: int, count: int) -> tuple[Counter[str], str]:
-    """One run in a process of its own: what happened, and why it failed, if it did."""
-    try:
-        return anyio.run(play, seed, count), ""
-    except Exception as exc:
-        return Counter(), why(exc)
+        run = Run(seed, Path(folder))
+        try:
+            return anyio.run(run.play, count), ""
+        except Exception as exc:
+            if show:
+                run.show()
+            return Counter(), why(exc)

@@ -65,6 +65,8 @@ def behaviours(seed: int) -> tuple[str, ...]:
     chosen = [names[seed % len(names)]]
     if rng.random() < 0.3:
         chosen.append(rng.choice([name for name in names if name != _HEAVY]))
+    if "late-replay" in chosen:
+        chosen.append("load-only")  # else it is never asked to replay
     return tuple(dict.fromkeys(filter(None, chosen)))
 
 
