@@ -32,6 +32,8 @@ from acp_bridge.wire.stdio import Reader, Writer
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: a fork would be a second session in one process; it is not advertised.
 REFUSED = frozenset({protocol.SESSION_FORK})
+#: requests that read or make a session; they can't go on while the sessions end.
+OPENING = frozenset({protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME})
 
 
 class Bridge:
@@ -90,6 +92,9 @@ class Bridge:
 
     async def _end(self) -> None:
         with anyio.move_on_after(waits.END):
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                for client in self._clients:
+                    await client.give_up(OPENING)
             await self._sessions.end(self._settings.close_grace)
         for client in self._clients:
             await client.end(waits.FLUSH)
