@@ -101,13 +101,15 @@ ErrorKind = Literal[
 class ModelError(Exception):
     """The model could not answer.
 
-    The text is one sentence for the user that says what is wrong and what to do. No words of a
-    library are in it; the details are the error's cause, for the log.
+    The text tells the user what is wrong and what to do, then what the provider's server says. No
+    words of a library are in it; the details are the error's cause, for the log. `window`: the
+    tokens that fit the model, if the provider told them when it refused the input.
     """
 
-    def __init__(self, text: str, kind: ErrorKind = "other") -> None:
+    def __init__(self, text: str, kind: ErrorKind = "other", window: int | None = None) -> None:
         super().__init__(text)
         self.kind = kind
+        self.window = window
 
 
 #: the providers' names for how hard a model thinks, weakest first

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.model import Model, ModelChoice, ModelError
+from agent.providers.abilities import Abilities
 from agent.providers.keys import Access, Keys, Look
 from agent.providers.known_providers import PROVIDERS, Provider, provider_of, variables
 from agent.providers.provider_model import ProviderModel, missing_key
@@ -29,7 +30,8 @@ class AllModels:
 
     `env` is where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None
     stands for the process's environment. What it does not have is looked for in the settings' file
-    of keys. `on_key` is called with every key that is found.
+    of keys. `on_key` is called with every key that is found. `mask` takes secrets out of the words
+    of a provider. Raises ValueError if the declared abilities make no sense.
     """
 
     def __init__(
@@ -37,8 +39,11 @@ class AllModels:
         settings: Settings,
         env: Mapping[str, str] | None = None,
         on_key: Callable[[str], None] | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self._settings = settings
+        self._abilities = Abilities(settings.abilities)
+        self._mask = mask
         self._keys = Keys(settings.keys_file, os.environ if env is None else env, on_key)
 
     @property
@@ -68,7 +73,12 @@ class AllModels:
         if provider and (access := look.access(provider)).lacks_key:
             raise missing_key(access)
         return ProviderModel(
-            model_id, self._access, thought_level=thought_level, silence=_silence(look)
+            model_id,
+            self._access,
+            thought_level=thought_level,
+            silence=_silence(look),
+            abilities=self._abilities,
+            mask=self._mask,
         )
 
     def _access(self, provider: str) -> Access:

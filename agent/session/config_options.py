@@ -55,19 +55,17 @@ class ConfigOptions:
         return self._models.open(self._model_id, level)
 
     async def info(self) -> ModelInfo:
-        """Returns what is known of the chosen model, once its library is imported.
+        """Returns what is known of the chosen model now, once its library is imported.
 
         Raises ModelError.
         """
         model_id = self._model_id
-        known = self._infos.get(model_id)
-        if known is None:
-            known = self._infos[model_id] = await self._models.open(model_id).info()
+        known = self._infos[model_id] = await self._models.open(model_id).info()
         return known
 
     @property
     def known(self) -> ModelInfo | None:
-        """The result of `info` if it is known already, otherwise None."""
+        """The last result of `info`; None before the first."""
         return self._infos.get(self._model_id)
 
     async def learn(self) -> bool:

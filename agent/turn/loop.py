@@ -115,9 +115,9 @@ class Turn:
         model = self._model()
         if self._compactor is not None:
             await self._compactor.fit(model, self._tools.specs)
-        info = await model.info()
         while True:
             self._told = False
+            info = await model.info()  # which a refusal may have changed
             await anyio.lowlevel.checkpoint()
             messages = self._recorder.history.messages(images=info.takes_images)
             try:

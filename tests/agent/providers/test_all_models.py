@@ -273,13 +273,14 @@ async def test_ollama_is_asked_what_its_model_can_do_once_it_answers(
         with anyio.fail_after(5):
             windows = [(await model.info()).window for _ in range(3)]
         assert windows == [None, 32768, 32768]
-        assert [request.path for request in server.requests] == ["/api/show"] * 2
+        asked = [request.path for request in server.requests]
+        assert asked == ["/api/show"] * 2 + ["/api/ps"] * 2
 
 
 async def test_a_server_that_is_silent_about_its_model_holds_nothing_up_for_long(
     litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.providers.provider_model._INFO_SECONDS", 0.1)
+    monkeypatch.setattr("agent.providers.abilities._INFO_SECONDS", 0.1)
     async with ModelServer() as server:
         server.say(Gate("never"))
         model = models(file, {"OLLAMA_BASE_URL": server.url}).open("ollama_chat/silent")
