@@ -203,9 +203,9 @@ _GREETING: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
 def missing_key(access: Access) -> ModelError:
     name = access.key_variable
     return ModelError(
-        f"No key for {access.name}: set {name} in the environment, or write a line {name}=... into"
-        " the file keys.env, or choose another model.",
-        "auth",
+        f"No key for {access.name}: set {name} in the environment, or write a line `{name}=...`"
+        f" into `{access.keys_file}`, or choose another model.",
+        "missing_key",
     )
 
 

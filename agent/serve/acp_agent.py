@@ -111,7 +111,7 @@ class AcpAgent:
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
-            raise ModelError(str(error), "auth") from error
+            raise ModelError(str(error), "missing_key") from error
         return AuthenticateResponse()
 
     # opening sessions
@@ -238,7 +238,7 @@ class AcpAgent:
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
-            if error.kind == "auth":
+            if error.kind == "missing_key":
                 raise
 
     async def _reopen(self, session_id: str, params: SessionParams) -> Session:

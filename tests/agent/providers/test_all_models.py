@@ -116,8 +116,9 @@ def test_a_missing_key_is_told_by_its_variable_until_it_is_there(
     found = models(file, model=name)
     with pytest.raises(ModelError) as raised:
         found.open(name)
-    assert raised.value.kind == "auth"
+    assert raised.value.kind == "missing_key"
     assert variable in str(raised.value)
+    assert str(file) in str(raised.value)
     file.write_text(f"{variable}=k\n")
     assert found.open(name).id == name
 
@@ -220,7 +221,7 @@ async def test_a_key_that_is_gone_is_told_at_the_next_call(litellm: Any, file: P
     env.clear()
     with anyio.fail_after(5), pytest.raises(ModelError) as raised:
         await model.complete(ASK, [], Tokens())
-    assert raised.value.kind == "auth"
+    assert raised.value.kind == "missing_key"
 
 
 async def test_a_bare_name_is_taken_to_its_provider(litellm: Any, file: Path) -> None:
