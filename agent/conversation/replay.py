@@ -41,10 +41,13 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
 
 
 def notice(text: str) -> Update:
-    """Returns the update that tells the user a sentence which the model did not say."""
+    """Returns the update that tells the user something which the model did not say.
+
+    `text`: Markdown. Empty lines stand around it, because clients join it to what stands beside it.
+    """
     return {
         "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": f"\n[{text}]\n"},
+        "content": {"type": "text", "text": f"\n\n[acp-bridge] {text}\n\n"},
     }
 
 
