@@ -23,7 +23,7 @@ from acp.schema import (
 )
 
 from agent.errors import invalid_params
-from agent.model import THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
+from agent.model import DEMO, THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
 from agent.turn.permissions import MODES, Mode, Permissions
 from agent.wire_form import wire_form
 
@@ -44,10 +44,27 @@ class ConfigOptions:
         self._models = models
         self._permissions = permissions
         self._model_id = models.default
+        #: True once the client has chosen a model
+        self._chosen = False
         self._level = DEFAULT_LEVEL
         self._infos: dict[str, ModelInfo] = {}
 
     # for the turn
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    def leave_demo(self) -> str | None:
+        """Takes the default model in place of the demo, if a key has come for one meanwhile.
+
+        Returns its id; None if the session is not the demo's, or the client chose the demo.
+        """
+        default = self._models.default if self._model_id == DEMO and not self._chosen else DEMO
+        if default == DEMO:
+            return None
+        self._model_id = default
+        return default
 
     def model(self) -> Model:
         """Returns the model as it is chosen now. Raises ModelError."""
@@ -107,6 +124,7 @@ class ConfigOptions:
             raise invalid_params("no such model")
         self._models.open(known)
         self._model_id = known
+        self._chosen = True
 
     def _set_level(self, level: str | bool) -> None:
         # A level that only another model has is taken too: it was chosen for that one, and the

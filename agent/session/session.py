@@ -5,8 +5,8 @@ Invariants
   whatever else came of it (invariants C3, C5), and only when its work has ended (invariant C10).
 - A cancel applies to the oldest prompt that is not answered at that moment, and to no other
   (invariants C1, C2).
-- A prompt that can't be taken (no key, or an image for a model that takes none) is refused before
-  anything of it is recorded.
+- A prompt that can't be taken, because the model has no key, is refused before anything of it is
+  recorded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import Any
 
 import anyio
 
+from agent.content.blocks import images_of, unreadable_images
+from agent.content.images import IMAGES_TAKEN
 from agent.conversation.compaction import Compactor
 from agent.conversation.replay import notice
 from agent.conversation.token_estimate import TokenEstimate
 from agent.conversation.transcript import Transcript
-from agent.errors import invalid_params
 from agent.mcp_servers.session_servers import SessionServers
 from agent.model import Model
 from agent.session.config_options import ConfigOptions
+from agent.session.demo_notice import DemoNotice
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
@@ -66,6 +68,9 @@ class Session:
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
+        self._demo_notice = DemoNotice(
+            self.options, transcript.history, shared.settings, self.say, self._show_options
+        )
         self._pending: deque[_PendingPrompt] = deque()
         self._titled = transcript.history.title is not None
         self._open = True
@@ -98,7 +103,10 @@ class Session:
     async def tell_options(self) -> None:
         """Looks the model up and tells the client if the options have changed by that."""
         if await self.options.learn() and self._open:
-            await self.client.update(self.options.update())
+            await self._show_options()
+
+    async def _show_options(self) -> None:
+        await self.client.update(self.options.update())
 
     async def _tell_what_is_known(self) -> None:
         await self.tell_options()
@@ -175,15 +183,15 @@ class Session:
     # answering a prompt
 
     async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
+        await self._demo_notice.before_answer()
         model = self.options.model()
         if _command(blocks) == "/compact":
             await self.say(await self._compactor.compact(model))
             await self._tell_usage()
             return "end_turn"
-        if any(block["type"] == "image" for block in blocks):
-            await self._check_sight()
         await self.servers.settled()
         await self.tell_options()
+        await self._tell_unseen(blocks)
         await self._introduce()
         turn = Turn(
             model=self.options.model,
@@ -200,12 +208,15 @@ class Session:
         except PromptCancelled:
             return "cancelled"
 
-    async def _check_sight(self) -> None:
+    async def _tell_unseen(self, blocks: list[dict[str, Any]]) -> None:
+        """Says which images of the prompt the model will not see."""
+        if images_of(blocks) == 0:
+            return
         if not (await self.options.info()).takes_images:
-            name = self.options.model().id
-            raise invalid_params(
-                f"the model {name} takes no images; choose another, or leave the image out"
-            )
+            name = self.options.model_id
+            await self.say(f"`{name}` can't see images: it is told only that there is one.")
+        elif unreadable_images(blocks):
+            await self.say(f"An image was left out: models take {IMAGES_TAKEN}.")
 
     async def _introduce(self) -> None:
         """Records the system prompt before the first turn, and again if it has changed since."""
