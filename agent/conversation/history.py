@@ -6,7 +6,8 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
-  `title`, ...); all calls of an answer come before the first result of any
+  `title`, ...; `hidden`: the client was not shown it); all calls of an answer come before the
+  first result of any
 - `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
 - `plan` entries: ACP plan entries

@@ -3,6 +3,7 @@
 Invariants
 - A replay shows whole messages, not tokens, and ends every tool card that it opens (invariant C16).
 - A replay names no terminal; the output's text stands for it (invariant R7).
+- A call whose card was hidden has none in a replay either.
 - Summaries and left-out results concern the model only: a replay shows everything as it was.
 """
 
@@ -91,9 +92,11 @@ def _shown(entry: Entry, message_id: str, goes_on: bool) -> Iterator[Update]:
             yield chunk("user_message_chunk", block, message_id)
         return
     for run in entry.runs:
-        yield text_chunk(run.kind, run.text, message_id)
+        if run.text:
+            yield text_chunk(run.kind, run.text, message_id)
     for call in entry.calls:
-        yield from _card(call, goes_on)
+        if not call.card.get("hidden"):
+            yield from _card(call, goes_on)
 
 
 def _card(call: Call, goes_on: bool) -> Iterator[Update]:
