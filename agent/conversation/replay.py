@@ -52,6 +52,11 @@ def notice(text: str) -> Update:
     }
 
 
+def thought(text: str) -> Update:
+    """Returns the update that tells the user why nothing comes yet."""
+    return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
+
+
 def card_start(card: dict[str, Any]) -> Update:
     return {"sessionUpdate": "tool_call", "status": "pending", **card}
 

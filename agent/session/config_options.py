@@ -118,6 +118,13 @@ class ConfigOptions:
             raise invalid_params("no such mode")
         self._permissions.mode = known
 
+    def take_over(self, other: ConfigOptions) -> None:
+        """Takes the choices of another session, so that a fork of it has no more rights."""
+        self._permissions.mode = other.mode
+        self._model_id, self._chosen = other._model_id, other._chosen
+        self._level = other._level
+        self._infos |= other._infos
+
     def _set_model(self, model_id: str | bool) -> None:
         known = next((each.id for each in self._offered() if each.id == model_id), None)
         if known is None:

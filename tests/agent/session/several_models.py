@@ -16,7 +16,7 @@ class Known(ScriptedModel):
         super().__init__(parse_dialogue(dialogue), id, info)
         self.imported = anyio.Event()
         #: that it was asked so many times more what it can do
-        self.asked = [anyio.Event() for _ in range(9)]
+        self.asked = [anyio.Event() for _ in range(30)]
         self._count = iter(self.asked)
 
     async def info(self) -> ModelInfo:
