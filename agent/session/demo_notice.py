@@ -63,8 +63,8 @@ class DemoNotice:
 def _notice(keys_file: str) -> str:
     return (
         "This is the demo: it has a few prepared answers, and no model reads what you write."
-        " A real one needs a key. Write it into this file, as one line:\n\n"
-        f"- `{keys_file}`\n"
-        "- `ANTHROPIC_API_KEY=...`, or `OPENAI_API_KEY=...`, `GEMINI_API_KEY=...` and so on\n\n"
+        " For a real one you need a key: write a line such as `ANTHROPIC_API_KEY=...`,"
+        " `OPENAI_API_KEY=...` or `GEMINI_API_KEY=...` into this file:\n\n"
+        f"- `{keys_file}`\n\n"
         "Your next prompt here then goes to a model; no `--model` and no restart is needed."
     )

@@ -47,7 +47,7 @@ async def test_the_first_answer_of_a_demo_session_begins_with_how_to_leave_it(
         assert first.startswith("\n\n[acp-bridge] This is the demo")
         assert first.endswith("\n\nfine")
         assert f"`{tmp_path / 'keys.env'}`" in first
-        assert ("needs a key" in first, "no `--model`" in first) == (True, True)
+        assert ("need a key" in first, "no `--model`" in first) == (True, True)
         since = client.mark()
         await client.prompt("and this")
         assert client.text(since=since) == "fine"
