@@ -34,6 +34,7 @@ def logged_id(error: RpcError) -> str:
         ("other", -32603),
     ],
 )
+@pytest.mark.hazard("P16")
 async def test_a_model_s_sentence_is_the_error_s_message_and_its_details(
     talk: Talk, cwd: Path, caplog: pytest.LogCaptureFixture, kind: str, code: int
 ) -> None:
@@ -102,6 +103,7 @@ async def test_wrong_parameters_are_told_by_place_without_their_value(
         ("nope/nope", {}, -32600, "send initialize first"),
     ],
 )
+@pytest.mark.hazard("P16")
 async def test_before_initialize_an_error_says_what_to_do(
     talk: Talk, method: str, params: Any, code: int, says: str
 ) -> None:
@@ -130,6 +132,7 @@ async def test_before_initialize_an_error_says_what_to_do(
         ("initialize", {}),
     ],
 )
+@pytest.mark.hazard("P16")
 async def test_every_error_has_its_sentence_as_details_and_nothing_else(
     talk: Talk, method: str, params: Any
 ) -> None:

@@ -326,6 +326,7 @@ async def test_secrets_in_the_server_s_words_are_masked_before_they_are_cut(
         ({"message": "x" * 900}, "x" * 299 + "…"),
     ],
 )
+@pytest.mark.hazard("P16")
 async def test_every_refusal_shows_the_server_s_own_sentence(
     server: ModelServer, open_model: Open, body: Json, words: str
 ) -> None:

@@ -40,7 +40,7 @@ async def reopen(client: RecordingClient, method: str, session_id: str, cwd: Pat
     return client.mark()
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1", "C23")
 @pytest.mark.parametrize("method", OPENINGS)
 async def test_the_commands_come_before_the_response_that_opens_a_session_again(
     talk: Talk, cwd: Path, method: str
@@ -69,6 +69,7 @@ async def test_a_new_session_has_its_commands_once_and_after_its_response(
         assert kinds(client).count("available_commands_update") == 1
 
 
+@pytest.mark.hazard("C23")
 @pytest.mark.parametrize("method", OPENINGS)
 async def test_what_becomes_known_after_a_load_is_told_with_the_next_prompt(
     talk: Talk, cwd: Path, method: str
@@ -109,6 +110,7 @@ async def test_what_is_known_at_a_load_is_in_its_response_and_told_before_it(
         assert kinds(client, since) == []
 
 
+@pytest.mark.hazard("C23")
 async def test_after_a_cancelled_prompt_nothing_is_said_until_the_client_speaks(
     talk: Talk, cwd: Path, gates: Gates, mcp_servers: list[RecordedServers]
 ) -> None:
@@ -177,6 +179,7 @@ async def test_a_prompt_can_be_cancelled_while_the_library_loads(
         assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
 
 
+@pytest.mark.hazard("C23")
 async def test_updates_are_held_once_in_order_and_none_is_sent_after_the_end() -> None:
     sent: list[Update] = []
 
