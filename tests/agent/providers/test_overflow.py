@@ -285,6 +285,8 @@ async def test_a_loaded_conversation_that_is_far_too_long_is_shortened_in_one_tu
     assert await run(bench, "And now?") == "end_turn"
     assert bench.client.texts() == ["Well."]
     assert len(told) <= 3
+    refused = [r for r in server.requests if _chars(r.body["messages"]) // 4 > WINDOW]
+    assert len(refused) == 1, "room is made for the window that the refusal named, at once"
 
 
 async def test_one_prompt_that_is_larger_than_the_window_is_told_with_the_server_s_words(
