@@ -36,10 +36,10 @@ class Lister:
 
     async def keep(self, session_id: str, *, cwd: str = "/w", agent: str = "agent") -> None:
         """Keep a session, newer than all before."""
-        await self.journal.create(
+        kept = await self.journal.create(
             session_id, cwd=cwd, agent=agent, agent_session_id=f"agent's {session_id}"
         )
-        await self.journal.release(session_id)
+        await kept.close()
 
     async def ids(self, **given: Any) -> list[str]:
         return [row["sessionId"] for row in (await self.listing.page(given))["sessions"]]
@@ -74,7 +74,9 @@ async def test_the_sessions_of_this_agent_are_listed_the_newest_first(tmp_path: 
 async def test_a_row_has_a_title_if_the_session_has_one(tmp_path: Path) -> None:
     async with lister(tmp_path) as it:
         for session_id, title in (("one", None), ("two", "Named")):
-            await it.journal.create(session_id, cwd="/w", agent="agent", title=title)
+            await it.journal.create(session_id, cwd="/w", agent="agent")
+            if title:
+                await it.journal.touch(session_id, title=title)
         two, one = (await it.listing.page({}))["sessions"]
         assert (two["sessionId"], two["cwd"], two["title"]) == ("two", "/w", "Named")
         assert two["updatedAt"].endswith("Z")

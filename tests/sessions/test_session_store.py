@@ -48,8 +48,7 @@ class Kept(World):
 
     async def keep(self, session_id: str = "s") -> None:
         """Leave a session of this agent in the journal."""
-        await self.journal.create(session_id, cwd="/w", agent="agent")
-        await self.journal.release(session_id)
+        await (await self.journal.create(session_id, cwd="/w", agent="agent")).close()
 
     async def is_closed(self, session_id: str = "s") -> bool:
         """Return True when the lock is free, and the file has no log of open changes."""
@@ -160,7 +159,7 @@ async def test_a_session_that_is_deleted_while_its_lock_is_waited_for_is_unknown
         await it.keep()
 
         async def late(path: Path, timeout: float) -> int:  # noqa: ASYNC109
-            await Journal(tmp_path).delete("s")
+            await Journal(tmp_path).delete("s", known=True)
             return await acquire(path, timeout)
 
         acquire = lease.acquire
@@ -175,8 +174,7 @@ async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was
     tmp_path: Path,
 ) -> None:
     async with kept(tmp_path) as it:
-        await it.journal.create("s", cwd="/v", agent="other")
-        await it.journal.release("s")
+        await (await it.journal.create("s", cwd="/v", agent="other")).close()
         with pytest.raises(RpcError, match="belongs to the agent 'other', this is 'agent'"):
             await it.store.open("s", HERE)
         assert await it.is_closed()

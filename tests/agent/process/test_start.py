@@ -66,7 +66,7 @@ async def test_a_model_of_an_unknown_form_is_told_by_the_prompt(start: Start, cw
         await opened(client, cwd)
         with pytest.raises(RpcError, match=r"-32603 .*nonsense") as caught:
             await client.prompt("x", within=30)
-        assert set(caught.value.data) == {"id"}
+        assert caught.value.data == {"details": caught.value.message}
         assert all(record.message is not None for record in client.recording)
 
 
