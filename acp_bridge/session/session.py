@@ -73,7 +73,6 @@ class Session:
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
-
         updates = self._updates = Updates(set(journal.used_ids()))
         shown = self.transcript = TranscriptOut(self.id, journal)
         chosen = self.user_settings = UserSettings(journal)

@@ -172,9 +172,18 @@ async def fence(client: RecordingClient) -> list[Message]:
 
 
 def unasked(client: RecordingClient, since: int) -> list[Message]:
-    """What was shown since then, though nobody had asked for it."""
+    """What was shown since then, though nobody had asked for it.
+
+    A fence speaks for the client: the commands and the bridge's notices, which waited for that,
+    may come with it.
+    """
     updates = client.updates(since=since)
-    return [update for update in updates if update["sessionUpdate"] != "available_commands_update"]
+    return [
+        update
+        for update in updates
+        if update["sessionUpdate"] != "available_commands_update"
+        and not str(update.get("content", {}).get("text")).startswith("\n\n[acp-bridge] ")
+    ]
 
 
 def each(subjects: Sequence[Subject]) -> pytest.MarkDecorator:

@@ -26,6 +26,7 @@ async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) 
         assert await stopped(client, prompt) == "cancelled"
         mark = client.mark()
         await leak(bench, subject)
+        assert client.updates(since=mark) == []
         await fence(client)
         assert unasked(client, mark) == []
         assert await client.prompt("say after", within=START) == {"stopReason": "end_turn"}
