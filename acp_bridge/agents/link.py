@@ -23,7 +23,7 @@ from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
 from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
@@ -169,7 +169,6 @@ class Link:
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
             self.peer.feed(data)
-            self._parked_bytes += len(data) if self._parked else 0
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
@@ -262,6 +261,7 @@ class Link:
                 event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and isinstance(params, dict) and "sessionId" in params:
             self._kept.append((method, params))
+            self._parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
 
