@@ -491,18 +491,3 @@ async def test_the_end_of_a_process_is_told_with_its_epoch(journal: SessionJourn
     stage.from_agent.on_gone(stage.process(2), exited)
     stage.from_agent.on_dead(stage.link)
     assert stage.port.fed == [ev.AgentExited(2, exited), ev.TreeDead(1)]
-
-
-@pytest.mark.hazard("P15", "C7")
-async def test_in_a_drain_nothing_more_is_kept_for_a_client_that_does_not_read(
-    journal: SessionJournal,
-) -> None:
-    stage = Stage(journal)
-    stage.enter(State.DRAINING)
-    stage.says(chunk("shown"))
-    stage.client.sent.stuck = LIMIT
-    stage.says(*[chunk("x" * LIMIT)] * 100, USAGE)
-    stage.client.sent.take_all()
-    stage.says(chunk("again"))
-    assert [update["content"]["text"] for update in stage.shown()] == ["shown", "again"]
-    assert await recorded_texts(journal) == ["shownagain"]
