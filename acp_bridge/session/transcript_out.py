@@ -80,8 +80,13 @@ class TranscriptOut:
             view.begin_turn()
 
     def hush(self, client: Client) -> None:
-        """Show the client nothing more until it speaks or a turn begins (invariant C23)."""
+        """Show the client nothing more until it speaks or a turn begins (invariant C23).
+
+        A turn that runs goes on: then a prompt that waited was cancelled.
+        """
         self.flush()
+        if self.seq:
+            return
         for view in self._views:
             if view.client is client:
                 view.then(partial(view.hush, Quiet.ALL))
