@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acp_bridge.protocol import (
+    REQUEST_PERMISSION,
     SESSION_DELETE,
     SESSION_LOAD,
     SESSION_NEW,
@@ -72,6 +73,8 @@ class Ledger:
     prompts: list[Prompt] = field(default_factory=list)
     #: the agent names things alike in every turn.
     reuses_ids: bool = False
+    #: the agent replays after its answer to a load.
+    replays_late: bool = False
     #: sessions with something that may cancel a prompt, by life.
     stops: set[tuple[int, str]] = field(default_factory=set)
     #: sessions that the client wanted to be deleted, and those that were.
@@ -175,6 +178,9 @@ class _Walk:
         if record.direction == "out":
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))
+        elif method == REQUEST_PERMISSION and isinstance(about, dict):
+            card = about["toolCall"].get("toolCallId")
+            self._ledger.transcript(str(session_id)).asked.add(card)
         elif method == "_acp_bridge/accepted" and isinstance(about, dict):
             if prompt := self._prompts.get(key(about["requestId"])):
                 prompt.accepted = True
@@ -203,7 +209,8 @@ class _Walk:
     def _judge_live(self, session_id: str, params: Message, words: set[str]) -> None:
         """Nothing comes twice, and nothing of a turn that was cancelled."""
         update = params["update"]
-        if again := words & self._live:
+        # A replay later than a process's first turn can't be told from an answer.
+        if (again := words & self._live) and not self._ledger.replays_late:
             raise Lost(f"shown before, and no load: {again} in {params}")
         self._live |= words
         number = number_of(" ".join(words))

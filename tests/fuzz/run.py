@@ -46,6 +46,7 @@ class Run:
         self._place = Place(folder, script.behaviours(seed), script.options(seed))
         self._ledger = self._place.ledger
         self._ledger.reuses_ids = "reuses-ids" in self._place.behaviours
+        self._ledger.replays_late = "late-replay" in self._place.behaviours
         self._seed = seed
         self._sessions: list[str | None] = [None] * SLOTS
         #: `session/new` without an answer yet, by slot: bridge and id.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +126,7 @@ class Bench:
         model: str = "",
         capabilities: Message | None = None,
         initialized: bool = True,
-        **env: str,
+        env: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RecordingClient]:
         """Initialized; judged at the end. `model`: none for the dialogue above."""
         (self.folder / "dialogue").write_text(DIALOGUE)
@@ -137,7 +137,7 @@ class Bench:
             "ACP_BRIDGE_HOME": str(self.folder / "home"),
             "ACP_BRIDGE_LOG_LEVEL": "info",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-            **env,
+            **(env or {}),
         }
         command = subject.command(model or f"scripted:{self.folder / 'dialogue'}")
         async with RecordingClient.start(command, env=given, exit_within=5) as client:
