@@ -70,14 +70,14 @@ class TranscriptOut:
         """Note that the client speaks: what waited for that goes out."""
         for view in self._views:
             if view.client is client:
-                view.wake()
+                view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
         """Let what is shown from now on belong to the turn of the prompt with this number."""
         self.flush()
         self.seq = seq
         for view in self._views:
-            view.begin_turn()
+            view.then(view.begin_turn)
 
     def hush(self, client: Client) -> None:
         """Show the client nothing more until it speaks or a turn begins (invariant C23).
