@@ -218,7 +218,8 @@ class _Walk:
         if number is not None and number != turn.number:
             turn.number, turn.ids = number, set()
         turn.ids |= {str(update[name]) for name in ("toolCallId", "messageId") if name in update}
-        if turn.ids & turn.dead or self._is_cancelled(number):
+        old = turn.ids & turn.dead or self._is_cancelled(number)
+        if old and not self._ledger.replays_late:
             raise Lost(f"after the answer `cancelled`: {params}")
 
     def _is_cancelled(self, number: int | None) -> bool:
@@ -226,12 +227,14 @@ class _Walk:
         return known and self._ledger.prompts[number or 0].stopped == "cancelled"
 
     def _answer(self, request: str, message: Message) -> None:
+        if "in flight" in str(message.get("error")):
+            return  # to another request, which used the id while it was in flight
         if opening := self._openings.pop(request, None):
             self._opened(request, *opening, message)
         if not (prompt := self._prompts.get(request)) or prompt.answer is not None:
             return
-        if "sessions" in str(message) or "in flight" in str(message):
-            return  # to another request, which used the id while it was in flight
+        if "sessions" in (message.get("result") or ()):
+            return
         prompt.answer = message
         how = str(prompt.stopped or message.get("error", {}).get("code"))
         self._ledger.counts[f"prompt: {how}"] += 1
