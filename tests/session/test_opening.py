@@ -210,7 +210,7 @@ async def test_an_agent_that_was_given_the_credentials_is_not_given_them_again(
 
 
 @every_way
-async def test_without_credentials_the_agent_s_own_refusal_is_told(way: Way, method: str) -> None:
+async def test_without_credentials_the_agents_own_refusal_is_told(way: Way, method: str) -> None:
     agent = able()
     agent.reply(method, AUTH_REQUIRED)
     with pytest.raises(RpcError) as raised:
