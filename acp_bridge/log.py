@@ -7,8 +7,11 @@ write, and what an agent prints, is never logged below the level `debug`.
 from __future__ import annotations
 
 import logging
+import os
 import re
+import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -61,11 +64,37 @@ class _Formatter(logging.Formatter):
         return masked(super().format(record)).replace("\n", "\\n")
 
 
+class StderrHandler(logging.Handler):
+    """Writes to stderr what it has room for, and drops the rest.
+
+    Many clients never read the stderr of what they start. Were its pipe waited for when it is full,
+    the event loop would stop for good, and no cancel would come through (invariant C4).
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+        self._room = select.poll()
+        self._room.register(fd, select.POLLOUT)
+        #: the last line was not written to its end.
+        self._cut = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        rest = whole = b"\n" + line if self._cut else line
+        with suppress(OSError):  # nobody has the other end any more
+            while rest and self._room.poll(0):
+                # A pipe that has room takes this much without waiting.
+                rest = rest[os.write(self._fd, rest[: select.PIPE_BUF]) :]
+        if len(rest) < len(whole):
+            self._cut = bool(rest)
+
+
 def configure(level: str, file: Path | None) -> None:
     """Send the log to stderr or to a file (mode 0600); raises OSError."""
     handler: logging.Handler
     if file is None:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = StderrHandler(2) if sys.stderr is not None else logging.NullHandler()
     else:
         file.touch(mode=0o600)
         handler = logging.FileHandler(file, encoding="utf-8")

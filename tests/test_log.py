@@ -1,6 +1,8 @@
 """The log: one line an event, nothing secret in it."""
 
 import logging
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +76,30 @@ def test_what_agents_print_is_logged_for_debugging_only(written: Path) -> None:
 
 def test_the_log_file_is_the_users_alone(written: Path) -> None:
     assert written.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.hazard("C4")
+def test_a_log_that_nobody_reads_holds_up_nothing_and_goes_on_when_somebody_does() -> None:
+    readable, writable = os.pipe()
+    logger = logging.Logger("unread")
+    logger.addHandler(log.StderrHandler(writable))
+
+    def write() -> None:
+        for _ in range(1000):
+            logger.warning("x" * 5000)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join(5)
+    held_up = thread.is_alive()
+    lines = b""
+    if not held_up:
+        lines = os.read(readable, 1 << 20)
+        logger.warning("read again")
+        lines += os.read(readable, 1 << 20)
+    os.close(readable)  # which ends a write that waits
+    thread.join(5)
+    logger.warning("nobody is there")
+    os.close(writable)
+    assert not held_up
+    assert set(lines.splitlines()) >= {b"x" * 5000, b"read again"}

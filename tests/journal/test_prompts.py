@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal
 from tests.journal import files
 from tests.journal.conftest import SESSION
-from tests.journal.sayings import chunk, transcript
+from tests.journal.sayings import chunk, lines, transcript
 
 PARAMS = {"prompt": [{"type": "text", "text": "Hello"}], "_meta": {"unknown": [1, None]}}
 END = {"stopReason": "end_turn"}
@@ -53,6 +53,8 @@ async def test_an_id_is_accepted_once_and_refused_when_it_comes_again(
 ) -> None:
     session.accept("id", PARAMS)
     session.accept("other", PARAMS)
+    for _ in range(5):  # so that the last row of another table has a number of no prompt
+        session.record(1, lines(chunk("shown", "m")))
     with pytest.raises(JournalError):
         session.accept("id", {"prompt": "another"})
     assert [prompt.params for prompt in session.prompts()] == [PARAMS, PARAMS]

@@ -149,6 +149,21 @@ async def test_a_live_session_is_moved_to_other_roots_and_servers_but_not_to_ano
         assert len(it.agent.living) == 1
 
 
+@pytest.mark.hazard("R5")
+@pytest.mark.parametrize(
+    "given", [{"additionalDirectories": ["/r"]}, {"mcpServers": [{}]}], ids=str
+)
+async def test_other_roots_alone_or_other_servers_alone_hold_for_the_next_prompt(
+    tmp_path: Path, given: Json
+) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.new()
+        await it.editor.ask("session/load", about(session_id, **given))
+        await it.says(session_id, "hello")
+        (resumed,) = it.agent.params("session/resume")
+        assert resumed == {**about("agent-1"), **given}
+
+
 # --- closing ---------------------------------------------------------------------------------
 
 

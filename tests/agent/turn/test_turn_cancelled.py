@@ -82,6 +82,32 @@ async def test_cancelled_while_room_is_made_no_model_is_called(tmp_path: Path) -
     assert model.given == []
 
 
+class Looked(Saying):
+    """Its `info` doesn't notice a cancel, as nothing does that waits for a thread."""
+
+    def __init__(self) -> None:
+        super().__init__("never")
+        self.looking, self.known = anyio.Event(), anyio.Event()
+
+    async def info(self) -> ModelInfo:
+        self.looking.set()
+        with anyio.CancelScope(shield=True):
+            await self.known.wait()
+        return await super().info()
+
+
+@pytest.mark.hazard("C3")
+async def test_cancelled_while_the_model_is_looked_up_it_is_not_called(tmp_path: Path) -> None:
+    model = Looked()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, Bench(tmp_path, model), "x")
+            await model.looking.wait()
+            tasks.cancel_scope.cancel()
+            model.known.set()
+    assert model.given == []
+
+
 @pytest.mark.hazard("C3")
 async def test_cancelled_in_the_last_tool_the_model_is_not_called_again(tmp_path: Path) -> None:
     model = Saying(completion=Completion(tool_calls=(ToolCall("c", "note", '{"text": "a"}'),)))
