@@ -40,6 +40,8 @@ class Target:
     thought_level: str | None
     #: True if the key is a bearer token in Anthropic's form too, as others want it
     bearer: bool = False
+    #: further parameters for LiteLLM's own stream, with their values
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def signs_as(self) -> str:

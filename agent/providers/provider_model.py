@@ -182,7 +182,9 @@ class ProviderModel:
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
         bearer = access.key_variable.endswith("_AUTH_TOKEN")
         base_url = access.base_url or base_url
-        target = Target(model, provider, base_url, key, self._thought_level, bearer)
+        target = Target(
+            model, provider, base_url, key, self._thought_level, bearer, access.parameters
+        )
         return target, access
 
     def _request(
