@@ -44,6 +44,8 @@ environment:
   ACP_BRIDGE_MODEL           the model, if --model is not given
   ACP_BRIDGE_MODELS          more models to choose from in the editor, separated
                              by commas
+  ACP_BRIDGE_MODEL_ABILITIES what models of your own server can do, such as
+                             "openai/mine window=32768 images thinking"
   ACP_BRIDGE_SUMMARY_MODEL   the model that summarises a conversation that has
                              grown too long (default: the session's own)
   ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
@@ -105,14 +107,14 @@ def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
 
 
 def _models(settings: Settings, secrets: Secrets) -> Models:
-    """Raises ValueError if the model is a dialogue that can't be read.
+    """Raises ValueError if the model is a dialogue that can't be read, or a setting is wrong.
 
     Problems of other models are told in the session.
     """
     from agent.model import ModelError
     from agent.providers.all_models import AllModels
 
-    models = AllModels(settings, os.environ, on_key=secrets.add)
+    models = AllModels(settings, os.environ, on_key=secrets.add, mask=secrets.mask)
     if settings.model.startswith("scripted:"):
         try:
             models.open(settings.model)

@@ -53,7 +53,17 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 #: where the first byte of the environment is told in /proc/PID/stat, counted after the name
 ENV_START = 47
-KEY_WORDS = b"KEY TOKEN _PWD SECRET PASS CREDENTIAL AUTH _PAT WEBHOOK".split()
+KEY_WORDS = (
+    b"KEY",
+    b"TOKEN",
+    b"_PWD",
+    b"SECRET",
+    b"PASS",
+    b"CREDENTIAL",
+    b"AUTH",
+    b"_PAT",
+    b"WEBHOOK",
+)
 FIRST_PAUSE_MS = 5
 MAX_PAUSE_MS = 1000
 

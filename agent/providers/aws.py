@@ -37,8 +37,8 @@ def parameters(
     if not any(env.get(name) for name in _CREDENTIALS):
         found |= {p: value for name, p in _CREDENTIALS.items() if (value := _value(lines, name))}
     if not any(env.get(name) for name in _REGIONS):
-        regions = [value for name in _REGIONS if (value := _value(lines, name))]
-        found |= {"aws_region_name": region for region in regions[:1]}
+        if region := next(filter(None, (_value(lines, name) for name in _REGIONS)), ""):
+            found["aws_region_name"] = region
     return tuple(found.items())
 
 

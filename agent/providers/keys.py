@@ -34,6 +34,8 @@ class Access:
     #: the variable that holds the base URL; empty if none is set
     base_url_variable: str
     base_url: str | None
+    #: where else a key may stand
+    keys_file: str = "keys.env"
     #: further parameters for LiteLLM, with their values
     parameters: tuple[tuple[str, str], ...] = ()
 
@@ -98,6 +100,7 @@ class Look:
             key=key[1] if key else None,
             base_url_variable=base_url[0] if base_url else "",
             base_url=base_url[1].rstrip("/") if base_url else None,
+            keys_file=str(self._file),
             parameters=self._parameters(provider.id),
         )
 

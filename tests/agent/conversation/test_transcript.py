@@ -187,6 +187,7 @@ def test_deleting_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     assert list_sessions(tmp_path) == []
 
 
+@pytest.mark.hazard("K6")
 @pytest.mark.parametrize("loaded", [True, False])
 def test_what_is_recorded_after_a_delete_brings_no_file_back(tmp_path: Path, loaded: bool) -> None:
     transcript = Transcript.create(tmp_path, "s1", "/there")
