@@ -118,7 +118,8 @@ class AgentProcesses:
 
     async def close(self, epoch: int, grace: float) -> None:
         """Let the agent close the session and end in `grace` seconds, then kill what is left."""
-        link = self.link(epoch)
+        if (link := self.get(epoch)) is None:
+            return
         with anyio.move_on_after(grace):
             if link.can("sessionCapabilities", "close"):
                 try:

@@ -54,5 +54,5 @@ class Deadlines:
         with scope:
             await anyio.sleep(self._seconds[timer])
             event("deadline", session=self._port.id, what=timer.name.lower())
-        if not scope.cancelled_caught:
+        if not scope.cancel_called:  # also when it was disarmed just as it passed
             self._port.feed(ev.Deadline(timer, token))

@@ -22,11 +22,10 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Failed
 from acp_bridge.machine.states import Passing, Permits, Phase, State
 from acp_bridge.machine.turns import Turns
 from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import queue_command
+from acp_bridge.session import answers, queue_command
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -176,7 +175,7 @@ class Session:
             case ef.SendCancel(epoch, key):
                 self._turn.cancel(self._processes.link(epoch), key)
             case ef.AnswerPrompt(key, outcome):
-                self._told |= isinstance(outcome, Failed)
+                self._told |= answers.says_why_not_ready(outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)

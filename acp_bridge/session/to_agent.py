@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, assert_never
 
+import anyio
+
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
@@ -15,7 +17,7 @@ from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Ok
 
 
 class ToAgentPort(Protocol):
@@ -72,7 +74,9 @@ class ToAgent:
         """Send a request to the agent, now or when the process that comes is ready."""
         match self._port.passing:
             case Passing.NOW:
-                self._send(request)
+                if (link := self._port.link) is None:
+                    raise RuntimeError("a request may pass, and there is no process")
+                self._send(link, request)
             case Passing.STARTS | Passing.WAITS:
                 self._deferred.append(request)
                 self._port.wake()
@@ -85,16 +89,19 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, request: ClientRequest) -> None:
-        link = self._port.link
-        if link is None:
-            raise RuntimeError("a request may pass, and there is no process")
+    def _send(self, link: Link, request: ClientRequest) -> anyio.Event:
+        """Send a request to this process; returns an event that is set when it is answered."""
+        settled = anyio.Event()
+
+        def answered(answer: Answer) -> None:
+            settled.set()
+            self._answered(request, answer)
+
         params = for_agent(link, request.params)
-        request_id = link.request_for(
-            request, request.method, params, lambda answer: self._answered(request, answer)
-        )
+        request_id = link.request_for(request, request.method, params, answered)
         if request_id in link.on_behalf:  # else it was answered at once
             self._passed[request] = (link, request_id)
+        return settled
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
@@ -111,16 +118,10 @@ class ToAgent:
         """Send what waits to a process that is being given the session, one after the other.
 
         Ends without a step between the last answer and the return, so that none is overtaken by
-        the next prompt.
+        the next prompt. If the process ends, the rest waits for the next one.
         """
-        while self._deferred:
-            request = self._deferred.pop(0)
-            try:
-                params = for_agent(link, request.params)
-                answer: Answer = Ok(await link.ask_for(request, request.method, params))
-            except RpcError as exc:
-                answer = Err(exc)
-            self._answered(request, answer)
+        while self._deferred and not link.gone:
+            await self._send(link, self._deferred.pop(0)).wait()
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""

@@ -17,6 +17,8 @@ class Port:
     Every part of a session finds here what its own port asks for.
     """
 
+    id = "s"
+
     def __init__(self, tasks: TaskGroup | None = None) -> None:
         """`tasks` runs what is spawned."""
         self._tasks = tasks
