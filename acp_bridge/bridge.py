@@ -25,6 +25,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.registry import Sessions
+from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from acp_bridge.wire.stdio import Reader, Writer
@@ -50,10 +51,11 @@ class Bridge:
         self._waiting = WaitingProcess(self._context, self._first_client, settings.start_timeout)
         self._context.take_ready = self._waiting.take_ready
         self._sessions = Sessions(self._context, self._waiting)
+        self._sessionless = Sessionless(self._context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
-            protocol.AUTHENTICATE: self._authenticate,
-            protocol.LOGOUT: self._logout,
+            protocol.AUTHENTICATE: self._sessionless.authenticate,
+            protocol.LOGOUT: self._sessionless.logout,
             protocol.SESSION_NEW: self._sessions.new,
             protocol.SESSION_LOAD: self._sessions.load,
             protocol.SESSION_RESUME: self._sessions.resume,
@@ -125,7 +127,7 @@ class Bridge:
         elif method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
-            client.run(self._tasks, request, self._pass_on, params)
+            client.run(self._tasks, request, self._sessionless.pass_on, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
@@ -142,7 +144,7 @@ class Bridge:
         elif session:
             session.to_agent.pass_notification(method, named)
         elif "sessionId" not in named:
-            for link in self._sessions.links():
+            for link in self._context.ready_links:
                 link.peer.notify(method, params)
 
     def _session(self, params: Json) -> Session:
@@ -185,26 +187,6 @@ class Bridge:
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, client.abilities, own)
-
-    async def _authenticate(self, request: ClientRequest, params: Json) -> Any:
-        """To the process that waits for it; kept for later ones if it carries more than an id."""
-        link = self._sessions.wants_auth() or await self._waiting.ready()
-        result = await link.ask_for(request, protocol.AUTHENTICATE, params)
-        link.authenticated = True
-        self._context.credentials = params if set(params) - {"methodId"} else None
-        return result
-
-    async def _logout(self, request: ClientRequest, params: Json) -> Any:
-        self._context.credentials = None
-        links = self._sessions.links() or [await self._waiting.ready()]
-        for other in links[1:]:
-            other.peer.request(protocol.LOGOUT, params, lambda answer: None)
-        return await links[0].ask_for(request, protocol.LOGOUT, params)
-
-    async def _pass_on(self, request: ClientRequest, params: Json) -> Any:
-        """Ask any process a method that names no session: the agent may know it."""
-        links = self._sessions.links() or [await self._waiting.ready()]
-        return await links[0].ask_for(request, request.method, request.params)
 
 
 async def serve(settings: Settings, stdin: int, stdout: int) -> None:

@@ -33,6 +33,8 @@ class ErrorCode(IntEnum):
 INITIALIZE: Final = "initialize"
 AUTHENTICATE: Final = "authenticate"
 LOGOUT: Final = "logout"
+PROVIDERS_SET: Final = "providers/set"
+PROVIDERS_DISABLE: Final = "providers/disable"
 SESSION_NEW: Final = "session/new"
 SESSION_LOAD: Final = "session/load"
 SESSION_RESUME: Final = "session/resume"

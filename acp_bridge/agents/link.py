@@ -21,6 +21,7 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.log import event
 from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
@@ -64,9 +65,15 @@ class Link:
     """One agent process, started by `start` and ended by `kill` or `close`."""
 
     def __init__(
-        self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
+        self,
+        command: AgentCommand,
+        owner: Owner,
+        name: str,
+        *,
+        parked: bool = False,
+        standing: StandingRequests | None = None,
     ) -> None:
-        """`name` is for the log; `parked` is what `park` does."""
+        """`name` is for the log; `parked` is what `park` does; `standing` is sent at the start."""
         self.command = command
         self.owner = owner
         self.name = name
@@ -80,8 +87,8 @@ class Link:
         self.epoch = 0
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: the process was given the client's credentials.
-        self.authenticated = False
+        #: the process has answered `initialize` and was sent the standing requests.
+        self.ready = False
         #: the process has ended: an answer that its requests get from now on is not the agent's.
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
@@ -89,6 +96,7 @@ class Link:
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
+        self._standing = standing
         self._parked = parked
         self._parked_bytes = 0
         self._kept: list[tuple[str, Any]] = []
@@ -126,11 +134,14 @@ class Link:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
             if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
+            self.initialized = result
+            if self._standing:
+                await self._standing.repeat(self)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.kill()
             raise
-        self.initialized = result
+        self.ready = True
 
     async def _live(self, process: AgentProcess, writer: Writer, reader: Reader) -> None:
         try:
@@ -207,6 +218,11 @@ class Link:
             self._process.hold_lock(lock_fd)
 
     # --- requests ------------------------------------------------------------------------------
+
+    @property
+    def login_wanted(self) -> float | None:
+        """The moment at which the agent last answered AUTH_REQUIRED, None when it is content."""
+        return self._requests.login_wanted
 
     def can(self, *path: str) -> bool:
         """Return whether `agentCapabilities` has this as a true flag or an object."""

@@ -1,7 +1,6 @@
 """The one room in which an agent's process is given a session: new, resumed, loaded.
 
 - Whoever calls has made sure that no other process has the session open (invariant P12).
-- What the client gave to `authenticate` is repeated once in each later process that asks for it.
 - The order of the ways and the fall-backs are those of docs/architecture.md.
 """
 
@@ -14,7 +13,6 @@ from typing import Any
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import (
-    AUTHENTICATE,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_RESUME,
@@ -72,18 +70,13 @@ class Known:
 class Opening:
     """One try to give a session to one process.
 
-    The agent's refusals are raised as they came (RpcError); one of code AUTH_REQUIRED was not
-    to be helped by what the client gave to `authenticate`.
+    The agent's refusals are raised as they came (RpcError).
     """
 
-    def __init__(
-        self, link: Link, workspace: Workspace, credentials: Json | None, origin: object = None
-    ) -> None:
-        """`credentials`: parameters of `authenticate` that may be repeated to a later process.
-        `origin`: the request of the client for which the session is opened, if there is one."""
+    def __init__(self, link: Link, workspace: Workspace, origin: object = None) -> None:
+        """`origin`: the request of the client for which the session is opened, if there is one."""
         self._link = link
         self._workspace = workspace
-        self._credentials = credentials
         self._origin = origin
         #: `session/load` was used: the agent replays the session, maybe later than it should.
         self.replays = False
@@ -157,24 +150,5 @@ class Opening:
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        try:
-            result = await self._link.ask_for(self._origin, method, params)
-        except RpcError as exc:
-            await self._authenticate(exc)
-            result = await self._link.ask_for(self._origin, method, params)
+        result = await self._link.ask_for(self._origin, method, params)
         return result if isinstance(result, dict) else {}
-
-    async def _authenticate(self, refusal: RpcError) -> None:
-        """Repeat the client's `authenticate`, once a process, or raise the refusal.
-
-        One that is cancelled counts as none.
-        """
-        asked = refusal.code == ErrorCode.AUTH_REQUIRED and not self._link.authenticated
-        if not asked or self._credentials is None:
-            raise refusal
-        try:
-            await self._link.ask(AUTHENTICATE, self._credentials)
-        except RpcError:
-            self._link.authenticated = True
-            raise refusal from None
-        self._link.authenticated = True

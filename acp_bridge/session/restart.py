@@ -14,7 +14,6 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Known, Opening, Refused, Workspace
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -29,10 +28,6 @@ class RestartPort(Protocol):
     @property
     def workspace(self) -> Workspace:
         """Where the session works now."""
-
-    @property
-    def credentials(self) -> Json | None:
-        """Parameters of `authenticate` that may be repeated to a later process."""
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take the process over. Raises JournalError."""
@@ -85,7 +80,7 @@ class Restart:
         Ends without a step between the last setting and the return, so that none is overtaken by
         the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
         """
-        opening = Opening(link, self._port.workspace, self._port.credentials)
+        opening = Opening(link, self._port.workspace)
         result = await opening.reopen(self._known(), self._transcript.notice)
         replayed = self._port.take_replayed()
         if opening.replays:

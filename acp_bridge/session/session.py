@@ -115,10 +115,6 @@ class Session:
         return self._machine.waiting
 
     @property
-    def credentials(self) -> Json | None:
-        return self._context.credentials
-
-    @property
     def agent_replays(self) -> bool:
         return self._context.agent_replays
 
@@ -126,12 +122,6 @@ class Session:
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
         return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
-
-    @property
-    def link_wanting_auth(self) -> Link | None:
-        """The process that waits for `authenticate`, or None."""
-        wants = self._machine.state is State.UNAUTHENTICATED
-        return self._processes.get(self.epoch) if wants else None
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)

@@ -9,8 +9,9 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
-from acp_bridge.protocol import Json, has
+from acp_bridge.protocol import has
 from acp_bridge.settings import Settings
 
 
@@ -25,10 +26,14 @@ class SessionContext:
     command: AgentCommand
     #: what the agent said in `initialize` that it can do; None before that.
     capabilities: object = None
-    #: parameters of `authenticate` that may be repeated to a later process.
-    credentials: Json | None = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
+    #: what every process of the agent is told.
+    standing: StandingRequests = field(init=False)
+    _links: list[Link] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.standing = StandingRequests(self.settings.request_timeout)
 
     @property
     def agent_replays(self) -> bool:
@@ -38,4 +43,16 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` is for the log."""
-        return Link(self.command, owner, name, parked=parked)
+        link = Link(self.command, owner, name, parked=parked, standing=self.standing)
+        self.note_link(link)
+        return link
+
+    def note_link(self, link: Link) -> None:
+        """Count a process among those of the agent until it is gone."""
+        self._links = [each for each in self._links if not each.gone]
+        self._links.append(link)
+
+    @property
+    def ready_links(self) -> list[Link]:
+        """Every process of the agent that has been started and lives, the newest last."""
+        return [link for link in self._links if link.ready and not link.gone]

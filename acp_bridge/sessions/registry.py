@@ -48,11 +48,6 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
-    def wants_auth(self) -> Link | None:
-        """Return a session's process that waits for `authenticate`, or None."""
-        waiting = (session.link_wanting_auth for session in self.live.values())
-        return min(filter(None, waiting), key=lambda link: link.authenticated, default=None)
-
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
@@ -76,7 +71,7 @@ class Sessions:
         return ANSWERED
 
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
-        return Opening(link, workspace, self._context.credentials, request)
+        return Opening(link, workspace, request)
 
     async def _unused(self, link: Link) -> None:
         if link.agent_session_id is None:

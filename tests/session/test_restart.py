@@ -14,7 +14,6 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import (
-    AUTHENTICATE,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_RESUME,
@@ -41,7 +40,6 @@ class Stage(Port):
     """A session in memory whose process is to be started again; also the ports of its parts."""
 
     workspace = Workspace("/w")
-    credentials: Json | None = None
 
     def __init__(self, journal: SessionJournal) -> None:
         super().__init__()
@@ -295,17 +293,6 @@ async def test_an_agent_that_wants_a_login_is_an_event_with_its_own_words(stage:
     await stage.run(agent)
     assert stage.events == [ev.NeedsAuth(2, AUTH_REQUIRED)]
     assert stage.renamed == []
-
-
-async def test_what_the_client_gave_to_authenticate_is_repeated(stage: Stage) -> None:
-    stage.credentials = {"methodId": "key", "key": "abc"}
-    agent = PlayedAgent("resume")
-    agent.epoch = 2
-    agent.reply(SESSION_RESUME, AUTH_REQUIRED, {})
-    agent.reply(AUTHENTICATE, {})
-    await stage.run(agent)
-    assert stage.events == [LOADED]
-    assert agent.params(AUTHENTICATE) == [stage.credentials]
 
 
 # --- the journal fails ----------------------------------------------------------------------------
