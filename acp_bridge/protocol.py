@@ -45,6 +45,7 @@ SESSION_FORK: Final = "session/fork"
 SESSION_PROMPT: Final = "session/prompt"
 SESSION_CANCEL: Final = "session/cancel"
 SET_MODE: Final = "session/set_mode"
+SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
 
 # --- methods of the client side -----------------------------------------------------------------

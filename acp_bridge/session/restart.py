@@ -88,7 +88,7 @@ class Restart:
         await self._port.rename_at_agent(link)
         known = self._user_settings.shown
         self._user_settings.note_result(result)
-        await self._user_settings.restore(link, self._to_agent.deferred_settings())
+        await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
         await self._to_agent.send_deferred(link)
         for update in self._user_settings.news(known):
             self._transcript.show({"update": update})

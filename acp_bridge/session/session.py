@@ -265,7 +265,9 @@ class Session:
 
     def note_state(self, update: Json) -> None:
         """Keep an update that is about the session, not of the conversation."""
-        self.user_settings.note_update(update)
+        # What a process says while it is given the session is of its defaults (invariant R13).
+        announced = self._machine.state is not State.RELOADING
+        self.user_settings.note_update(update, announced=announced)
         self._title.note_update(update)
 
     async def rename_at_agent(self, link: Link) -> None:
