@@ -128,16 +128,15 @@ class SessionJournal:
             ).fetchall()
         return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
-    def turns_finished(self, after: int = 0) -> int:
-        """Count the turns, after prompt number `after`, that the agent has ended well (R10).
+    def turns_finished(self) -> int:
+        """Count the turns that the agent itself has ended well (invariant R10).
 
         One that ended with an error, or cancelled, does not count: an agent may keep nothing of it.
         Raises JournalError.
         """
         with journal_errors():
             rows = self._file.db.execute(
-                "SELECT agent_outcome FROM prompts WHERE seq > ? AND agent_outcome IS NOT NULL",
-                (after,),
+                "SELECT agent_outcome FROM prompts WHERE agent_outcome IS NOT NULL"
             ).fetchall()
         return sum(_ended_well(outcome) for (outcome,) in rows)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
@@ -21,6 +21,9 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import RpcError
 
+#: characters of an agent's `data.details` that are told.
+_DETAILS: Final = 1000
+
 
 class Refused(Exception):
     """The process does not take the session; `permanent` when another try is useless."""
@@ -28,6 +31,10 @@ class Refused(Exception):
     def __init__(self, why: str, *, permanent: bool) -> None:
         super().__init__(why)
         self.permanent = permanent
+
+
+class NotLoaded(Refused):
+    """The process does not load a session that it should remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,8 @@ class Opening:
         self._origin = origin
         #: `session/load` was used: the agent replays the session, maybe later than it should.
         self.replays = False
+        #: the session is a new one of the agent, which remembers nothing.
+        self.is_new = False
 
     async def new(self) -> Json:
         """Open a new session; returns the agent's answer and sets `link.agent_session_id`.
@@ -91,6 +100,7 @@ class Opening:
         if not isinstance(agent_id, str):
             raise errors.agent_trouble("the agent gave no session id")
         self._link.agent_session_id = agent_id
+        self.is_new = True
         return result
 
     async def load(self, agent_session_id: str) -> Json:
@@ -116,9 +126,9 @@ class Opening:
                     raise
                 refusal = exc
         if refusal and known.remembered:
-            why = f"the agent would not load the session: {refusal.message}"
+            why = f"the agent would not load the session: {in_words(refusal)}"
             gone = refusal.code == ErrorCode.RESOURCE_NOT_FOUND
-            raise Refused(why, permanent=gone) from refusal
+            raise NotLoaded(why, permanent=gone) from refusal
         result = await self._new_instead()
         if known.agent_session_id is not None:
             notice(notices.FORGOT_YOUNG if ways else notices.MEMORY_LOST)
@@ -131,7 +141,7 @@ class Opening:
         except RpcError as exc:
             if exc.code == ErrorCode.AUTH_REQUIRED:
                 raise
-            why = f"the agent would not open a session: {exc.message}"
+            why = f"the agent would not open a session: {in_words(exc)}"
             raise Refused(why, permanent=False) from exc
 
     def _ways(self) -> list[str]:
@@ -152,3 +162,12 @@ class Opening:
     async def _ask(self, method: str, params: Json) -> Json:
         result = await self._link.ask_for(self._origin, method, params)
         return result if isinstance(result, dict) else {}
+
+
+def in_words(refusal: RpcError) -> str:
+    """Return an agent's error as a person reads it: the message, with `data.details` if given."""
+    data = refusal.data
+    details = data.get("details") if isinstance(data, dict) else data
+    if not isinstance(details, str) or not details or details in refusal.message:
+        return refusal.message
+    return f"{refusal.message}: {details[:_DETAILS]}"

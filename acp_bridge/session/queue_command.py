@@ -4,6 +4,8 @@
 /queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
 /queue drop [N]   forgets the held prompts, or the one of that number
+/queue memory new, /queue memory restore
+                  go on without the agent's session, if the agent won't load it (R15)
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 
@@ -42,9 +45,12 @@ def parse(prompt: list[Any]) -> list[str] | None:
 class QueueCommand:
     """Answers `/queue` in one session."""
 
-    def __init__(self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut) -> None:
+    def __init__(
+        self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut, memory: Memory
+    ) -> None:
         """Nothing happens before `run`."""
         self._port = port
+        self._memory = memory
         self._prompts = prompts
         self._transcript = transcript
 
@@ -61,6 +67,8 @@ class QueueCommand:
                 return
             case ["drop", *rest]:
                 self._transcript.notice(self._drop(rest))
+            case ["memory", "new" | "restore" as how]:
+                self._transcript.notice(self._memory.give_up(restore=how == "restore"))
             case _:
                 self._transcript.notice(notices.QUEUE_USAGE)
         done = {"stopReason": "end_turn"}

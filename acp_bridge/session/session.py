@@ -29,6 +29,7 @@ from acp_bridge.session import answers, queue_command
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
@@ -84,10 +85,11 @@ class Session:
         self.to_agent = ToAgent(self, shown, chosen)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent)
+        self.memory = Memory(journal)
+        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         self.replay = Replay(self, journal, shown, prompts, chosen, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client)
-        self._queue = QueueCommand(self, prompts, shown)
+        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client, self.memory)
+        self._queue = QueueCommand(self, prompts, shown, self.memory)
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
@@ -215,7 +217,9 @@ class Session:
         blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
         if blocked and not self._told:
             self._told = True
-            self.transcript.show_only(notices.notice(notices.NOT_READY))
+            why = self.memory.refusal
+            text = notices.not_loaded(why) if why else notices.NOT_READY
+            self.transcript.show_only(notices.notice(text))
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work in the bridge's task group; its failure is this session's only."""
@@ -245,13 +249,18 @@ class Session:
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
         words = queue_command.parse(params["prompt"])
-        if words is not None and not self._updates.own_queue:
+        if words is not None and self._is_ours(words):
             self._queue.run(request, params, words)
             return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self._title.note_prompt(params)
+
+    def _is_ours(self, words: list[str]) -> bool:
+        """Return False when the command is the agent's own, which has one of the same name."""
+        needed = self.memory.refusal is not None and words[:1] == ["memory"]
+        return needed or not self._updates.own_queue
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""

@@ -21,6 +21,7 @@ from acp_bridge.protocol import (
     SET_MODE,
     user_chunk,
 )
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.to_agent import ToAgent
@@ -52,7 +53,13 @@ class Stage(Port):
         self.user_settings = UserSettings(journal)
         self.to_agent = ToAgent(self, self.transcript, self.user_settings)
         self.restart = Restart(
-            self, journal, self.transcript, self.updates, self.user_settings, self.to_agent
+            self,
+            journal,
+            self.transcript,
+            self.updates,
+            self.user_settings,
+            self.to_agent,
+            Memory(journal),
         )
         self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []
@@ -252,7 +259,7 @@ async def test_a_session_of_which_a_turn_has_ended_is_refused_when_the_agent_doe
     agent.reply(SESSION_LOAD, refused)
     await stage.run(agent)
     why = f"the agent would not load the session: {refused.message}"
-    assert stage.events == [ev.LoadRefused(2, permanent, why)]
+    assert stage.events == [ev.LoadRefused(2, permanent, f"{why}. {notices.MEMORY_WAYS}")]
     assert (stage.renamed, stage.shown()) == ([], [])
 
 
