@@ -130,7 +130,9 @@ class Sessions:
         """Load a session that only the agent knows through it, and keep it from now on."""
         mapped = await self._context.journal.known_agent_ids(self._context.settings.agent_name)
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        if session_id in mapped or not await self._listing.agent_lists(session_id):
+        if session_id in mapped or not await self._listing.agent_may_have(
+            session_id, workspace.cwd
+        ):
             raise errors.unknown_session()
         link = await self._waiting.take()
         link.agent_session_id = session_id
