@@ -138,6 +138,8 @@ class Bridge:
         if client.stage is not Stage.READY:
             return
         session = self._live(named.get("sessionId"))
+        if session:
+            session.transcript.wake(client)
         if method == protocol.SESSION_CANCEL:
             if session:
                 session.feed(ev.Cancel())

@@ -47,6 +47,8 @@ SESSION_CANCEL: Final = "session/cancel"
 SET_MODE: Final = "session/set_mode"
 SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
+#: an extension that several agents share: a message of the user joins the running turn.
+STEERING: Final = "_session/steering"
 
 # --- methods of the client side -----------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.records import SessionRow
 from acp_bridge.journal.schema import (
-    INDEX_SCRIPTS,
+    INDEX_SCHEMA,
     connect,
     make_file,
     make_folder,
@@ -107,7 +107,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             raise _Unfit("empty")
-        migrate(connection, INDEX_SCRIPTS)
+        migrate(connection, INDEX_SCHEMA)
         # 10,000 sessions take 10 ms. What was damaged may be what is written next.
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
@@ -140,7 +140,7 @@ def _make(path: Path) -> None:
     make_file(draft)
     try:
         with closing(connect(draft, wait=1)) as connection:
-            migrate(connection, INDEX_SCRIPTS)
+            migrate(connection, INDEX_SCHEMA)
             _fill(connection, path.with_name("sessions"))
         with _locked(path):
             if not path.exists():

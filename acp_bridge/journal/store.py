@@ -22,7 +22,7 @@ from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
 from acp_bridge.journal.schema import (
-    SESSION_SCRIPTS,
+    SESSION_SCHEMA,
     connect,
     journal_errors,
     make_file,
@@ -199,7 +199,7 @@ def _create_file(path: Path, info: SessionInfo) -> SessionFile:
         make_file(path)
         connection = connect(path, wait=1)
         try:
-            migrate(connection, SESSION_SCRIPTS)
+            migrate(connection, SESSION_SCHEMA)
             created = connection.execute(
                 f"INSERT INTO session(id, {', '.join(_INFO)})"
                 f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
@@ -222,7 +222,7 @@ def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
     with journal_errors():
         connection = connect(path, wait=1)
         try:
-            migrate(connection, SESSION_SCRIPTS)
+            migrate(connection, SESSION_SCHEMA)
             row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
             if row is None or row[0] != session_id:
                 raise UnknownSession("no such session")

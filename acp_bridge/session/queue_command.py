@@ -86,6 +86,8 @@ class QueueCommand:
                 self._transcript.notice(notices.RUN_STOPPED)
                 break
             keys.append(key)
+        if keys:
+            self._transcript.notice(notices.running(len(keys)))
         carrier = self._prompts.add(params, request)
         self._port.feed(ev.RunHeld(carrier, tuple(keys)))
 

@@ -81,7 +81,7 @@ class Session:
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        self._to_client = ToClient(self.id, shown.asked, updates)
+        self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
         self.to_agent = ToAgent(self, shown, chosen)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -111,6 +111,10 @@ class Session:
     @property
     def stopped(self) -> bool:
         return self._machine.stopped
+
+    @property
+    def excused(self) -> bool:
+        return self.to_agent.busy
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -248,6 +252,7 @@ class Session:
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
+        self.transcript.wake(request.client)
         words = queue_command.parse(params["prompt"])
         if words is not None and self._is_ours(words):
             self._queue.run(request, params, words)

@@ -54,7 +54,7 @@ class Turn:
         carried = self._memory.take_transcript(blocks)
         sent = [carried, *blocks] if carried else blocks
         self._updates.new_turn(key, sent)
-        self._transcript.seq = prompt.seq
+        self._transcript.begin_turn(prompt.seq)
         said = [{"update": user_chunk(block)} for block in blocks]
         session_id = self._journal.info.session_id
         try:

@@ -197,7 +197,7 @@ async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> N
 
 
 async def end_orphan(process: AgentProcess, orphan: int) -> None:
-    """Let it end and see it collected; its parent is the guard."""
+    """Let the orphan end, and wait until the guard, its parent, has collected it."""
     os.write(process.stdin_fd, b"\n")
     with anyio.fail_after(5):
         while exists(orphan):
@@ -226,7 +226,7 @@ async def test_the_guard_keeps_no_end_of_the_agents_pipes_and_no_folder(
 
 
 async def echo(process: AgentProcess) -> None:
-    """A line to `cat` and back: it has started for good, nothing of its start is open."""
+    """Send a line to `cat` and back, so that it has started and has closed what that took."""
     os.write(process.stdin_fd, b"echo\n")
     assert await read_line(process) == "echo"
 

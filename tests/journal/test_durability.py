@@ -18,7 +18,7 @@ from tests.journal.sayings import chunk, lines, transcript
 
 
 class Disk:
-    """fsync as it is, but each one waits to be let through; says what had been written."""
+    """Does fsync, but lets each one wait to be let through, and notes the size of the WAL."""
 
     def __init__(self, session: SessionJournal) -> None:
         self._session = session

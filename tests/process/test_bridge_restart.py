@@ -91,7 +91,7 @@ async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_th
         assert await stopped(client, prompt) == "cancelled"
         assert await client.prompt("say two; history") == {"stopReason": "end_turn"}
         notice = client.texts()[1]
-        assert notice.startswith("[acp-bridge] The agent did not keep this session")
+        assert notice.strip().startswith("[acp-bridge] The agent did not keep this session")
         await kill_agent(world, client)
         assert await client.prompt("history; say three") == {"stopReason": "end_turn"}
         assert client.texts()[-2:] == ["say two; history", "three"]
@@ -105,7 +105,7 @@ async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
         await kill_agent(world, client)
         seen = client.mark()
         assert await client.prompt("history; say two") == {"stopReason": "end_turn"}
-        assert client.texts(since=seen)[0].startswith("[acp-bridge] Memory lost")
+        assert client.texts(since=seen)[0].strip().startswith("[acp-bridge] Memory lost")
         assert client.texts(since=seen)[1:] == ["", "two"]
         seen = client.mark()
         await client.load_session(client.session_id, world.cwd)

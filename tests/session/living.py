@@ -121,7 +121,7 @@ class Living:
     def texts(self) -> list[str]:
         """Return the texts of the messages that the client was shown."""
         shown = self.updates()
-        return [each["content"]["text"].rstrip() for each in shown if "content" in each]
+        return [each["content"]["text"].strip() for each in shown if "content" in each]
 
     # --- the journal ---------------------------------------------------------------------------
 

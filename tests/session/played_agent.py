@@ -19,7 +19,7 @@ KILLED = Exit(None, 9)
 
 def refusal(code: int, message: str = "no", **data: Any) -> RpcError:
     """Return an error as an agent gives it."""
-    return RpcError(code, message, data) if data else RpcError(code, message)
+    return RpcError.received(code, message, data) if data else RpcError.received(code, message)
 
 
 AUTH_REQUIRED = refusal(-32000, "log in", methods=["key"])

@@ -31,8 +31,11 @@ class Port:
         self.state = State.RUNNING
         #: how the process that has the session is taken, if not as the state says.
         self.phase_now: Phase | None = None
+        #: the client has asked the agent something that is not answered yet.
+        self.excused = False
         self.waiting: tuple[int, ...] = ()
         self.closing = False
+        self.agent_replays = True
         self.link: Link | None = None
 
     # --- the machine ---------------------------------------------------------------------------

@@ -29,7 +29,8 @@ from tests.session.waiting import quiet, until
 
 DONE = {"stopReason": "end_turn"}
 CANCELLED = {"stopReason": "cancelled"}
-UNKNOWN_SESSION = {"code": -32002, "message": "unknown session"}
+DETAILS = {"details": "unknown session"}
+UNKNOWN_SESSION = {"code": -32002, "message": "unknown session", "data": DETAILS}
 
 
 @pytest.fixture(autouse=True)
