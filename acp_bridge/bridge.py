@@ -7,6 +7,7 @@ order of reading, or lets a task of its own answer it (invariants Q10, C4).
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
@@ -45,9 +47,7 @@ class Bridge:
         self._tasks = tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
-        self._context = SessionContext(
-            settings, Journal(settings.home), tasks, AgentCommand(settings.command, {})
-        )
+        self._context = SessionContext(settings, Journal(settings.home), tasks, _command(settings))
         self._waiting = WaitingProcess(self._context, self._first_client, settings.start_timeout)
         self._context.take_ready = self._waiting.take_ready
         self._sessions = Sessions(self._context, self._waiting)
@@ -175,7 +175,7 @@ class Bridge:
         try:
             client.abilities = ClientAbilities(params.get("clientCapabilities"))
             told = handshake.for_agent(params)
-            self._context.command = AgentCommand(self._settings.command, told)
+            self._context.command = replace(self._context.command, initialize=told)
             if self._settings.builtin:
                 agent = handshake.BUILTIN
                 self._tasks.start_soon(self._waiting.warm)
@@ -189,6 +189,10 @@ class Bridge:
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, client.abilities, own)
+
+
+def _command(settings: Settings) -> AgentCommand:
+    return AgentCommand(settings.command, {}, StandingRequests(settings.request_timeout))
 
 
 async def serve(settings: Settings, stdin: int, stdout: int) -> None:

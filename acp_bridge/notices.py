@@ -80,9 +80,11 @@ def notice(text: str) -> Json:
     return with_own_meta({"update": chunk}, {"notice": True})
 
 
-def not_loaded(why: str) -> str:
-    """Return what is said when a session is loaded that the agent itself would not load."""
-    return f"[acp-bridge] This is the transcript, but {why}. {MEMORY_WAYS}."
+def not_ready(refusal: str | None) -> str:
+    """Return what is said when no process takes a session; `refusal`: why it was not loaded."""
+    if refusal is None:
+        return NOT_READY
+    return f"[acp-bridge] This is the transcript, but {refusal}. {MEMORY_WAYS}."
 
 
 def memory_sent(characters: int) -> str:

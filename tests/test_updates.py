@@ -106,9 +106,7 @@ def test_a_bad_end_closes_no_card_and_kills_no_message_of_an_earlier_turn() -> N
 
 
 @pytest.mark.hazard("R11")
-def test_the_agents_echo_of_the_prompt_is_left_out_and_what_the_user_says_later_is_not() -> (
-    None
-):
+def test_the_agents_echo_of_the_prompt_is_left_out_and_what_the_user_says_later_is_not() -> None:
     updates = Updates(set())
     image = {"type": "image", "data": "aGk="}
     updates.new_turn(1, [{"type": "text", "text": "fix it"}, image])

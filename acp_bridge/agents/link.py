@@ -21,7 +21,6 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
-from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.log import event
 from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
@@ -65,30 +64,22 @@ class Link:
     """One agent process, started by `start` and ended by `kill` or `close`."""
 
     def __init__(
-        self,
-        command: AgentCommand,
-        owner: Owner,
-        name: str,
-        *,
-        parked: bool = False,
-        standing: StandingRequests | None = None,
+        self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
-        """`name` is for the log; `parked` is what `park` does; `standing` is sent at the start."""
+        """`name` is for the log; `parked` is what `park` does."""
         self.command = command
         self.owner = owner
         self.name = name
         self.peer = Peer(self, self._send, answer_malformed=False, internal_error=errors.internal)
-        self._requests = Requests(self.peer)
+        self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
-        self.on_behalf: Mapping[RequestId, object] = self._requests.on_behalf
-        #: the result of `initialize`.
+        self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
+        #: the result of `initialize`; empty until the process was sent what stands for all.
         self.initialized: dict[str, Any] = {}
         #: the number of this process among those of its session.
         self.epoch = 0
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: the process has answered `initialize` and was sent the standing requests.
-        self.ready = False
         #: the process has ended: an answer that its requests get from now on is not the agent's.
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
@@ -96,7 +87,6 @@ class Link:
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
-        self._standing = standing
         self._parked = parked
         self._parked_bytes = 0
         self._kept: list[tuple[str, Any]] = []
@@ -134,14 +124,12 @@ class Link:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
             if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
-            self.initialized = result
-            if self._standing:
-                await self._standing.repeat(self)
+            await self.command.standing.repeat(self)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.kill()
             raise
-        self.ready = True
+        self.initialized = result
 
     async def _live(self, process: AgentProcess, writer: Writer, reader: Reader) -> None:
         try:
@@ -219,28 +207,23 @@ class Link:
 
     # --- requests ------------------------------------------------------------------------------
 
-    @property
-    def login_wanted(self) -> float | None:
-        """The moment at which the agent last answered AUTH_REQUIRED, None when it is content."""
-        return self._requests.login_wanted
-
     def can(self, *path: str) -> bool:
         """Return whether `agentCapabilities` has this as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request of the bridge's own; raises RpcError."""
-        return await self._requests.ask(None, method, params)
+        return await self.requests.ask(None, method, params)
 
     async def ask_for(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the agent's result for a request that `origin` caused; raises RpcError."""
-        return await self._requests.ask(origin, method, params)
+        return await self.requests.ask(origin, method, params)
 
     def request_for(
         self, origin: object | None, method: str, params: Any, on_answer: Callable[[Answer], None]
     ) -> int:
         """Send a request that `origin` caused, without waiting; returns the id, for `cancel`."""
-        return self._requests.send(origin, method, params, on_answer)
+        return self.requests.send(origin, method, params, on_answer)
 
     # --- parking -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from acp_bridge import waits
 from acp_bridge.log import event
 from acp_bridge.protocol import AUTHENTICATE, LOGOUT, PROVIDERS_DISABLE, PROVIDERS_SET, Json
 from acp_bridge.wire.jsonrpc import RpcError
@@ -47,7 +48,7 @@ def sets_something(method: str) -> bool:
 class StandingRequests:
     """The requests that every later process is sent before anything else."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float = waits.REQUEST) -> None:
         """`patience`: seconds for a process to answer one of them."""
         self._patience = patience
         self._kept: dict[object, tuple[str, Json]] = {}

@@ -54,6 +54,11 @@ class QueueCommand:
         self._prompts = prompts
         self._transcript = transcript
 
+    def takes(self, words: list[str], *, agent_has_one: bool) -> bool:
+        """Return False when the command is for the agent, which has one of the same name."""
+        needed = self._memory.refusal is not None and words[:1] == ["memory"]
+        return needed or not agent_has_one
+
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Do what the words say and answer the prompt that they came with."""
         for block in params["prompt"]:

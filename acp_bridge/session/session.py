@@ -82,7 +82,7 @@ class Session:
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
         self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
-        self.to_agent = ToAgent(self, shown, chosen)
+        self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self.memory = Memory(journal)
@@ -221,8 +221,7 @@ class Session:
         blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
         if blocked and not self._told:
             self._told = True
-            why = self.memory.refusal
-            text = notices.not_loaded(why) if why else notices.NOT_READY
+            text = notices.not_ready(self.memory.refusal)
             self.transcript.show_only(notices.notice(text))
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
@@ -254,18 +253,13 @@ class Session:
         """Queue a prompt in the order of reading; `params` has been checked."""
         self.transcript.wake(request.client)
         words = queue_command.parse(params["prompt"])
-        if words is not None and self._is_ours(words):
+        if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self._title.note_prompt(params)
-
-    def _is_ours(self, words: list[str]) -> bool:
-        """Return False when the command is the agent's own, which has one of the same name."""
-        needed = self.memory.refusal is not None and words[:1] == ["memory"]
-        return needed or not self._updates.own_queue
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""

@@ -28,12 +28,12 @@ class SessionContext:
     capabilities: object = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
-    #: what every process of the agent is told.
-    standing: StandingRequests = field(init=False)
     _links: list[Link] = field(init=False, default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.standing = StandingRequests(self.settings.request_timeout)
+    @property
+    def standing(self) -> StandingRequests:
+        """What every process of the agent is told."""
+        return self.command.standing
 
     @property
     def agent_replays(self) -> bool:
@@ -43,7 +43,7 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` is for the log."""
-        link = Link(self.command, owner, name, parked=parked, standing=self.standing)
+        link = Link(self.command, owner, name, parked=parked)
         self.note_link(link)
         return link
 
@@ -55,4 +55,4 @@ class SessionContext:
     @property
     def ready_links(self) -> list[Link]:
         """Every process of the agent that has been started and lives, the newest last."""
-        return [link for link in self._links if link.ready and not link.gone]
+        return [link for link in self._links if link.initialized and not link.gone]

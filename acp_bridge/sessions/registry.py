@@ -5,8 +5,9 @@ The journal has them all, live or not; `live` are those that this bridge runs no
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 import anyio
@@ -16,7 +17,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_DELETE, Json, with_own_meta
+from acp_bridge.protocol import SESSION_DELETE, SESSION_LOAD, SESSION_NEW, Json, with_own_meta
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
@@ -56,12 +57,13 @@ class Sessions:
         link = await self._waiting.take()
         session: Session | None = None
         try:
-            result = await self._opening(link, workspace, request).new()
+            opening = self._opening(link, workspace, request)
+            result = await self._in_time(SESSION_NEW, opening.new)
             session = await self._store.create(uuid4().hex, workspace, link)
         finally:
             if session is None:
                 with anyio.CancelScope(shield=True):
-                    await self._unused(link)
+                    await self._unused(link, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)
@@ -73,8 +75,19 @@ class Sessions:
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, request)
 
-    async def _unused(self, link: Link) -> None:
-        if link.agent_session_id is None:
+    async def _in_time(self, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
+        """Return what an agent answers; raises RpcError, also when it takes too long."""
+        seconds = self._context.settings.request_timeout
+        try:
+            with anyio.fail_after(seconds):
+                return await work()
+        except TimeoutError:
+            what = f"the agent did not answer {method} within {seconds:g} s"
+            raise errors.agent_trouble(what) from None
+
+    async def _unused(self, link: Link, request: ClientRequest) -> None:
+        """Keep a process that has refused a session; one that owes the answer is of no use."""
+        if link.agent_session_id is None and request not in link.on_behalf.values():
             await self._waiting.give_back(link)
         else:
             await link.kill()
@@ -147,7 +160,8 @@ class Sessions:
             session.transcript.attach(request.client)
         link.adopt(session.from_agent)
         try:
-            result = await self._opening(link, workspace, request).load(session_id)
+            opening = self._opening(link, workspace, request)
+            result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
         except BaseException:
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)

@@ -30,8 +30,8 @@ class Sessionless:
         if the login needs no user. Raises the first one's RpcError.
         """
         links = self._context.ready_links
-        wanting = [link for link in links if link.login_wanted is not None]
-        wanting.sort(key=lambda link: link.login_wanted or 0.0, reverse=True)
+        wanting = [link for link in links if link.requests.login_wanted is not None]
+        wanting.sort(key=lambda link: link.requests.login_wanted or 0.0, reverse=True)
         first = wanting[0] if wanting else await self._login_place(params)
         result = await first.ask_for(request, AUTHENTICATE, params)
         self._context.standing.note(AUTHENTICATE, params)
@@ -53,7 +53,7 @@ class Sessionless:
     async def _login_at(self, links: list[Link], params: Json) -> None:
         """Let the user log in at one process after the other."""
         for link in links:
-            if link.login_wanted is not None:
+            if link.requests.login_wanted is not None:
                 await self._context.standing.tell(link, AUTHENTICATE, params)
 
     async def logout(self, request: ClientRequest, params: Json) -> Any:

@@ -181,7 +181,7 @@ async def test_an_agent_that_wants_a_login_is_asked_once_and_its_own_words_are_t
         await way(opening(agent))
     assert raised.value == AUTH_REQUIRED
     assert agent.heard == [method]
-    assert agent.login_wanted is not None
+    assert agent.requests.login_wanted is not None
 
 
 # --- cancelled in the middle ----------------------------------------------------------------------

@@ -463,12 +463,12 @@ async def test_a_process_that_wants_a_login_waits_for_it_and_the_next_prompt_ask
     async with living(tmp_path, wants_a_login) as here:
         assert await here.answered(here.prompt()) == AUTH_REQUIRED.to_wire()
         agent = await here.agent()
-        assert agent.login_wanted is not None
+        assert agent.requests.login_wanted is not None
         assert here.session.link is None
         assert "not running" in (await here.answered(here.asks("_x/y")))["message"]
         resumes(agent)
         await one_turn(here, agent, "next")
-        assert agent.login_wanted is None
+        assert agent.requests.login_wanted is None
         assert here.session.link is agent
         assert len(here.context.agents) == 1
         assert here.texts() == []
