@@ -188,7 +188,7 @@ class Bridge:
         client.stage = Stage.READY
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
-        return handshake.for_client(agent, client.abilities, own)
+        return handshake.for_client(agent, {"agent": settings.agent_name, **own})
 
 
 def _command(settings: Settings) -> AgentCommand:

@@ -37,7 +37,7 @@ The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_AP
 from keys.env in its data folder; 'python -m agent --help' says more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
-were held when a bridge was killed.
+were held when a bridge was killed; /queue memory about an agent that won't load its session.
 
 exit code: 0 the client ended the session, 1 a demo step failed, 2 wrong usage.
 """
