@@ -33,10 +33,10 @@ class LateReplay:
     def note(self, params: Json) -> None:
         """Take the next recorded `session/update` of the conversation.
 
-        What the bridge itself said is left out: no agent knows it.
+        What the bridge itself said or was told is left out: no agent knows it.
         """
         update = params.get("update")
-        if not isinstance(update, dict) or self._room <= 0 or own_meta(params).get("notice"):
+        if not isinstance(update, dict) or self._room <= 0 or _is_own(params):
             return
         kind = update.get("sessionUpdate")
         if kind in self._at:
@@ -93,6 +93,10 @@ class Echo:
             return False
         self._left = self._left[len(text) :]
         return True
+
+
+def _is_own(params: Json) -> bool:
+    return not own_meta(params).keys().isdisjoint(("notice", "command"))
 
 
 def _text(update: Json) -> str:

@@ -24,6 +24,7 @@ BUILTIN: Json = {
         "sessionCapabilities": {
             "list": {},
             "delete": {},
+            "fork": {},
             "additionalDirectories": {},
             "resume": {},
             "close": {},

@@ -3,7 +3,7 @@
 - While a load replays, what happens in the session meanwhile waits behind it. Hold, backlog and
   the cut between replay and live belong to the one client.
 - After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
-  begins (invariant C23); after a load, nothing of which only the last one counts.
+  begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
 """
 
@@ -15,7 +15,7 @@ from enum import Enum, auto
 import anyio
 
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state
+from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state, own_meta
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -23,6 +23,10 @@ def needs_fitting(params: Json) -> bool:
     """Return True for an update of which not every client can take all."""
     update = params.get("update")
     return isinstance(update, dict) and update.get("sessionUpdate") == OPTIONS_UPDATE
+
+
+def _is_aside(params: Json) -> bool:
+    return is_state(params["update"]) or bool(own_meta(params))
 
 
 def _lists_commands(params: Json) -> bool:
@@ -35,8 +39,8 @@ class Quiet(Enum):
 
     #: nothing.
     NONE = auto()
-    #: updates of which only the last one of its kind counts: after a load.
-    STATES = auto()
+    #: what is no conversation of the agent's: states, and what the bridge says. After a load.
+    ASIDES = auto()
     #: everything: after the answer `cancelled`.
     ALL = auto()
 
@@ -72,7 +76,7 @@ class ClientView:
         """Send one update, in its order; a list of commands that was shown is not shown again."""
         if self._known(params):
             return
-        if self._quiet is Quiet.STATES and is_state(params["update"]):
+        if self._quiet is Quiet.ASIDES and _is_aside(params):
             self._keep(self._line(params))
         else:
             self.send(self._line(params))

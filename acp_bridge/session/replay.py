@@ -108,7 +108,7 @@ class Replay:
         finally:
             view.end_replay()
         if not self._transcript.seq:
-            view.hush(Quiet.STATES)
+            view.hush(Quiet.ASIDES)
 
     def result(self, request: ClientRequest) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""

@@ -90,10 +90,13 @@ class Restart:
         opening = Opening(link, self._port.workspace)
         result = await opening.reopen(self._memory.known, self._transcript.notice)
         replayed = self._port.take_replayed()
-        if opening.replays:
-            self._updates.expect_late_replay(replayed or await self._recorded())
+        late = (replayed or await self._recorded()) if opening.replays else None
         await self._port.rename_at_agent(link)
+        if link.gone:  # the next process may have the session by now
+            raise Refused("the agent's process has ended", permanent=False)
         await self._memory.note_open(is_new=opening.is_new)
+        if late:
+            self._updates.expect_late_replay(late)
         known = self._user_settings.shown
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)

@@ -74,7 +74,6 @@ class Session:
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
-
         updates = self._updates = Updates(set(journal.used_ids()))
         shown = self.transcript = TranscriptOut(self.id, journal)
         chosen = self.user_settings = UserSettings(journal)
@@ -241,8 +240,7 @@ class Session:
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
-        """The machine is closed: leave nothing of the session behind."""
-        await self._processes.end()
+        """Let go of the session: its processes are dead, or will not die."""
         await self.journal.close()
         os.close(self._lease)
         self.closed.set()

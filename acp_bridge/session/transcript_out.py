@@ -117,7 +117,9 @@ class TranscriptOut:
 
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
-        self.show(notices.notice(text))
+        said = notices.notice(text)
+        self.record_only(said)
+        self.show_only(said)
 
     def end_turn(self, seq: int) -> None:
         """Let what was shown until now belong to the turn of this prompt, what follows to none."""

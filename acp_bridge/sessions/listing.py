@@ -120,8 +120,8 @@ class Listing:
             if any(row["sessionId"] == session_id for row in rows):
                 return True
             if cursor is None:
-                return False
-        return None
+                break
+        return False
 
 
 def _row(row: SessionRow) -> Json:

@@ -162,10 +162,13 @@ class Sessions:
         try:
             opening = self._opening(link, workspace, request)
             result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
-        except BaseException:
+        except BaseException as exc:
+            closed = session.closing  # by the client, meanwhile
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)
                 await self._store.erase(session_id, known=False)
+            if closed and isinstance(exc, RpcError):
+                raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
@@ -177,13 +180,13 @@ class Sessions:
     async def close(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/close`: the session's prompts are answered `cancelled` first."""
         session_id = params.session_id(given)
-        if session := self.live.get(session_id):
-            session.close()  # at once: a replay of it ends, and is answered first
+        if found := self.live.get(session_id):
+            found.close()  # at once: a load of it ends, and is answered first
         async with self._alone(session_id):
-            session = self.live.get(session_id)
-            if session is None:
+            if session := self.live.get(session_id):
+                await self._drop(session)
+            elif found is None:
                 raise errors.unknown_session()
-            await self._drop(session)
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> Json:

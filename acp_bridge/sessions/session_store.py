@@ -7,6 +7,9 @@ A session is open in one bridge at a time: the lock is taken before the journal 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+
+import anyio
 
 from acp_bridge import errors
 from acp_bridge.agents import lease
@@ -29,6 +32,7 @@ class SessionStore:
         """Make a session of a process that has one open, or is about to; raises RpcError."""
         context = self._context
         lock = await self._lock(session_id)
+        journal: SessionJournal | None = None
         try:
             journal = await context.journal.create(
                 session_id,
@@ -36,14 +40,18 @@ class SessionStore:
                 agent=context.settings.agent_name,
                 agent_session_id=link.agent_session_id,
             )
+            session = Session(context, journal, lock, workspace, link)
         except BaseException as exc:
+            if journal:
+                with suppress(JournalError), anyio.CancelScope(shield=True):
+                    await context.journal.delete(session_id, known=False)
             os.close(lock)
             if isinstance(exc, JournalError):
                 raise errors.agent_trouble("the journal can't be written") from exc
             raise
         link.hold_lock(lock)
         event("session.new", session=session_id, agent=link.name)
-        return Session(context, journal, lock, workspace, link)
+        return session
 
     async def open(self, session_id: str, workspace: Workspace) -> Session | None:
         """Open a session of the journal; None if the journal has none of this id.

@@ -154,6 +154,25 @@ async def test_a_replay_that_comes_when_the_next_turn_has_begun_is_not_taken_for
         assert client.texts(since=seen) == ["one", "two"]
 
 
+@pytest.mark.hazard("R11")
+async def test_what_the_bridge_itself_said_does_not_hide_a_replay_that_comes_late(
+    world: World,
+) -> None:
+    async with world.inside("late-replay", "load-only") as client:
+        await client.prompt("say one")
+        await client.prompt("/queue")
+        await client.prompt("say two")
+        await kill_agent(world, client)
+        prompt = client.send_prompt("gate g; say three")
+        await world.gates.reached("g")
+        before = shown(client)
+        world.gates.open("late-replay")
+        await world.gates.reached("replayed")
+        world.gates.open("g")
+        assert await stopped(client, prompt) == "end_turn"
+        assert shown(client)[:-1] == before
+
+
 @pytest.mark.hazard("R11", "P13")
 async def test_a_restart_by_load_shows_nothing_twice_but_what_is_new_of_the_settings(
     world: World,

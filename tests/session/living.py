@@ -11,6 +11,7 @@ import anyio
 
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME
@@ -20,16 +21,46 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import Settings
 from tests.session.journals import states
 from tests.session.memory import ClientEnd, Json
-from tests.session.played_agent import PlayedAgent
+from tests.session.played_agent import AUTH_REQUIRED, PlayedAgent
 from tests.session.waiting import until
 
 LONG = 3600.0
 Prepare = Callable[[PlayedAgent], None]
 
 
+DONE = {"stopReason": "end_turn"}
+CANCELLED = {"stopReason": "cancelled"}
+
+
 def resumes(agent: PlayedAgent) -> None:
     """Let an agent take the session at once."""
     agent.reply(SESSION_RESUME, {})
+
+
+def does_nothing(agent: PlayedAgent) -> None:
+    """Let an agent leave the request for the session open."""
+
+
+def never_starts(agent: PlayedAgent) -> None:
+    """Let an agent leave `initialize` open."""
+    agent.ready = False
+
+
+def fails_to_start(agent: PlayedAgent) -> None:
+    agent.unspawnable = StartFailed("cannot be started now: x", permanent=False)
+
+
+def does_not_exist(agent: PlayedAgent) -> None:
+    agent.unspawnable = StartFailed("command not found: x", permanent=True)
+
+
+def wants_a_login(agent: PlayedAgent) -> None:
+    agent.reply(SESSION_RESUME, AUTH_REQUIRED)
+
+
+def first(*capabilities: str) -> PlayedAgent:
+    """Return the process in which the session was made."""
+    return PlayedAgent("resume", *capabilities)
 
 
 @dataclass(slots=True)
@@ -94,6 +125,12 @@ class Living:
         self.session.to_agent.pass_on(self.request(method, **params))
         return self._last_id
 
+    async def turn(self, agent: PlayedAgent, text: str = "mend") -> None:
+        """Run a prompt to its end."""
+        request_id = self.prompt(text)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await self.answered(request_id) == DONE
+
     # --- what the client got -------------------------------------------------------------------
 
     @property
@@ -138,24 +175,26 @@ async def living(
     folder: Path,
     *prepare: Prepare,
     first: PlayedAgent | None = None,
-    agent_session_id: str | None = "0",
+    title: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
 
-    Its deadlines are out of reach, but for those in `settings`.
+    Its deadlines are out of reach, but for those in `settings`. Every task of it must have ended
+    by itself when the block is left.
     """
     bounds = dict.fromkeys(("drain_timeout", "kill_timeout", "restart_timeout"), LONG)
     chosen = Settings(("agent",), "a", folder, **{**bounds, "close_grace": LONG, **settings})
     home = Journal(folder)
-    journal = await home.create("s", cwd="/w", agent="a", agent_session_id=agent_session_id)
+    journal = await home.create("s", cwd="/w", agent="a", agent_session_id="0")
+    journal.change_info(title=title)
     lease = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             if first:
-                first.agent_session_id = agent_session_id
+                first.agent_session_id = "0"
                 context.agents.append(first)
                 await first.start(tasks)
             here = Living(context, journal, lease, first)
@@ -163,5 +202,4 @@ async def living(
                 first.adopt(here.session.from_agent)
             yield here
             await here.close()
-            tasks.cancel_scope.cancel()
     await home.close()

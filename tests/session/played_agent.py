@@ -45,7 +45,7 @@ class PlayedAgent(MemoryLink):
         self.initialized = {"protocolVersion": 1, "agentCapabilities": can}
         #: raised by the system when the process is spawned.
         self.unspawnable: Exception | None = None
-        #: waited for before the process is spawned, if there is one.
+        #: set when the process is spawned; as in a thread, nothing cancels the wait for it.
         self.gate: anyio.Event | None = None
         #: it answers `initialize` at once.
         self.ready = True
@@ -121,7 +121,9 @@ class PlayedAgent(MemoryLink):
     async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
         self.lock = lock_fd
         if self.gate:
-            await self.gate.wait()
+            with anyio.move_on_after(5, shield=True):
+                await self.gate.wait()
+            await anyio.lowlevel.checkpoint_if_cancelled()
         if self.unspawnable:
             raise self.unspawnable
         self._spawned = True

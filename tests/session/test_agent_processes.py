@@ -14,31 +14,21 @@ from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
 from acp_bridge.session.agent_processes import AgentProcesses
+from tests.agents.scripted_process import Listener
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent
 from tests.session.ports import Port
-from tests.session.waiting import until
+from tests.session.waiting import quiet, until
 
 LEASE = 42
 LONG = 3600.0
 
 
-class Told:
+class Told(Listener):
     """The owner: feeds the end of a process as `FromAgent` does."""
 
     def __init__(self, feed: Callable[[ev.Event], None]) -> None:
+        super().__init__()
         self._feed = feed
-
-    def on_update(self, link: Link, params: dict[str, Any]) -> None:
-        """Nothing is said here."""
-
-    on_agent_request: Any = on_update
-    on_agent_notification: Any = on_update
-
-    def on_batch_end(self, link: Link) -> None:
-        """Nothing is collected."""
-
-    async def room(self, link: Link) -> None:
-        """There always is."""
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         self._feed(ev.AgentExited(link.epoch, exit_))
@@ -231,13 +221,16 @@ async def test_nothing_is_said_of_a_tree_that_outlives_the_kill(stage: Stage) ->
     assert stage.fed == [ev.AgentExited(1, KILLED), ev.TreeDead(1)]
 
 
-async def test_a_start_that_is_killed_before_a_process_was_spawned_leaves_a_dead_tree(
+async def test_a_start_that_is_killed_while_the_process_is_spawned_is_dead_when_that_is_over(
     stage: Stage,
 ) -> None:
     agent = stage.comes()
     agent.gate = anyio.Event()
     stage.spawn(stage.processes.start, 1, "agent")
     stage.spawn(stage.processes.kill, 1)
+    await quiet()
+    assert stage.fed == []
+    agent.gate.set()
     await until(lambda: stage.fed)
     assert stage.fed == [ev.TreeDead(1)]
     assert not agent.started
@@ -339,24 +332,10 @@ async def test_an_agent_that_was_dead_and_released_before_it_could_be_closed_is_
     assert agent.heard == ["initialize"]
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- the end of the bridge ------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("P1")
-async def test_at_the_end_nothing_of_any_process_is_left(stage: Stage) -> None:
-    ready = await stage.runs(1)
-    starting = stage.comes()
-    starting.ready = False
-    stage.spawn(stage.processes.start, 2, "agent")
-    await starting.asked("initialize")
-    await stage.processes.end()
-    assert ready.dead.is_set()
-    assert starting.dead.is_set()
-    assert {event.epoch for event in stage.fed if isinstance(event, ev.TreeDead)} == {1, 2}
-    assert not any(isinstance(event, ev.Started | ev.StartFailed) for event in stage.fed)
-
-
-async def test_a_start_whose_task_is_cancelled_holds_up_neither_a_kill_nor_the_end(
+async def test_a_start_whose_task_is_cancelled_holds_up_no_kill(
     stage: Stage,
 ) -> None:
     agent = stage.comes()
@@ -366,5 +345,5 @@ async def test_a_start_whose_task_is_cancelled_holds_up_neither_a_kill_nor_the_e
         await agent.asked("initialize")
         tasks.cancel_scope.cancel()
     assert stage.fed == [ev.AgentExited(1, KILLED), ev.TreeDead(1)]
-    await stage.both(lambda: stage.processes.kill(1), stage.processes.end)
+    await stage.processes.kill(1)
     assert len(stage.fed) == 2

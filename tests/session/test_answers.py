@@ -23,7 +23,7 @@ def told(outcome: Outcome) -> RpcError:
 @pytest.mark.parametrize(
     "answer", [Ok({"stopReason": "refusal", "_x": [1]}), Ok(None), Ok([1]), Err(BUSY)]
 )
-def test_the_agent_s_own_answer_is_given_as_it_came(answer: Answer) -> None:
+def test_the_agents_own_answer_is_given_as_it_came(answer: Answer) -> None:
     assert of_outcome(Replied(answer)) is answer
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_answer_becomes_an_error_and_never_a_success(
         (Failure.NEEDS_AUTH, None, -32000, "authentication required"),
     ],
 )
-def test_each_failure_is_one_sentence_of_the_bridge_s_own(
+def test_each_failure_is_one_sentence_of_the_bridges_own(
     failure: Failure, detail: object, code: int, sentence: str
 ) -> None:
     error = told(Failed(failure, detail))

@@ -257,20 +257,23 @@ async def test_a_turn_that_begins_ends_the_quiet(journal: SessionJournal) -> Non
 
 
 @pytest.mark.hazard("C23")
-async def test_after_a_load_states_wait_for_the_client_and_the_conversation_does_not(
+async def test_after_a_load_all_but_the_conversation_waits_for_the_client(
     journal: SessionJournal,
 ) -> None:
     end = ClientEnd()
     transcript = TranscriptOut("s", journal)
     view = transcript.attach(end.client)
-    view.hush(Quiet.STATES)
+    view.hush(Quiet.ASIDES)
     transcript.show(USAGE)
-    transcript.notice("said meanwhile")
+    transcript.notice("of the bridge")
+    transcript.show({"update": text_chunk("agent_message_chunk", "of the agent", "m")})
     transcript.flush()
     (shown,) = end.sent.take()
-    assert "said meanwhile" in str(shown)
+    assert "of the agent" in str(shown)
     transcript.wake(end.client)
-    assert [m["params"] for m in end.sent.take()] == [{"sessionId": "s", **USAGE}]
+    usage, notice = end.sent.take()
+    assert usage["params"] == {"sessionId": "s", **USAGE}
+    assert "of the bridge" in str(notice)
 
 
 async def test_commands_are_shown_once_and_once_more_with_the_first_prompt(

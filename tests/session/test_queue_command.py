@@ -7,11 +7,12 @@ import pytest
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED, running
+from acp_bridge.protocol import USER_MESSAGE, user_chunk
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript_out import TranscriptOut
-from tests.session.journals import failing, recorded_texts, states
+from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.ports import Port
 
@@ -205,3 +206,21 @@ async def test_during_a_replay_it_is_done_at_once_and_its_answer_comes_behind_th
     assert stage.held == []
     view.end_replay()
     assert stage.sent() == ["Dropped 1.", DONE]
+
+
+async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns_prompt(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    seq = journal.accept("running", prompt("run this"))
+    journal.start_turn(seq, [{"update": user_chunk(block)} for block in text("run this")])
+    stage.transcript.seq = seq
+    stage.types("/queue run")
+    stage.types("/queue drop")
+    stage.types("/queue drop")
+    said = [
+        params["update"]["content"]["text"]
+        for params in await recorded(journal)
+        if params["update"]["sessionUpdate"] == USER_MESSAGE
+    ]
+    assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]

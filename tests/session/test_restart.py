@@ -32,6 +32,7 @@ from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent, refusal
 from tests.session.ports import Port
+from tests.session.waiting import quiet, until
 
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
 LOADED = ev.Loaded(2)
@@ -64,10 +65,11 @@ class Stage(Port):
         self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []
         self.rename_fails: Exception | None = None
+        self.rename_waits: anyio.Event | None = None
         self.events: list[ev.Event] = []
 
     async def rename_at_agent(self, link: Link) -> None:
-        await anyio.lowlevel.checkpoint()
+        await (self.rename_waits.wait() if self.rename_waits else anyio.lowlevel.checkpoint())
         if self.rename_fails:
             raise self.rename_fails
         self.renamed.append(link.agent_session_id)
@@ -188,6 +190,12 @@ async def test_only_what_differs_from_what_the_clients_know_of_the_settings_is_s
     assert stage.shown() == [{"sessionUpdate": "config_option_update", "configOptions": changed}]
 
 
+async def test_a_mode_in_which_the_next_process_is_by_itself_is_shown(stage: Stage) -> None:
+    stage.user_settings.note_result({"modes": {**MODES, "currentModeId": "edit"}})
+    await stage.run(stage.agent("resume"))
+    assert stage.shown() == [{"sessionUpdate": "current_mode_update", "currentModeId": "plan"}]
+
+
 async def test_nothing_is_shown_of_a_restart_that_changes_nothing(stage: Stage) -> None:
     stage.user_settings.note_result({"modes": MODES})
     await stage.run(stage.agent("resume"))
@@ -228,7 +236,7 @@ async def test_after_a_load_what_is_recorded_may_be_repeated_late(stage: Stage) 
 
 
 @pytest.mark.hazard("R11", "R6")
-async def test_what_a_client_s_load_has_just_read_is_not_read_again(
+async def test_what_a_clients_load_has_just_read_is_not_read_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(SessionJournal, "replay")
@@ -280,7 +288,7 @@ async def test_a_session_of_which_no_turn_has_ended_goes_on_under_its_id_and_the
 
 
 @pytest.mark.hazard("R3")
-async def test_a_session_that_was_the_agent_s_before_it_was_ours_had_turns_of_its_own(
+async def test_a_session_that_was_the_agents_before_it_was_ours_had_turns_of_its_own(
     stage: Stage,
 ) -> None:
     stage.journal.change_info(agent_session_id="s")
@@ -357,6 +365,41 @@ async def test_a_process_that_dies_in_the_middle_has_refused_the_session(
     (refused,) = stage.events
     assert isinstance(refused, ev.LoadRefused)
     assert "the agent's process has ended (signal SIGKILL)" in str(refused.detail)
+
+
+@pytest.mark.hazard("R11")
+@pytest.mark.parametrize("at", ["replay", "rename"])
+async def test_a_process_that_dies_unasked_in_the_middle_changes_nothing_for_the_next(
+    stage: Stage, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on = anyio.Event()
+
+    async def slow_replay(journal: SessionJournal) -> AsyncIterator[list[Json]]:
+        await going_on.wait()
+        yield [{"update": said("first")}]
+
+    stage.user_settings.note_result({"modes": {**MODES, "currentModeId": "edit"}})
+    dies, following = stage.agent("load"), PlayedAgent("resume")
+    following.reply(SESSION_RESUME, {})
+    following.epoch = 3
+    if at == "replay":
+        monkeypatch.setattr(SessionJournal, "replay", slow_replay)
+    else:
+        stage.rename_waits = going_on
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.run, dies)
+        await until(lambda: SESSION_LOAD in dies.heard)
+        await quiet()
+        dies.dies()
+        stage.rename_waits = None
+        await stage.run(following)
+        going_on.set()
+    loaded, refused = stage.events
+    assert loaded == ev.Loaded(3)
+    assert refused == ev.LoadRefused(2, False, "the agent's process has ended")
+    assert stage.user_settings.shown["modes"]["currentModeId"] == "edit"
+    assert stage.updates.incoming(said("first"), Phase.LIVE) == said("first")
+    assert stage.shown() == []
 
 
 @pytest.mark.hazard("Q9")

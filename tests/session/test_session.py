@@ -1,13 +1,10 @@
-"""A session as a whole: prompts from reading to answer, cancels, agents that die, restarts."""
+"""A session as a whole: prompts from reading to answer, and cancels."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acp_bridge import notices
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
@@ -15,65 +12,16 @@ from acp_bridge.protocol import (
     CREATE_TERMINAL,
     RELEASE_TERMINAL,
     SESSION_CANCEL,
-    SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
-    SET_MODE,
 )
-from acp_bridge.settings import Delivery
+from acp_bridge.settings import Delivery, OnCancel
 from tests.session.journals import break_sync, failing, recorded_texts
-from tests.session.living import Living, living, resumes
+from tests.session.living import CANCELLED, DONE, first, living
 from tests.session.memory import ClientEnd
-from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent
 from tests.session.waiting import quiet, until
 
-DONE = {"stopReason": "end_turn"}
-CANCELLED = {"stopReason": "cancelled"}
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Nothing fails unnoticed: a test that expects errors clears the log."""
-    yield caplog
-    assert [r for r in caplog.get_records("call") if r.levelno >= logging.ERROR] == []
-
-
-def first() -> PlayedAgent:
-    """Return the process in which the session was made."""
-    return PlayedAgent("resume")
-
-
-def fails_to_start(agent: PlayedAgent) -> None:
-    agent.unspawnable = StartFailed("cannot be started now: x", permanent=False)
-
-
-def does_not_exist(agent: PlayedAgent) -> None:
-    agent.unspawnable = StartFailed("command not found: x", permanent=True)
-
-
-def never_starts(agent: PlayedAgent) -> None:
-    agent.ready = False
-
-
-def refuses(agent: PlayedAgent) -> None:
-    agent.reply(SESSION_RESUME, BUSY)
-    agent.reply(SESSION_NEW, BUSY)
-
-
-def wants_a_login(agent: PlayedAgent) -> None:
-    agent.reply(SESSION_RESUME, AUTH_REQUIRED)
-
-
-def forgets(agent: PlayedAgent) -> None:
-    agent.reply(SESSION_RESUME, UNKNOWN)
-    agent.reply(SESSION_NEW, {"sessionId": "young"})
-
-
-async def one_turn(here: Living, agent: PlayedAgent, text: str = "mend") -> None:
-    """Run a prompt to its end."""
-    request_id = here.prompt(text)
-    agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-    assert await here.answered(request_id) == DONE
+pytestmark = pytest.mark.usefixtures("no_errors")
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -189,7 +137,7 @@ async def test_the_queue_command_is_answered_by_the_bridge_unless_the_agent_has_
         assert agent.heard == ["initialize"]
         commands = [{"name": "queue", "description": "mine"}]
         agent.update(sessionUpdate="available_commands_update", availableCommands=commands)
-        await one_turn(here, agent, "/queue")
+        await here.turn(agent, "/queue")
 
 
 # --- cancel ---------------------------------------------------------------------------------------
@@ -212,7 +160,7 @@ async def test_a_cancelled_prompt_is_answered_when_the_agent_has_ended_its_turn(
         assert here.outcomes() == [(CANCELLED, DONE)]
         (_, closed) = here.updates()
         assert (closed["toolCallId"], closed["status"]) == ("t", "failed")
-        await one_turn(here, agent, "next")  # in the same process
+        await here.turn(agent, "next")  # in the same process
 
 
 @pytest.mark.hazard("C20", "C3")
@@ -225,7 +173,7 @@ async def test_a_cancel_that_comes_before_the_prompt_is_on_disk_keeps_it_from_th
         assert here.answers() == {request_id: CANCELLED}
         await quiet()
         agent = await here.agent()
-        await one_turn(here, agent, "next")
+        await here.turn(agent, "next")
         assert [each["prompt"][0]["text"] for each in agent.params(SESSION_PROMPT)] == ["next"]
 
 
@@ -292,13 +240,13 @@ async def test_an_agent_that_goes_on_after_it_was_cancelled_is_replaced_before_t
         agent.answer(turn, CANCELLED)
         assert await here.answered(request_id) == CANCELLED
         agent.says_text("leaked")
-        await one_turn(here, await here.agent(2), "next")
+        await here.turn(await here.agent(2), "next")
         assert agent.dead.is_set()
         assert here.texts() == ["half"]
 
 
 @pytest.mark.hazard("C1", "Q5")
-async def test_a_request_to_cancel_means_that_client_s_prompt_and_no_other(
+async def test_a_request_to_cancel_means_that_clients_prompt_and_no_other(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path, first=first()) as here:
@@ -317,158 +265,77 @@ async def test_a_request_to_cancel_means_that_client_s_prompt_and_no_other(
         assert len(agent.params(SESSION_PROMPT)) == 1
 
 
-# --- requests for the agent -----------------------------------------------------------------------
+@pytest.mark.parametrize(("choice", "dropped"), [(OnCancel.KEEP, False), (OnCancel.CLEAR, True)])
+async def test_a_cancel_drops_the_prompts_that_wait_only_if_the_user_chose_that(
+    tmp_path: Path, choice: OnCancel, dropped: bool
+) -> None:
+    async with living(tmp_path, first=first(), on_cancel=choice) as here:
+        agent, one, two = await here.agent(), here.prompt("one"), here.prompt("two")
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        assert here.answers() == ({two: CANCELLED} if dropped else {})
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(one) == CANCELLED
+        if not dropped:
+            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+            assert await here.answered(two) == DONE
+
+
+async def test_an_event_is_taken_to_its_end_before_one_that_comes_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), on_cancel=OnCancel.CLEAR) as here:
+        agent, one, two = await here.agent(), here.prompt("one"), here.prompt("two")
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.on_sent = lambda: agent.answer(turn, CANCELLED)  # while the cancel is being sent
+        here.session.feed(ev.Cancel())
+        assert list(here.answers().items()) == [(two, CANCELLED), (one, CANCELLED)]
+
+
+# --- what is kept of the session ------------------------------------------------------------------
+
+
+@pytest.mark.hazard("R12", "T2")
+async def test_a_prompt_that_was_held_runs_behind_the_words_that_let_it_run(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, held = await here.agent(), [{"type": "text", "text": "held"}]
+        here.journal.accept("p", {"sessionId": "s", "prompt": held})
+        await here.session.replay.recover()
+        carrier = here.prompt("/queue run")
+        turn = await agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"] == held
+        assert here.answers() == {}
+        agent.says_text("done")
+        agent.answer(turn, DONE)
+        assert await here.answered(carrier) == DONE
+        said = ["Running 1 held prompt.", "held", "done"]
+        assert here.texts() == said
+        recorded = [text.strip() for text in await recorded_texts(here.journal)]
+        assert recorded == ["/queue run", *said]
 
 
 @pytest.mark.hazard("R9")
-async def test_a_setting_of_a_session_that_has_no_process_starts_one_and_precedes_the_prompt(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path) as here:
-        setting, prompt = here.asks(SET_MODE, modeId="edit"), here.prompt()
-        agent = await here.agent()
-        asked = await agent.asked(SET_MODE)
-        await quiet()
-        assert SESSION_PROMPT not in agent.heard
-        agent.answer(asked, {"_x": 1})
-        assert await here.answered(setting) == {"_x": 1}
-        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-        assert await here.answered(prompt) == DONE
-        assert agent.heard[1:] == [SESSION_RESUME, SET_MODE, SESSION_PROMPT]
-
-
-async def test_a_request_that_the_agent_has_is_cancelled_there(tmp_path: Path) -> None:
+async def test_the_title_and_the_mode_that_the_agent_gives_are_kept(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
-        agent, request_id = await here.agent(), here.asks("_x/slow")
-        asked = await agent.asked("_x/slow")
-        assert here.session.cancel_request(here.client.client, request_id)
-        assert agent.params("$/cancel_request") == [{"requestId": asked["id"]}]
-        agent.answer(asked, BUSY)
-        assert await here.answered(request_id) == BUSY.to_wire()
-        assert not here.session.cancel_request(here.client.client, request_id)
-
-
-# --- an agent that dies, and restarts -------------------------------------------------------------
-
-
-@pytest.mark.hazard("P3", "Q5", "C16")
-async def test_an_agent_that_dies_in_a_turn_fails_it_and_another_takes_the_session(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, first=first()) as here:
-        agent, request_id = await here.agent(), here.prompt("one")
-        turn = await agent.asked(SESSION_PROMPT)
-        agent.update(sessionUpdate="tool_call", toolCallId="c", title="a", status="pending")
-        agent.exits(Exit(3, None))
-        assert here.answers() == {}  # a child of it may be alive
-        agent.dies()
-        error = here.answers()[request_id]
-        assert "the agent ended during the turn (exit code 3)" in error["message"]
-        assert here.updates()[-1]["status"] == "failed"
-        following = await here.agent(2)
-        agent.answer(turn, DONE)  # too late
-        await one_turn(here, following, "two")
-        assert following.heard == ["initialize", SESSION_RESUME, SESSION_PROMPT]
-        assert here.outcomes()[0][1] is None
-
-
-@pytest.mark.hazard("Q9")
-@pytest.mark.parametrize(
-    ("fails", "starts", "why"),
-    [
-        (fails_to_start, 3, "cannot be started now: x"),
-        (does_not_exist, 1, "command not found: x"),
-        (refuses, 3, "the agent would not open a session: busy"),
-    ],
-)
-async def test_when_no_agent_can_be_made_ready_all_that_wait_are_told_why_and_the_next_tries_again(
-    tmp_path: Path, fails: object, starts: int, why: str
-) -> None:
-    assert callable(fails)
-    async with living(tmp_path, *[fails] * starts, resumes) as here:
-        ids = [here.prompt("one"), here.prompt("two"), here.asks("_x/y")]
-        for request_id in ids[:2]:
-            error = await here.answered(request_id)
-            assert error["message"] == f"the agent could not be made ready: {why}"
-        assert "the agent is not running" in (await here.answered(ids[2]))["message"]
-        assert len(here.context.agents) == starts
-        assert here.texts() == []  # the answers have said it
-        request_id = here.prompt("three")
-        agent = await here.agent(starts + 1)
-        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-        assert await here.answered(request_id) == DONE
-
-
-@pytest.mark.hazard("C21")
-async def test_a_restart_that_takes_too_long_is_given_up_with_an_answer(tmp_path: Path) -> None:
-    async with living(tmp_path, never_starts, resumes, restart_timeout=0.0) as here:
-        error = await here.answered(here.prompt())
-        assert error["message"] == "the agent could not be made ready in time"
-        await until(lambda: here.context.agents[0].dead.is_set())
-
-
-@pytest.mark.hazard("R3")
-async def test_a_restart_that_fails_while_nobody_waits_is_said_once_in_the_session(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, does_not_exist, does_not_exist, resumes) as here:
-        here.session.wake()
-        await until(here.texts)
-        assert here.texts() == [notices.NOT_READY]
-        assert await recorded_texts(here.journal) == []
-        here.session.wake()
-        await quiet()
-        await here.answered(here.prompt())
-        assert here.texts() == [notices.NOT_READY]
-        assert len(here.context.agents) == 2
-
-
-@pytest.mark.hazard("R3")
-async def test_an_answer_about_something_else_does_not_say_that_the_restart_failed(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, fails_to_start, fails_to_start, never_starts) as here:
-        here.session.wake()
-        agent = await here.agent(3)
-        last_try = await agent.asked("initialize")
-        with failing(here.journal, "INSERT ON prompts"):
-            assert "journal" in (await here.answered(here.prompt()))["message"]
-        agent.answer(last_try, BUSY)
-        await until(here.texts)
-        assert here.texts() == [notices.NOT_READY]
-
-
-@pytest.mark.hazard("R10")
-async def test_a_session_that_the_agent_forgot_goes_on_under_its_new_id(tmp_path: Path) -> None:
-    async with living(tmp_path, forgets) as here:
-        request_id = here.prompt()
         agent = await here.agent()
-        turn = await agent.asked(SESSION_PROMPT)
-        assert turn["params"]["sessionId"] == "young"
-        agent.says_text("hello")
-        agent.answer(turn, DONE)
-        await here.answered(request_id)
-        assert here.texts() == [notices.FORGOT_YOUNG, "hello"]
-        assert here.journal.info.agent_session_id == "young"
-        known = await here.context.journal.known_agent_ids("a")
-        assert known == {"young": "s"}
+        here.session.user_settings.note_result({"modes": {"currentModeId": "plan"}})
+        agent.update(sessionUpdate="current_mode_update", currentModeId="edit")
+        agent.update(sessionUpdate="session_info_update", title="Bug hunt")
+        await until(lambda: here.journal.info.title == "Bug hunt")
+        assert here.session.user_settings.shown == {"modes": {"currentModeId": "edit"}}
+        assert len(here.updates()) == 2
 
 
-# --- a login --------------------------------------------------------------------------------------
-
-
-async def test_a_process_that_wants_a_login_waits_for_it_and_the_next_prompt_asks_it_again(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, wants_a_login) as here:
-        assert await here.answered(here.prompt()) == AUTH_REQUIRED.to_wire()
-        agent = await here.agent()
-        assert agent.requests.login_wanted is not None
-        assert here.session.link is None
-        assert "not running" in (await here.answered(here.asks("_x/y")))["message"]
-        resumes(agent)
-        await one_turn(here, agent, "next")
-        assert agent.requests.login_wanted is None
-        assert here.session.link is agent
-        assert len(here.context.agents) == 1
-        assert here.texts() == []
+async def test_a_turn_makes_the_session_the_newest_in_the_listing(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first(), title="old") as here:
+        listing = here.context.journal
+        await listing.create("newer", cwd="/w", agent="a")
+        assert [row.session_id for row in (await listing.list())[0]] == ["newer", "s"]
+        before = here.journal.info.updated_at
+        await here.turn(await here.agent())
+        await until(lambda: here.journal.info.updated_at > before)
+        here.session.close()
+        await here.session.closed.wait()
+        assert [row.session_id for row in (await listing.list())[0]] == ["s", "newer"]

@@ -2,13 +2,12 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
@@ -23,42 +22,25 @@ from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
 from tests.session.journals import recorded_texts
-from tests.session.living import Living, living
-from tests.session.played_agent import AUTH_REQUIRED, BUSY, PlayedAgent
+from tests.session.living import (
+    CANCELLED,
+    DONE,
+    Living,
+    Prepare,
+    does_not_exist,
+    does_nothing,
+    first,
+    living,
+    never_starts,
+    wants_a_login,
+)
+from tests.session.played_agent import BUSY, PlayedAgent
 from tests.session.waiting import quiet, until
 
-DONE = {"stopReason": "end_turn"}
-CANCELLED = {"stopReason": "cancelled"}
+pytestmark = pytest.mark.usefixtures("no_errors")
+
 DETAILS = {"details": "unknown session"}
 UNKNOWN_SESSION = {"code": -32002, "message": "unknown session", "data": DETAILS}
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Nothing fails unnoticed: a test that expects errors clears the log."""
-    yield caplog
-    assert [r for r in caplog.get_records("call") if r.levelno >= logging.ERROR] == []
-
-
-def first(*capabilities: str) -> PlayedAgent:
-    """Return the process in which the session was made."""
-    return PlayedAgent("resume", *capabilities)
-
-
-def never_starts(agent: PlayedAgent) -> None:
-    agent.ready = False
-
-
-def never_resumes(agent: PlayedAgent) -> None:
-    """Leave the request open."""
-
-
-def does_not_exist(agent: PlayedAgent) -> None:
-    agent.unspawnable = StartFailed("command not found: x", permanent=True)
-
-
-def wants_a_login(agent: PlayedAgent) -> None:
-    agent.reply(SESSION_RESUME, AUTH_REQUIRED)
 
 
 async def closed(here: Living) -> None:
@@ -151,9 +133,9 @@ async def test_a_close_is_not_held_up_by_a_tree_that_will_not_die(tmp_path: Path
 
 
 @pytest.mark.hazard("Q9")
-@pytest.mark.parametrize("prepare", [never_starts, never_resumes])
+@pytest.mark.parametrize("prepare", [never_starts, does_nothing])
 async def test_a_close_while_an_agent_is_made_ready_kills_it_and_answers_all(
-    tmp_path: Path, prepare: Callable[[PlayedAgent], None]
+    tmp_path: Path, prepare: Prepare
 ) -> None:
     async with living(tmp_path, prepare) as here:
         setting, prompt = here.asks(SET_MODE, modeId="edit"), here.prompt()
@@ -176,13 +158,16 @@ async def test_a_close_while_a_process_is_spawned_waits_for_it(tmp_path: Path) -
         here.session.wake()
         agent = await here.agent()
         here.session.close()
+        await quiet()
+        assert not here.session.closed.is_set()
+        gate.set()
         await closed(here)
         assert not agent.started
 
 
 @pytest.mark.parametrize("prepare", [None, does_not_exist, wants_a_login])
 async def test_a_session_without_a_process_or_with_one_that_is_not_ready_closes_too(
-    tmp_path: Path, prepare: Callable[[PlayedAgent], None] | None
+    tmp_path: Path, prepare: Prepare | None
 ) -> None:
     async with living(tmp_path, *([prepare] if prepare else [])) as here:
         if prepare:

@@ -108,7 +108,7 @@ async def test_the_agent_gets_the_prompt_as_it_came_under_its_own_id_of_the_sess
 
 
 @pytest.mark.hazard("T2", "Q6")
-async def test_the_turn_and_the_user_s_words_are_in_the_journal_when_the_agent_gets_the_prompt(
+async def test_the_turn_and_the_users_words_are_in_the_journal_when_the_agent_gets_the_prompt(
     stage: Stage,
 ) -> None:
     key = stage.prompt()
@@ -147,7 +147,7 @@ async def test_what_is_shown_from_then_on_is_recorded_in_the_turn(stage: Stage) 
 
 
 @pytest.mark.hazard("Q3")
-async def test_the_agent_s_answer_is_of_the_prompt_and_the_process_that_had_the_turn(
+async def test_the_agents_answer_is_of_the_prompt_and_the_process_that_had_the_turn(
     stage: Stage,
 ) -> None:
     stage.prompt()
@@ -178,7 +178,7 @@ async def test_the_end_of_the_process_is_no_answer_of_the_agent(stage: Stage) ->
     assert stage.port.fed == []
 
 
-async def test_the_agent_s_requests_can_name_the_prompt_that_they_are_for(stage: Stage) -> None:
+async def test_the_agents_requests_can_name_the_prompt_that_they_are_for(stage: Stage) -> None:
     key = stage.prompt()
     stage.turn.begin(stage.agent, key)
     asked = await stage.agent.asked(SESSION_PROMPT)
