@@ -52,6 +52,7 @@ class Bridge:
         timeout = context.settings.start_timeout
         self._waiting = WaitingProcess(context, self._first_client, timeout)
         context.take_ready = self._waiting.take_ready
+        context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
         self._sessionless = Sessionless(context, self._waiting)
         #: requests that are answered from a task of their own.

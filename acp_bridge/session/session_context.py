@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from anyio.abc import TaskGroup
 
@@ -28,6 +29,8 @@ class SessionContext:
     capabilities: object = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
+    #: gives away the process that is being started for nobody yet, waited for.
+    take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
     _links: list[Link] = field(init=False, default_factory=list)
 
     @property
@@ -56,3 +59,7 @@ class SessionContext:
     def ready_links(self) -> list[Link]:
         """Every process of the agent that has been started and lives, the newest last."""
         return [link for link in self._links if link.initialized and not link.gone]
+
+
+async def _nothing() -> None:
+    """Return None: nothing is being started."""
