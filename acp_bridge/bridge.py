@@ -33,10 +33,15 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 #: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
-#: a fork would be a second session in one process; it is not advertised.
-REFUSED = frozenset({protocol.SESSION_FORK})
 #: requests that read or make a session; they can't go on while the sessions end.
-OPENING = frozenset({protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME})
+OPENING = frozenset(
+    {
+        protocol.SESSION_NEW,
+        protocol.SESSION_LOAD,
+        protocol.SESSION_RESUME,
+        protocol.SESSION_FORK,
+    }
+)
 
 
 class Bridge:
@@ -62,6 +67,7 @@ class Bridge:
             protocol.SESSION_NEW: self._sessions.new,
             protocol.SESSION_LOAD: self._sessions.load,
             protocol.SESSION_RESUME: self._sessions.resume,
+            protocol.SESSION_FORK: self._sessions.fork,
             protocol.SESSION_LIST: self._sessions.list,
             protocol.SESSION_CLOSE: self._sessions.close,
             protocol.SESSION_DELETE: self._sessions.delete,
@@ -126,8 +132,6 @@ class Bridge:
             session = self._session(params)
             check.prompt(params)
             session.on_prompt(request, params)
-        elif method in REFUSED:
-            raise errors.unknown_method(method)
         elif "sessionId" in params:
             self._session(params).to_agent.pass_on(request)
         elif method.startswith("session/"):

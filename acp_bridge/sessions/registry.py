@@ -14,14 +14,23 @@ import anyio
 
 from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
+from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_DELETE, SESSION_LOAD, SESSION_NEW, Json, with_own_meta
+from acp_bridge.protocol import (
+    SESSION_DELETE,
+    SESSION_FORK,
+    SESSION_LOAD,
+    SESSION_NEW,
+    Json,
+    with_own_meta,
+)
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
+from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
@@ -37,6 +46,7 @@ class Sessions:
         self._context = context
         self._waiting = waiting
         self._store = SessionStore(context)
+        self._forks = Forks(self._store, context.journal)
         self._listing = Listing(self, context.journal, context.settings.agent_name)
         self._busy: dict[str, anyio.Lock] = {}
 
@@ -125,6 +135,40 @@ class Sessions:
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED
+
+    # --- fork ----------------------------------------------------------------------------------
+
+    async def fork(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/fork`, where the agent can fork, with a session of its own."""
+        if not handshake.can_fork(self._context.capabilities):
+            raise errors.unknown_method(SESSION_FORK)
+        workspace, session_id = params.workspace(given), params.session_id(given)
+        async with self._alone(session_id), self._at_hand(session_id) as source:
+            session, result = await self._forks.make(source, workspace, request)
+        self.live[session.id] = session
+        session.user_settings.note_result(result)
+        session.transcript.attach(request.client)
+        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        agent_id = session.journal.info.agent_session_id
+        request.answer(with_own_meta(shown, {"agentSessionId": agent_id}))
+        session.wake()
+        return ANSWERED
+
+    @asynccontextmanager
+    async def _at_hand(self, session_id: str) -> AsyncIterator[Session]:
+        """Give a session that is live, or that is opened for as long as it is needed."""
+        session = self.live.get(session_id)
+        if session is not None and not session.closing:
+            yield session
+            return
+        if session is not None or (opened := await self._store.open(session_id, None)) is None:
+            raise errors.unknown_session()
+        self.live[session_id] = opened
+        try:
+            yield opened
+        finally:
+            with anyio.move_on_after(waits.UNDO, shield=True):
+                await self._drop(opened)
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:
