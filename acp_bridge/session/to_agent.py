@@ -171,8 +171,8 @@ class ToAgent:
         asked.link, asked.agent_request = link, request_id
         self._passed.append(asked)
         if method in _BOUNDED:
-            what = f"the agent did not answer {method} within {self._patience:g} s"
-            self._port.spawn(self._limit, asked, self._patience, errors.agent_trouble(what))
+            error = errors.silent(method, self._patience)
+            self._port.spawn(self._limit, asked, self._patience, error)
 
     async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""

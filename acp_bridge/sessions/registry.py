@@ -92,8 +92,7 @@ class Sessions:
             with anyio.fail_after(seconds):
                 return await work()
         except TimeoutError:
-            what = f"the agent did not answer {method} within {seconds:g} s"
-            raise errors.agent_trouble(what) from None
+            raise errors.silent(method, seconds) from None
 
     async def _unused(self, link: Link, request: ClientRequest) -> None:
         """Keep a process that has refused a session; one that owes the answer is of no use."""

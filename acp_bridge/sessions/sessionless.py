@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
+
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.standing import carries_credentials, sets_something
 from acp_bridge.clients.client import ClientRequest
@@ -61,16 +64,26 @@ class Sessionless:
         self._context.standing.note(LOGOUT, params)
         first = await self._any()
         self._tell_others(first, LOGOUT, params)
-        return await first.ask_for(request, LOGOUT, params)
+        return await self._ask(first, request)
 
     async def pass_on(self, request: ClientRequest, params: Json) -> Any:
         """Ask a process a method that names no session; what sets something is for all of them."""
         first = await self._any()
-        result = await first.ask_for(request, request.method, request.params)
-        if sets_something(request.method):
-            self._context.standing.note(request.method, params)
-            self._tell_others(first, request.method, params)
+        if not sets_something(request.method):
+            return await first.ask_for(request, request.method, request.params)
+        result = await self._ask(first, request)
+        self._context.standing.note(request.method, params)
+        self._tell_others(first, request.method, params)
         return result
+
+    async def _ask(self, link: Link, request: ClientRequest) -> Any:
+        """Return what an agent answers in time without a user; raises RpcError."""
+        method, seconds = request.method, self._context.settings.request_timeout
+        try:
+            with anyio.fail_after(seconds):
+                return await link.ask_for(request, method, request.params)
+        except TimeoutError:
+            raise errors.silent(method, seconds) from None
 
     async def _any(self) -> Link:
         links = self._context.ready_links

@@ -8,6 +8,7 @@ import pytest
 from tests.process.bridge_support import World, refused
 from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
+from tests.support.recording import RpcError
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("R14")]
 
@@ -19,8 +20,7 @@ PROVIDER = {"providerId": "main", "apiType": "openai", "baseUrl": "https://x"}
 AGENT = """
 CAN = {"loadSession": True}
 heard = open(os.path.join(os.path.dirname(__file__), f"heard-{time.monotonic_ns()}"), "w")
-wants = False
-number = 0
+wants = deaf = False
 def hear(method):
     print(method, file=heard, flush=True)
 def initialize(id, params):
@@ -36,7 +36,7 @@ def logout(id, params):
     return {}
 def providers_set(id, params):
     hear("providers/set " + params["providerId"])
-    return {}
+    return None if deaf else {}
 def providers_list(id, params):
     hear("providers/list")
     return {"providers": []}
@@ -49,9 +49,10 @@ def session_load(id, params):
     hear("session/load")
     return {}
 def session_prompt(id, params):
-    global wants
+    global wants, deaf
     words = params["prompt"][0]["text"]
     hear(words)
+    deaf = words == "deaf"
     if words.startswith("die"):
         os._exit(1)
     if words == "expire":
@@ -129,3 +130,20 @@ async def test_credentials_and_providers_reach_every_process_that_lives_and_each
     assert reloaded == ["initialize", *told, "session/load", "after", "logout", "last", "die again"]
     assert third == ["initialize", *told, "session/new", "logout"]
     assert last == ["initialize", "providers/set main", "session/load", "at last"]
+
+
+@pytest.mark.hazard("P6")
+async def test_a_process_that_does_not_answer_holds_up_neither_the_others_nor_the_client(
+    world: World,
+) -> None:
+    options = ("--request-timeout", "1")
+    agent = tiny_agent(world.cwd, AGENT)
+    async with world.bridge(command=agent, options=options) as client:
+        first, second = await second_session(client, world)
+        await client.prompt("deaf", first)
+        assert await client.request("providers/set", PROVIDER, within=0.9) == {}
+        await client.prompt("deaf", second)  # the newest one is asked
+        with pytest.raises(RpcError, match="did not answer providers/set within 1 s"):
+            await client.request("providers/set", {**PROVIDER, "providerId": "other"})
+        await client.new_session(world.cwd)
+    assert heard(world.cwd)[2] == ["initialize", "providers/set main", "session/new"]
