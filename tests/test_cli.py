@@ -59,6 +59,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_ON_CANCEL": "clear",
         "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
+        "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_HOME": "/h",
         "ACP_BRIDGE_LOG_FILE": "/log",
@@ -69,7 +70,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
-    assert (settings.drain_timeout, settings.home) == (0.5, Path("/h"))
+    assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
+    assert settings.home == Path("/h")
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
@@ -85,6 +87,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
         (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),
     ],

@@ -36,11 +36,38 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
+<<<<<<< HEAD
     if not _open_log(options) or not _has_its_agent(options.settings):
+=======
+    if not options.settings.builtin and _at_a_terminal():
+        return _become(options.settings.command)
+    if not _open_log(options):
+>>>>>>> auth
         return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
     return _serve(options.settings)
+
+
+def _at_a_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _become(command: Sequence[str]) -> int:
+    """Replace this process by the agent; returns the exit code if that is not possible.
+
+    No client has a terminal for stdin and stdout. A person does, whom a client had log in at the
+    agent: it runs the command that it is configured with, and the login's arguments behind it.
+    """
+    import signal
+
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec keeps what is ignored
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")
+    return 127
 
 
 def _open_log(options: Options) -> bool:

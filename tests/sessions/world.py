@@ -53,6 +53,7 @@ class World:
         self.editor = Editor(self)
         self.waiting = WaitingProcess(context, lambda: self.editor.client, 60)
         context.take_ready = self.waiting.take_ready
+        context.take_warming = self.waiting.take_warming
         self.sessions = Sessions(context, self.waiting)
         #: changes how a request is answered: by default not at all.
         self.around: Callable[[Work], Work] = lambda work: work
