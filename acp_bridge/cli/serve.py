@@ -36,13 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
-<<<<<<< HEAD
-    if not _open_log(options) or not _has_its_agent(options.settings):
-=======
     if not options.settings.builtin and _at_a_terminal():
         return _become(options.settings.command)
-    if not _open_log(options):
->>>>>>> auth
+    if not _open_log(options) or not _has_its_agent(options.settings):
         return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
