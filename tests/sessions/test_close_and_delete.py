@@ -208,9 +208,7 @@ async def test_a_close_or_delete_while_the_session_is_opened_waits_for_that(
 
 
 @ENDS
-async def test_a_close_or_delete_while_the_process_starts_ends_it(
-    tmp_path: Path, end: str
-) -> None:
+async def test_a_close_or_delete_while_the_process_starts_ends_it(tmp_path: Path, end: str) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
         gate = it.agent.stops_at("initialize")
