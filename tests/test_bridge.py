@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.clients import handshake
+from acp_bridge.clients.client import Stage
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import Agent, Json, Process, until
 from tests.sessions.bench import HELLO, bench
@@ -182,6 +183,22 @@ async def test_a_cancel_reaches_its_session_and_no_other(tmp_path: Path) -> None
         gate.open()
         reasons = [await it.editor.stop_reason(prompt) for prompt in prompts]
         assert reasons == ["end_turn", "cancelled"]
+
+
+async def test_a_client_that_has_not_initialized_reaches_no_session(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id, stranger = await it.new(), it.another()
+        stranger.client.stage = Stage.NEW
+        turn = it.agent.stops_at("session/prompt")
+        prompt = it.editor.prompt(session_id, "hello")
+        await until(lambda: turn.reached)
+        for named in ({"sessionId": session_id}, {}):
+            stranger.notify("session/cancel", named)
+            stranger.notify("_x/news", named)
+            stranger.cancel_request(prompt)
+        turn.open()
+        assert await it.editor.stop_reason(prompt) == "end_turn"
+        assert it.agent.params("_x/news") == it.agent.params("session/cancel") == []
 
 
 # --- $/cancel_request ------------------------------------------------------------------------

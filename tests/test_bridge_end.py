@@ -40,6 +40,7 @@ async def test_at_the_end_turns_are_interrupted_what_waits_is_held_and_the_agent
         assert [process.grace for process in it.agent.processes] == [7, 7]
         assert [it.editor.answers(prompt) for prompt in prompts] == [[], []]
         assert it.editor.way.ended[-1] == "closed"
+    assert [name for name in os.listdir(tmp_path) if name.endswith("-wal")] == []
     async with bench(tmp_path) as it:
         held = await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
         assert held["_meta"]["acp_bridge"]["held"] == [[{"type": "text", "text": "waits"}]]
