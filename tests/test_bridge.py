@@ -316,6 +316,26 @@ async def test_authenticate_goes_to_the_process_that_waits_and_is_repeated_in_la
         assert given == [[TOKEN, TOKEN], [TOKEN]]
 
 
+async def test_an_agent_may_ask_the_user_while_it_authenticates(tmp_path: Path) -> None:
+    async with bench(tmp_path, initialized=False) as it:
+        able: Json = {"clientCapabilities": {"elicitation": {"form": {}}}}
+        await it.editor.ask("initialize", {**HELLO, **able})
+
+        async def authenticate(process: Process, params: Json) -> Any:
+            on_behalf = {"mode": "form", "requestId": process.received[-1]["id"]}
+            process.says({"id": "q", "method": "elicitation/create", "params": on_behalf})
+            await until(lambda: process.received[-1].get("id") == "q")
+            return process.received[-1]["result"]
+
+        it.agent.script["authenticate"] = authenticate
+        login = it.editor.send("authenticate", TOKEN)
+        await until(lambda: it.editor.asked("elicitation/create"))
+        (question,) = it.editor.asked("elicitation/create")
+        assert question["params"] == {"mode": "form", "requestId": login}
+        it.editor.says({"id": question["id"], "result": {"action": "accept"}})
+        assert await it.editor.result(login) == {"action": "accept"}
+
+
 async def test_what_carries_nothing_but_a_method_is_not_repeated(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         wants_login(it.agent, "session/new")

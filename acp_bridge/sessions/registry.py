@@ -152,11 +152,11 @@ class Sessions:
         try:
             result = await self._opening(link, workspace, request).load(session_id)
         except BaseException as exc:
-            closed = session.closing  # by the client, meanwhile
+            closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)
                 await self._store.erase(session_id, known=False)
-            if closed and isinstance(exc, RpcError):
+            if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
