@@ -29,6 +29,7 @@ from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
+from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
@@ -143,7 +144,7 @@ class Bridge:
         """Put a notification where it belongs; what is for nobody is dropped."""
         named = params if isinstance(params, dict) else {}
         if method == protocol.CANCEL_REQUEST:
-            self._cancel_request(client, named.get("requestId"))
+            self._cancel_request(client, named.get("requestId", UNSET))
             return
         if client.stage is not Stage.READY:
             return
@@ -169,6 +170,8 @@ class Bridge:
         return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
 
     def _cancel_request(self, client: Client, request_id: object) -> None:
+        if not is_id(request_id):
+            return
         if not client.cancel_request(request_id):
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):

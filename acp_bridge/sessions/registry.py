@@ -206,11 +206,11 @@ class Sessions:
             opening = self._opening(link, workspace, request)
             result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
         except BaseException as exc:
-            closed = session.closing  # by the client, meanwhile
+            closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)
                 await self._store.erase(session_id, known=False)
-            if closed and isinstance(exc, RpcError):
+            if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)

@@ -16,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
@@ -266,8 +266,7 @@ def _checked(value: Any) -> Message | Malformed:
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
-    # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
-    if type(id) not in _ID_TYPES:
+    if not is_id(id):
         return _invalid(None, "the id is neither a string nor a number")
     if "method" in value:
         if type(value["method"]) is not str:
@@ -278,6 +277,12 @@ def _checked(value: Any) -> Message | Malformed:
 
 
 _ID_TYPES: Final = frozenset({int, str, float, type(None)})
+
+
+def is_id(value: object) -> TypeGuard[RequestId]:
+    """Return True for what may be the id of a request."""
+    # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
+    return type(value) in _ID_TYPES
 
 
 def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:

@@ -36,9 +36,9 @@ def parameters(
     found: dict[str, str] = {}
     if not any(env.get(name) for name in _CREDENTIALS):
         found |= {p: value for name, p in _CREDENTIALS.items() if (value := _value(lines, name))}
-    if not any(env.get(name) for name in _REGIONS):
-        if region := next(filter(None, (_value(lines, name) for name in _REGIONS)), ""):
-            found["aws_region_name"] = region
+    region = next(filter(None, (_value(lines, name) for name in _REGIONS)), "")
+    if region and not any(env.get(name) for name in _REGIONS):
+        found["aws_region_name"] = region
     return tuple(found.items())
 
 

@@ -40,7 +40,8 @@ class MemoryContext(SessionContext):
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
-    """Nobody waits for another bridge, nor for an agent to end by itself or to heed a cancel."""
+    """Return settings of which the waits are over at once: for another bridge's lock, for an agent
+    that may end by itself, for one that may heed a cancel."""
     fast = {"close_grace": 0, "lease_timeout": 0, "drain_timeout": 0}
     return Settings((agent_name,), agent_name, home, **{**fast, **more})
 
@@ -134,7 +135,7 @@ class World:
 
 @asynccontextmanager
 async def world(home: Path, agent: Agent | None = None, **more: Any) -> AsyncIterator[World]:
-    """A world in `home`; `more`: settings. When it ends, no process and no lock is left."""
+    """A world in `home`; `more`: settings. When it ends, no process is left."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(agent or Agent(), settings(home, **more), tasks)
