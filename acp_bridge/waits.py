@@ -53,3 +53,8 @@ LEASE: Final = 5.0
 AGENT_PATIENCE: Final = 1.0
 #: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
 UNDO: Final = 5.0
+
+# --- the journal can't be written ------------------------------------------------------------
+
+#: What could not be written after a turn is tried again.
+JOURNAL_RETRY: Final = 1.0

@@ -7,7 +7,7 @@ import pytest
 from tests.hazards import DOCUMENT, ENTRY, TESTS, all_marks, document, manifest, marks
 
 NUMBERS = [
-    *(f"Q{n}" for n in range(1, 13)),
+    *(f"Q{n}" for n in range(1, 14)),
     *(f"C{n}" for n in range(1, 22)),
     *(f"R{n}" for n in range(1, 13)),
     *(f"T{n}" for n in range(1, 4)),

@@ -72,8 +72,10 @@ SESSION_SCRIPTS: Final = (
     DROP TABLE prompts;
     ALTER TABLE prompts_2 RENAME TO prompts;
     """,
+    "",
 )
 """The second script drops columns that nothing reads (not by DROP COLUMN, which is of SQLite 3.35).
+Since the third version a line of `updates` may stand for a prompt's words (`history.words_line`).
 
 A prompt's params may be megabytes (images): apart, so that no transition writes them again.
 `updates.lines` is one read of the agent's pipe: JSON objects, one a line.
@@ -108,6 +110,11 @@ FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
 def failure(error: Exception) -> JournalError:
     """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     return JournalError(f"the journal failed: {type(error).__name__}")
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether the file is bad in one place; other errors concern the whole of it."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 @contextmanager

@@ -4,39 +4,37 @@ Invariants
 - A session's file decides; the index is a copy of what a listing needs, and opening a session
   corrects its row. Bridges share nothing but the index: streaming in one never delays another.
 - The index is used in worker threads only.
+- What a session's file could not take before it was closed waits for its next opening here, unless
+  another bridge has had it meanwhile (invariant Q13).
 - Folders are made with mode 0700, files with 0600.
 """
 
 import hashlib
 import logging
 import re
-from collections import defaultdict
-from dataclasses import asdict, fields
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from acp_bridge.journal.errors import JournalError, UnknownSession
-from acp_bridge.journal.file import SessionFile, begin_wal
+from acp_bridge.journal.file import SessionFile
+from acp_bridge.journal.files import (
+    create_file,
+    make_folders,
+    open_file,
+    remove_files,
+    stamp_of,
+)
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
-from acp_bridge.journal.schema import (
-    SESSION_SCRIPTS,
-    connect,
-    journal_errors,
-    make_file,
-    make_folder,
-    migrate,
-    sync_folder,
-    wal_of,
-)
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.unwritten import Unwritten
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
-_INFO: Final = tuple(field.name for field in fields(SessionInfo))
-
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +54,9 @@ class Journal:
         self._home = home.absolute()
         self._index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
-        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._locks: dict[str, anyio.Lock] = {}
+        #: what closed files lack, with a stamp of the file as it was then.
+        self._unwritten: dict[str, tuple[object, Unwritten]] = {}
 
     def path(self, session_id: str) -> Path:
         """Return the path of a session's file."""
@@ -68,7 +68,7 @@ class Journal:
 
     async def prepare(self) -> None:
         """Make the folders before there is a session, for its lock file. Raises JournalError."""
-        await in_thread(_make_folders, self._home)
+        await in_thread(make_folders, self._home)
 
     async def create(
         self,
@@ -85,16 +85,16 @@ class Journal:
         """
         info = SessionInfo(session_id, cwd, agent, agent_session_id, title=None, updated_at=now())
         path = self.path(session_id)
-        async with self._locks[session_id]:
+        async with self._alone(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            file = await in_thread(_create_file, path, info)
+            file = await in_thread(create_file, path, info)
             try:
                 await self._index.put(info, durable=True)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await file.close()
-                    await in_thread(_remove_files, path)
+                    await in_thread(remove_files, path)
                 raise
             return self._opened(file, info)
 
@@ -105,11 +105,22 @@ class Journal:
             UnknownSession: there is none of this id.
             JournalError: it can't be read, or was written by a newer acp-bridge.
         """
-        async with self._locks[session_id]:
+        async with self._alone(session_id):
             if (session := self._live(session_id)) is not None:
                 return session
-            file, info = await in_thread(_open_file, self.path(session_id), session_id)
+            path = self.path(session_id)
+            stamp, unwritten = self._unwritten.get(session_id, (None, None))
+            same = unwritten is not None and stamp == await in_thread(stamp_of, path)
+            file, info = await in_thread(open_file, path, session_id)
+            self._unwritten.pop(session_id, None)
+            if unwritten is not None and same:
+                file.unwritten = unwritten
             session = self._opened(file, info)
+            try:
+                session.catch_up()
+            except JournalError:
+                await session.close()
+                raise
             try:
                 await self._index.put(info)
             except JournalError:
@@ -165,11 +176,12 @@ class Journal:
         `known`: remember that the agent's session was ours. The caller holds the session's lock
         (`lock_path`), so no other bridge has it open.
         """
-        async with self._locks[session_id]:
-            if (session := self._open.pop(session_id, None)) is not None:
+        async with self._alone(session_id):
+            if (session := self._open.get(session_id)) is not None:
                 await session.close()
+            self._unwritten.pop(session_id, None)
             await self._index.remove(session_id, known=known)
-            await in_thread(_remove_files, self.path(session_id))
+            await in_thread(remove_files, self.path(session_id))
 
     async def close(self) -> None:
         """Close everything. Never raises."""
@@ -178,64 +190,28 @@ class Journal:
                 await session.close()
             await self._index.close()
 
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """Let one creation, opening or deletion of a session run at a time."""
+        lock = self._locks.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():  # else it has gone to the next who waited
+                self._locks.pop(session_id, None)
+
     def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
-        session = self._open[info.session_id] = SessionJournal(file, info)
+        session = SessionJournal(file, info, self._closed)
+        self._open[info.session_id] = session
         return session
+
+    def _closed(self, session_id: str, unwritten: Unwritten) -> None:
+        self._open.pop(session_id, None)
+        if unwritten:
+            with suppress(JournalError):
+                self._unwritten[session_id] = stamp_of(self.path(session_id)), unwritten
 
     def _live(self, session_id: str) -> SessionJournal | None:
         session = self._open.get(session_id)
         return None if session is None or session.closed else session
-
-
-def _make_folders(home: Path) -> None:
-    with journal_errors():
-        make_folder(home)
-        make_folder(home / "sessions")
-
-
-def _create_file(path: Path, info: SessionInfo) -> SessionFile:
-    _make_folders(path.parent.parent)
-    with journal_errors():
-        make_file(path)
-        connection = connect(path, wait=1)
-        try:
-            migrate(connection, SESSION_SCRIPTS)
-            created = connection.execute(
-                f"INSERT INTO session(id, {', '.join(_INFO)})"
-                f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
-                asdict(info),
-            )
-            if created.rowcount == 0:
-                raise JournalError("the session exists already")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            begin_wal(connection)
-            sync_folder(path.parent)
-            return SessionFile(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
-    if not path.is_file():
-        raise UnknownSession("no such session")
-    with journal_errors():
-        connection = connect(path, wait=1)
-        try:
-            migrate(connection, SESSION_SCRIPTS)
-            row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
-            if row is None or row[0] != session_id:
-                raise UnknownSession("no such session")
-            begin_wal(connection)
-            return SessionFile(path, connection), SessionInfo(*row)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _remove_files(path: Path) -> None:
-    """Remove the WAL before its file, as it would otherwise be played into a later file."""
-    with journal_errors():
-        shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, path.with_suffix(".lock")):
-            each.unlink(missing_ok=True)

@@ -88,6 +88,8 @@ class Replay:
             if replay:
                 await self._read(view)
                 self.replay_state(view)
+            if self._journal.behind:
+                view.replay(notices.notice(notices.UNRECORDED))
             if held := list(self._prompts.held.values()):
                 view.replay(notices.notice(notices.held(held)))
             request.answer(self.result(request))

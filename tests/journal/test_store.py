@@ -252,3 +252,18 @@ async def test_a_home_that_can_not_be_made_is_a_journal_error(tmp_path: Path) ->
     with pytest.raises(JournalError):
         await journal.prepare()
     await journal.close()
+
+
+async def test_of_sessions_that_were_closed_or_deleted_nothing_stays_in_memory(
+    journal: Journal,
+) -> None:
+    for number in range(3):
+        await add(journal, number)
+    await (await journal.open(f"{0:032x}")).close()
+    await journal.delete(f"{1:032x}", known=True)
+    with pytest.raises(UnknownSession):
+        await journal.open("nobody")
+    assert journal._open.keys() == {f"{2:032x}"}
+    assert journal._locks == {}
+    await journal.close()
+    assert journal._open == {}

@@ -6,6 +6,7 @@ What a bridge said is judged when it has ended, whatever the test was about: jud
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections import Counter
@@ -164,6 +165,18 @@ def _log_of(client: RecordingClient) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextmanager
+def full_disk(client: RecordingClient) -> Iterator[None]:
+    """No file that the bridge writes can grow."""
+    assert client.process is not None
+    pid, endless = client.process.pid, resource.RLIM_INFINITY
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, endless))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
 async def stopped(client: RecordingClient, prompt: Any, within: float = 5) -> Any:
