@@ -11,7 +11,7 @@ NUMBERS = [
     *(f"C{n}" for n in range(1, 22)),
     *(f"R{n}" for n in range(1, 13)),
     *(f"T{n}" for n in range(1, 4)),
-    *(f"K{n}" for n in range(1, 6)),
+    *(f"K{n}" for n in range(1, 10)),
     *(f"P{n}" for n in range(1, 15)),
 ]
 

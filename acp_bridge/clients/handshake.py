@@ -63,6 +63,12 @@ def for_client(agent: Json, abilities: ClientAbilities, settings: Json) -> Json:
     return {**agent, "agentCapabilities": capabilities, "authMethods": methods}
 
 
+def name_of(agent: Json) -> str | None:
+    """Return the name that the agent gives itself in its answer, or None."""
+    name = _dict(agent.get("agentInfo")).get("name")
+    return name if isinstance(name, str) and name else None
+
+
 def _usable(method: object, abilities: ClientAbilities) -> bool:
     terminal = isinstance(method, dict) and method.get("type") == "terminal"
     return not terminal or abilities.has("auth", "terminal")

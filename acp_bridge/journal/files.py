@@ -1,5 +1,6 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
+from contextlib import closing
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -84,6 +85,20 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
         except BaseException:
             connection.close()
             raise
+
+
+def was_prompted(path: Path) -> bool:
+    """Return whether a session's file has a prompt; True if it can't be said.
+
+    Raises:
+        JournalError: the file can't be read.
+    """
+    if not path.is_file():
+        return False
+    with journal_errors(), closing(connect(path, wait=1)) as connection:
+        migrate(connection, SESSION_SCRIPTS)
+        row = connection.execute("SELECT prompted FROM session").fetchone()
+        return row is None or bool(row[0])
 
 
 def remove_files(path: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.errors import JournalError, NewerVersion
 
 SESSION_SCRIPTS: Final = (
     """
@@ -72,10 +72,14 @@ SESSION_SCRIPTS: Final = (
     DROP TABLE prompts;
     ALTER TABLE prompts_2 RENAME TO prompts;
     """,
-    "",
+    """
+    ALTER TABLE session ADD COLUMN agent_info TEXT;
+    ALTER TABLE session ADD COLUMN prompted INTEGER NOT NULL DEFAULT 1;
+    UPDATE session SET prompted = session_id IS agent_session_id OR EXISTS (SELECT 1 FROM prompts);
+    """,
 )
 """The second script drops columns that nothing reads (not by DROP COLUMN, which is of SQLite 3.35).
-Since the third version a line of `updates` may stand for a prompt's words (`history.words_line`).
+Since the third version a line of `updates` may stand for a prompt's words (`words.words_line`).
 
 A prompt's params may be megabytes (images): apart, so that no transition writes them again.
 `updates.lines` is one read of the agent's pipe: JSON objects, one a line.
@@ -93,6 +97,10 @@ INDEX_SCRIPTS: Final = (
         deleted INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE INDEX newest ON sessions(updated_at, session_id);
+    """,
+    """
+    ALTER TABLE sessions ADD COLUMN agent_info TEXT;
+    ALTER TABLE sessions ADD COLUMN prompted INTEGER NOT NULL DEFAULT 1;
     """,
 )
 
@@ -219,12 +227,12 @@ def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
     """Bring a file up to the newest version, one transaction for each script.
 
     Raises:
-        JournalError: the file was written by a newer acp-bridge; it is left as it is.
+        NewerVersion: the file was written by a newer acp-bridge; it is left as it is.
         sqlite3.Error: the file is damaged, or can't be written; it keeps the version it had.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(scripts):
-        raise JournalError(
+        raise NewerVersion(
             f"written by a newer acp-bridge (version {version}, this one knows {len(scripts)})"
         )
     if version == 0:

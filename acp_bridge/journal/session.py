@@ -65,8 +65,11 @@ class SessionJournal:
             self._file.db.execute(
                 "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
             )
-            assert added.lastrowid is not None
-            return added.lastrowid
+            if not self.info.prompted:
+                self._file.db.execute("UPDATE session SET prompted = 1")
+        self.info = replace(self.info, prompted=True)
+        assert added.lastrowid is not None
+        return added.lastrowid
 
     def start_turn(self, seq: int) -> None:
         """Note that a waiting prompt is about to be sent; its words begin the transcript of `seq`.

@@ -19,7 +19,7 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.journal.errors import JournalError, UnknownSession
+from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import (
     create_file,
@@ -27,9 +27,10 @@ from acp_bridge.journal.files import (
     open_file,
     remove_files,
     stamp_of,
+    was_prompted,
 )
 from acp_bridge.journal.index import Index
-from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
+from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
 from acp_bridge.journal.unwritten import Unwritten
@@ -52,7 +53,8 @@ class Journal:
     def __init__(self, home: Path) -> None:
         """`home` is made when it is needed."""
         self._home = home.absolute()
-        self._index = Index(self._home / "index.db")
+        #: what is known of all sessions, also of those that were removed.
+        self.index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
         self._locks: dict[str, anyio.Lock] = {}
         #: what closed files lack, with a stamp of the file as it was then.
@@ -77,20 +79,33 @@ class Journal:
         cwd: str,
         agent: str,
         agent_session_id: str | None = None,
+        agent_info: str | None = None,
+        prompted: bool = True,
     ) -> SessionJournal:
-        """Make a new session; it is on disk and in the listing when this returns.
+        """Make a new session; it is on disk when this returns, and in an index that can be used.
+
+        If it is not `prompted` yet, it is listed from its first prompt on.
 
         Raises:
             JournalError: it exists already, or can't be written.
         """
-        info = SessionInfo(session_id, cwd, agent, agent_session_id, title=None, updated_at=now())
+        info = SessionInfo(
+            session_id,
+            cwd,
+            agent,
+            agent_session_id,
+            title=None,
+            updated_at=now(),
+            agent_info=agent_info,
+            prompted=prompted,
+        )
         path = self.path(session_id)
         async with self._alone(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
             file = await in_thread(create_file, path, info)
             try:
-                await self._index.put(info, durable=True)
+                await self._index_row(info, durable=True)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await file.close()
@@ -118,13 +133,7 @@ class Journal:
             session = self._opened(file, info)
             try:
                 session.catch_up()
-            except JournalError:
-                await session.close()
-                raise
-            try:
-                await self._index.put(info)
-            except JournalError:
-                logger.exception("journal: the listing can't be written")
+                await self._index_row(info)
             except BaseException:
                 await session.close()
                 raise
@@ -134,20 +143,23 @@ class Journal:
         self,
         *,
         cwd: str | None = None,
-        agent: str | None = None,
+        agent: Owns | None = None,
         cursor: str | None = None,
-    ) -> tuple[list[SessionRow], str | None]:
+    ) -> tuple[list[SessionInfo], str | None]:
         """Return a page of sessions, newest first, and the cursor of the next one, if any.
 
         Raises:
             BadCursor: the cursor is not one of ours.
-            JournalError: the index can't be read.
+            IndexUnusable: why, and what to do.
         """
-        return await self._index.page(cwd, agent, cursor)
+        return await self.index.page(cwd, agent, cursor)
 
-    async def known_agent_ids(self, agent: str) -> dict[str, str]:
-        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
-        return await self._index.agent_ids(agent)
+    async def known_agent_ids(self, agent: Owns) -> frozenset[str]:
+        """Return the ids at the agent of all sessions, also of those that were deleted.
+
+        Raises IndexUnusable.
+        """
+        return await self.index.agent_ids(agent)
 
     async def touch(
         self,
@@ -155,40 +167,102 @@ class Journal:
         *,
         title: str | Unset | None = UNSET,
         cwd: str | Unset = UNSET,
+        agent: str | Unset = UNSET,
         agent_session_id: str | Unset | None = UNSET,
+        agent_info: str | Unset | None = UNSET,
     ) -> None:
         """Change what is known of an open session, in its file at once, then in the listing.
 
-        It becomes the newest of the listing. Raises JournalError; UnknownSession if the session
-        is not open here.
+        It becomes the newest of the listing. Raises JournalError as `SessionJournal.record` does;
+        UnknownSession if the session is not open here.
         """
         session = self._live(session_id)
         if session is None:
             raise UnknownSession("the session is not open")
-        given = {"title": title, "cwd": cwd, "agent_session_id": agent_session_id}
+        given = {"title": title, "cwd": cwd, "agent": agent, "agent_info": agent_info}
+        given["agent_session_id"] = agent_session_id
         changes = {key: value for key, value in given.items() if not isinstance(value, Unset)}
         session.change_info(**changes, updated_at=now())
-        await self._index.put(session.info)
+        await self._index_row(session.info)
 
-    async def delete(self, session_id: str, *, known: bool) -> None:
-        """Delete a session; an unknown one is no error. Raises JournalError.
+    async def note_agent(self, session_id: str, agent_session_id: str | None, agent: Owns) -> None:
+        """Note which agent has taken an open session, and under which id; raises as `touch` does.
 
-        `known`: remember that the agent's session was ours. The caller holds the session's lock
+        A session that was kept under a former name of the agent has its name from now on.
+        """
+        session = self._live(session_id)
+        if session is None:
+            raise UnknownSession("the session is not open")
+        info = session.info
+        says = info.agent_info or agent.info
+        if (info.agent_session_id, info.agent, info.agent_info) != (
+            agent_session_id,
+            agent.name,
+            says,
+        ):
+            await self.touch(
+                session_id, agent_session_id=agent_session_id, agent=agent.name, agent_info=says
+            )
+
+    async def end(self, session_id: str) -> None:
+        """Close a session, of which nothing is left if it never had a prompt. Never raises."""
+        session = self._live(session_id)
+        if session is None:
+            return
+        if not session.info.prompted:
+            try:
+                await self.set_aside(session_id)
+            except JournalError as error:
+                logger.warning("journal: session %s is not removed: %s", session_id, error)
+        await session.close()
+
+    async def delete(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
+        """Delete a session; an unknown one is no error. Raises JournalError, IndexUnusable.
+
+        `known`: remember that the agent's session was ours, or, if the agent's name is given, that
+        one which only the agent knows is not to be listed. The caller holds the session's lock
         (`lock_path`), so no other bridge has it open.
         """
         async with self._alone(session_id):
-            if (session := self._open.get(session_id)) is not None:
-                await session.close()
-            self._unwritten.pop(session_id, None)
-            await self._index.remove(session_id, known=known)
+            await self._close_one(session_id)
+            await self.index.remove(session_id, known=known, agent=agent)
             await in_thread(remove_files, self.path(session_id))
+
+    # -- sessions without a prompt ---------------------------------------------------------
+
+    async def set_aside(self, session_id: str) -> None:
+        """Remove the files of a session that never had a prompt; one that had is left alone.
+
+        It can be made anew under its id. The caller holds the session's lock. Raises JournalError.
+        """
+        async with self._alone(session_id):
+            if (session := self._live(session_id)) is not None:
+                prompted = session.info.prompted
+            else:
+                prompted = await in_thread(was_prompted, self.path(session_id))
+            if not prompted:
+                await self._close_one(session_id)
+                await self.index.set_aside(session_id)
+                await in_thread(remove_files, self.path(session_id))
+
+    async def _close_one(self, session_id: str) -> None:
+        if (session := self._open.get(session_id)) is not None:
+            await session.close()
+        self._unwritten.pop(session_id, None)
 
     async def close(self) -> None:
         """Close everything. Never raises."""
         with anyio.CancelScope(shield=True):
             for session in [*self._open.values()]:
                 await session.close()
-            await self._index.close()
+            await self.index.close()
+
+    async def _index_row(self, info: SessionInfo, *, durable: bool = False) -> None:
+        """Bring the row of a session up to date; a listing that can't be used hinders nobody."""
+        try:
+            await self.index.put(info, durable=durable)
+        except IndexUnusable as error:
+            logger.warning("journal: session %s: %s", info.session_id, error)
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:

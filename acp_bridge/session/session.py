@@ -247,7 +247,7 @@ class Session:
     async def _finish(self) -> None:
         """The machine is closed: leave nothing of the session behind."""
         await self._processes.end()
-        await self.journal.close()
+        await self._context.journal.end(self.id)
         os.close(self._lease)
         self.closed.set()
 
@@ -281,8 +281,9 @@ class Session:
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""
-        if link.agent_session_id != self.journal.info.agent_session_id:
-            await self._context.journal.touch(self.id, agent_session_id=link.agent_session_id)
+        await self._context.journal.note_agent(
+            self.id, link.agent_session_id, self._context.identity
+        )
         link.adopt(self.from_agent)
 
     async def touch(self) -> None:

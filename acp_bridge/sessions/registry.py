@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import PurePath
 from uuid import uuid4
 
 import anyio
@@ -16,7 +17,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_DELETE, Json, with_own_meta
+from acp_bridge.protocol import SESSION_DELETE, ErrorCode, Json, has, with_own_meta
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
@@ -36,7 +37,7 @@ class Sessions:
         self._context = context
         self._waiting = waiting
         self._store = SessionStore(context)
-        self._listing = Listing(self, context.journal, context.settings.agent_name)
+        self._listing = Listing(self, context.journal, lambda: context.identity)
         self._busy: dict[str, anyio.Lock] = {}
 
     def links(self) -> list[Link]:
@@ -58,22 +59,29 @@ class Sessions:
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
+        session, link, result = await self._create(uuid4().hex, request, workspace)
+        session.transcript.attach(request.client)
+        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
+        link.adopt(session.from_agent)
+        return ANSWERED
+
+    async def _create(
+        self, session_id: str, request: ClientRequest, workspace: Workspace
+    ) -> tuple[Session, Link, Json]:
+        """Open a new session at the agent; returns it, its process and the agent's answer."""
         link = await self._waiting.take()
         session: Session | None = None
         try:
             result = await self._opening(link, workspace, request).new()
-            session = await self._store.create(uuid4().hex, workspace, link)
+            session = await self._store.create(session_id, workspace, link)
         finally:
             if session is None:
                 with anyio.CancelScope(shield=True):
                     await self._unused(link)
         self.live[session.id] = session
         session.user_settings.note_result(result)
-        session.transcript.attach(request.client)
-        shown = request.client.abilities.fit({**result, "sessionId": session.id})
-        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
-        link.adopt(session.from_agent)
-        return ANSWERED
+        return session, link, result
 
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, self._context.credentials, request)
@@ -111,6 +119,8 @@ class Sessions:
                 _move(session, workspace)
             else:
                 session = await self._store.open(session_id, workspace)
+                if session is None and await self._store.set_aside(session_id):
+                    return await self._anew(request, session_id, workspace)
                 if session is None:
                     return await self._import(request, session_id, workspace, replay=replay)
                 self.live[session_id] = session
@@ -129,13 +139,21 @@ class Sessions:
             if not lock.locked():  # else it has gone to the next who waited
                 self._busy.pop(session_id, None)
 
+    async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
+        """Open a session again that was removed because it never had a prompt."""
+        session, link, _ = await self._create(session_id, request, workspace)
+        session.transcript.attach(request.client)
+        link.adopt(session.from_agent)
+        return session.replay.result(request)
+
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
     ) -> Json:
         """Load a session that only the agent knows through it, and keep it from now on."""
-        mapped = await self._context.journal.known_agent_ids(self._context.settings.agent_name)
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        if session_id in mapped or not await self._listing.agent_lists(session_id):
+        if not await self._listing.agent_lists(session_id) or await self._listing.is_ours(
+            session_id
+        ):
             raise errors.unknown_session()
         link = await self._waiting.take()
         link.agent_session_id = session_id
@@ -176,24 +194,44 @@ class Sessions:
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error."""
+        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
+
+        What the agent may keep is not listed any more, and the answer says so.
+        """
         session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()
         async with self._alone(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
-            agent_name = self._context.settings.agent_name
-            known = await self._context.journal.known_agent_ids(agent_name)
-            agent_id = next((a for a, own in known.items() if own == session_id), session_id)
+            agent_id = await self._listing.agent_id(session_id)
             await self._store.erase(session_id, known=True)
-        if link := self._listing.able("sessionCapabilities", "delete"):
-            with anyio.move_on_after(waits.AGENT_PATIENCE):
-                try:
-                    await link.ask(SESSION_DELETE, {"sessionId": agent_id})
-                except RpcError as exc:
-                    event("agent.delete_failed", what=exc.message)
-        return {}
+        if agent_id is None or not (kept := await self._delete_at_agent(agent_id, session_id)):
+            return {}
+        event("agent.not_deleted", session=session_id, what=kept)
+        return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
+
+    async def _delete_at_agent(self, agent_id: str, session_id: str) -> str | None:
+        """Delete a session at the agent, in a process that has none; returns why it may be there.
+
+        An agent may number its sessions from 0 in each process: if another session of ours has the
+        same number, nobody can say which one the agent would delete.
+        """
+        if not has(self._context.capabilities, "sessionCapabilities", "delete"):
+            if agent_id == session_id and not await self._listing.agent_lists(session_id):
+                return None  # it was nobody's
+            return "the agent can't delete sessions"
+        if await self._listing.is_shared(agent_id, session_id):
+            return "another session has the same id at the agent"
+        with anyio.move_on_after(waits.DELETE):
+            try:
+                link = await self._waiting.ready()
+                await link.ask(SESSION_DELETE, {"sessionId": agent_id})
+            except RpcError as exc:
+                gone = exc.code == ErrorCode.RESOURCE_NOT_FOUND
+                return None if gone else f"the agent did not delete it: {exc.message}"
+            return None
+        return "the agent did not delete it in time"
 
     async def _drop(self, session: Session) -> None:
         session.close()
@@ -211,7 +249,7 @@ class Sessions:
 
 def _move(session: Session, workspace: Workspace) -> None:
     """Apply other roots or MCP servers to a live session, at idle; raises RpcError."""
-    if workspace.cwd != session.workspace.cwd:
+    if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
         raise errors.invalid("the session is open with another one", "cwd")
     before, session.workspace = session.workspace, workspace
     if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):

@@ -21,7 +21,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.bridge import serve
-from acp_bridge.cli import agent_name
+from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.journal import Journal, PromptRow
 from acp_bridge.settings import Settings
 from tests.process.judge import PROMPT, judge, stop_reason
@@ -106,7 +106,10 @@ class World:
         for name, value in self.env.items():
             self.monkeypatch.setenv(name, value)
         command = fixture_command(*behaviours)
-        chosen = Settings(tuple(command), agent_name(command), self.home, **settings)
+        former = former_names(command)
+        chosen = Settings(
+            tuple(command), agent_name(command), self.home, **{"former_names": former, **settings}
+        )
         (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve, chosen, stdin, stdout)

@@ -1,13 +1,15 @@
 """Load, close and delete of one session, one on top of the other."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.cli import agent_name
-from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal import Journal, JournalError, SessionJournal, history
 from tests.process.bridge_support import World, fails, stopped
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
@@ -176,3 +178,55 @@ async def test_a_held_prompt_that_starts_during_a_replay_is_shown_behind_it(worl
         (shown,) = [n for n, m in enumerate(said) if '"say held"' in json.dumps(m)]
         (loaded,) = [n for n, m in enumerate(said) if is_answer(load, m)]
         assert loaded < shown
+
+
+@pytest.mark.hazard("Q9", "K6", "R2")
+@pytest.mark.parametrize("moment", ["reading", "waiting", "behind", "opening"])
+async def test_a_load_of_a_session_that_is_deleted_meanwhile_says_that_it_is_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    read, went_on, closed = threading.Event(), threading.Event(), anyio.Event()
+    read_rows, close = history.read_rows, SessionJournal.close
+
+    def held_up(*args: Any) -> Any:
+        read.set()
+        assert went_on.wait(5)
+        return read_rows(*args)
+
+    async def watched(journal: SessionJournal) -> None:
+        await close(journal)
+        closed.set()
+
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = session = await keep_long_session(world)
+        if moment != "opening":
+            await client.request("session/load", setup(client, world))
+        about = {"sessionId": session}
+        if moment == "behind":
+            client.send_together(
+                client.message("session/delete", 100),
+                {"id": 101, "method": "session/load", "params": setup(client, world)},
+            )
+            delete, load = 100, 101
+        elif moment == "reading":
+            with monkeypatch.context() as patch:
+                patch.setattr(history, "read_rows", held_up)
+                patch.setattr(SessionJournal, "close", watched)
+                load = client.send_request("session/load", setup(client, world))
+                await anyio.to_thread.run_sync(read.wait, 5)
+                delete = client.send_request("session/delete", about)
+                with anyio.fail_after(5):
+                    await closed.wait()
+                went_on.set()
+        else:
+            client.pipe.pause_reading()
+            load = client.send_request("session/load", setup(client, world))
+            if moment == "waiting":
+                await client.logged("client.slow", 2)
+            delete = client.send_request("session/delete", about)
+            client.pipe.resume_reading()
+        assert "result" in await client.answer_to(delete)
+        answer = await client.answer_to(load)
+        assert answer.get("error", {"code": -32002})["code"] == -32002
+        assert not (world.home / "sessions" / f"{session}.db").exists()
+        await fails(client, "session/load", -32002, **setup(client, world))
