@@ -12,8 +12,7 @@ Invariants
 import hashlib
 import logging
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +33,7 @@ from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
 from acp_bridge.journal.unwritten import Unwritten
+from acp_bridge.keyed_locks import KeyedLocks
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -56,7 +56,7 @@ class Journal:
         #: what is known of all sessions, also of those that were removed.
         self.index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
-        self._locks: dict[str, anyio.Lock] = {}
+        self._locks = KeyedLocks()
         #: what closed files lack, with a stamp of the file as it was then.
         self._unwritten: dict[str, tuple[object, Unwritten]] = {}
 
@@ -100,7 +100,7 @@ class Journal:
             prompted=prompted,
         )
         path = self.path(session_id)
-        async with self._alone(session_id):
+        async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
             file = await in_thread(create_file, path, info)
@@ -120,7 +120,7 @@ class Journal:
             UnknownSession: there is none of this id.
             JournalError: it can't be read, or was written by a newer acp-bridge.
         """
-        async with self._alone(session_id):
+        async with self._locks.hold(session_id):
             if (session := self._live(session_id)) is not None:
                 return session
             path = self.path(session_id)
@@ -223,7 +223,7 @@ class Journal:
         one which only the agent knows is not to be listed. The caller holds the session's lock
         (`lock_path`), so no other bridge has it open.
         """
-        async with self._alone(session_id):
+        async with self._locks.hold(session_id):
             await self._close_one(session_id)
             await self.index.remove(session_id, known=known, agent=agent)
             await in_thread(remove_files, self.path(session_id))
@@ -235,7 +235,7 @@ class Journal:
 
         It can be made anew under its id. The caller holds the session's lock. Raises JournalError.
         """
-        async with self._alone(session_id):
+        async with self._locks.hold(session_id):
             if (session := self._live(session_id)) is not None:
                 prompted = session.info.prompted
             else:
@@ -263,17 +263,6 @@ class Journal:
             await self.index.put(info, durable=durable)
         except IndexUnusable as error:
             logger.warning("journal: session %s: %s", info.session_id, error)
-
-    @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """Let one creation, opening or deletion of a session run at a time."""
-        lock = self._locks.setdefault(session_id, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():  # else it has gone to the next who waited
-                self._locks.pop(session_id, None)
 
     def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
         session = SessionJournal(file, info, self._closed)

@@ -5,8 +5,6 @@ The journal has them all, live or not; `live` are those that this bridge runs no
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import PurePath
 from uuid import uuid4
 
@@ -15,6 +13,7 @@ import anyio
 from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ANSWERED, ClientRequest
+from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_DELETE, ErrorCode, Json, has, with_own_meta
@@ -38,7 +37,8 @@ class Sessions:
         self._waiting = waiting
         self._store = SessionStore(context)
         self._listing = Listing(self, context.journal, lambda: context.identity)
-        self._busy: dict[str, anyio.Lock] = {}
+        #: one load, close or delete of a session runs at a time.
+        self._busy = KeyedLocks()
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -110,7 +110,7 @@ class Sessions:
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             session = self.live.get(session_id)
             if session and session.closing:
                 await self._drop(session)
@@ -127,17 +127,6 @@ class Sessions:
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED
-
-    @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """Let one load, close or delete of a session run at a time."""
-        lock = self._busy.setdefault(session_id, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():  # else it has gone to the next who waited
-                self._busy.pop(session_id, None)
 
     async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
         """Open a session again that was removed because it never had a prompt."""
@@ -186,7 +175,7 @@ class Sessions:
         session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()  # at once: a replay of it ends, and is answered first
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             session = self.live.get(session_id)
             if session is None:
                 raise errors.unknown_session()
@@ -201,7 +190,7 @@ class Sessions:
         session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
             agent_id = await self._listing.agent_id(session_id)

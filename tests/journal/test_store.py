@@ -267,7 +267,7 @@ async def test_of_sessions_that_were_closed_or_deleted_nothing_stays_in_memory(
     with pytest.raises(UnknownSession):
         await journal.open("nobody")
     assert journal._open.keys() == {f"{2:032x}"}
-    assert journal._locks == {}
+    assert len(journal._locks) == 0
     await journal.close()
     assert journal._open == {}
 
