@@ -37,13 +37,12 @@ async def test_who_gives_up_waiting_takes_no_key_along() -> None:
             order.append(name)
 
     with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            async with locks.hold("a"):
-                async with anyio.create_task_group() as impatient:
-                    impatient.start_soon(work, "impatient")
-                    tasks.start_soon(work, "patient")
-                    await anyio.wait_all_tasks_blocked()
-                    impatient.cancel_scope.cancel()
-                assert len(locks) == 1
+        async with anyio.create_task_group() as tasks, locks.hold("a"):
+            async with anyio.create_task_group() as impatient:
+                impatient.start_soon(work, "impatient")
+                tasks.start_soon(work, "patient")
+                await anyio.wait_all_tasks_blocked()
+                impatient.cancel_scope.cancel()
+            assert len(locks) == 1
     assert order == ["patient"]
     assert len(locks) == 0
