@@ -10,7 +10,6 @@ import signal
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.agents.command import AgentCommand
@@ -33,23 +32,24 @@ from acp_bridge.wire.stdio import Reader, Writer
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: a fork would be a second session in one process; it is not advertised.
 REFUSED = frozenset({protocol.SESSION_FORK})
+#: requests that read or make a session; they can't go on while the sessions end.
+OPENING = frozenset({protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME})
 
 
 class Bridge:
     """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
 
-    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
-        """`tasks` runs everything; nothing is started before `serve`."""
-        self._settings = settings
-        self._tasks = tasks
+    def __init__(self, context: SessionContext) -> None:
+        """`context.tasks` runs everything; nothing is started before `serve`."""
+        self._context = context
+        self._settings = context.settings
+        self._tasks = context.tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
-        self._context = SessionContext(
-            settings, Journal(settings.home), tasks, AgentCommand(settings.command, {})
-        )
-        self._waiting = WaitingProcess(self._context, self._first_client, settings.start_timeout)
-        self._context.take_ready = self._waiting.take_ready
-        self._sessions = Sessions(self._context, self._waiting)
+        timeout = context.settings.start_timeout
+        self._waiting = WaitingProcess(context, self._first_client, timeout)
+        context.take_ready = self._waiting.take_ready
+        self._sessions = Sessions(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
             protocol.AUTHENTICATE: self._authenticate,
@@ -92,6 +92,9 @@ class Bridge:
 
     async def _end(self) -> None:
         with anyio.move_on_after(waits.END):
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                for client in self._clients:
+                    await client.give_up(OPENING)
             await self._sessions.end(self._settings.close_grace)
         for client in self._clients:
             await client.end(waits.FLUSH)
@@ -136,6 +139,8 @@ class Bridge:
         if client.stage is not Stage.READY:
             return
         session = self._live(named.get("sessionId"))
+        if session:
+            session.transcript.wake(client)
         if method == protocol.SESSION_CANCEL:
             if session:
                 session.feed(ev.Cancel())
@@ -212,5 +217,7 @@ async def serve(settings: Settings, stdin: int, stdout: int) -> None:
     """Run a bridge for the client on these descriptors until it is gone; they are owned here."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     async with anyio.create_task_group() as tasks:
-        await Bridge(settings, tasks).serve(Reader(stdin), Writer(stdout))
+        command = AgentCommand(settings.command, {})
+        context = SessionContext(settings, Journal(settings.home), tasks, command)
+        await Bridge(context).serve(Reader(stdin), Writer(stdout))
         tasks.cancel_scope.cancel()

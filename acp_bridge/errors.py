@@ -16,43 +16,43 @@ log = logging.getLogger("acp_bridge")
 
 
 def internal(exc: BaseException | None = None, what: str = "internal error") -> RpcError:
-    """-32603 with an id; the exception goes to the log under the same id."""
+    """Return -32603 with an id; the exception goes to the log under the same id."""
     error_id = secrets.token_hex(4)
     log.error("error id=%s %s", error_id, what, exc_info=exc)
-    return RpcError(ErrorCode.INTERNAL_ERROR, f"{what} (id {error_id})", {"errorId": error_id})
+    return RpcError(ErrorCode.INTERNAL_ERROR, f"{what} (the log has more under id {error_id})")
 
 
 def invalid(message: str, where: str | None = None) -> RpcError:
-    """-32602: what is wrong with which parameter."""
+    """Return -32602, which says what is wrong with which parameter."""
     text = f"{where}: {message}" if where else message
     return RpcError(ErrorCode.INVALID_PARAMS, text)
 
 
 def unknown_session() -> RpcError:
-    """-32002: there is no such session."""
+    """Return -32002: there is no such session."""
     return RpcError(ErrorCode.RESOURCE_NOT_FOUND, "unknown session")
 
 
 def unknown_method(method: str) -> RpcError:
-    """-32601, also for a method of a capability that was not advertised."""
+    """Return -32601, also for a method of a capability that was not advertised."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, f"method not found: {method[:200]}")
 
 
 def cancelled() -> RpcError:
-    """-32800: the request was cancelled."""
+    """Return -32800: the request was cancelled."""
     return RpcError(ErrorCode.REQUEST_CANCELLED, "request cancelled")
 
 
 def auth_required() -> RpcError:
-    """-32000: the client is to authenticate first."""
+    """Return -32000: the client is to authenticate first."""
     return RpcError(ErrorCode.AUTH_REQUIRED, "authentication required")
 
 
 def refused(message: str) -> RpcError:
-    """-32600: a request that is out of order now."""
+    """Return -32600 for a request that is out of order now."""
     return RpcError(ErrorCode.INVALID_REQUEST, message)
 
 
 def agent_trouble(message: str) -> RpcError:
-    """-32603: the agent failed; `message` is one sentence of ours for the user."""
+    """Return -32603: the agent failed; `message` is one sentence of ours for the user."""
     return RpcError(ErrorCode.INTERNAL_ERROR, message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json
+from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json, own_meta
 
 #: characters of a conversation that are kept to compare with; a replay is told that far.
 _LIMIT = 4_000_000
@@ -31,9 +31,12 @@ class LateReplay:
         self.over = False
 
     def note(self, params: Json) -> None:
-        """Take the next recorded `session/update` of the conversation."""
+        """Take the next recorded `session/update` of the conversation.
+
+        What the bridge itself said or was told is left out: no agent knows it.
+        """
         update = params.get("update")
-        if not isinstance(update, dict) or self._room <= 0:
+        if not isinstance(update, dict) or self._room <= 0 or _is_own(params):
             return
         kind = update.get("sessionUpdate")
         if kind in self._at:
@@ -55,7 +58,8 @@ class LateReplay:
         if kind in self._at:
             repeated = (self._begun or kind == USER_MESSAGE) and self._repeats(str(kind), update)
         else:
-            repeated = self._begun and update.get("toolCallId") in self._cards
+            card = update.get("toolCallId")
+            repeated = self._begun and isinstance(card, str) and card in self._cards
         self._begun = repeated
         self.over = not repeated
         return repeated
@@ -68,6 +72,31 @@ class LateReplay:
             return False
         self._at[kind] += len(text)
         return True
+
+
+class Echo:
+    """Knows what an agent may repeat of the prompt that it was just given."""
+
+    def __init__(self, prompt: Iterable[Any]) -> None:
+        """`prompt`: its content blocks."""
+        self._blocks = list(prompt)
+        self._left = "".join(_text({"content": block}) for block in self._blocks)
+
+    def covers(self, update: Json) -> bool:
+        """Return True while the agent's user messages, in order, repeat the prompt."""
+        if not self._blocks:
+            return False
+        text = _text(update)
+        repeats = self._left.startswith(text) if text else update.get("content") in self._blocks
+        if update.get("sessionUpdate") != USER_MESSAGE or not repeats:
+            self._blocks = []  # the agent says something of its own: the echo is over
+            return False
+        self._left = self._left[len(text) :]
+        return True
+
+
+def _is_own(params: Json) -> bool:
+    return not own_meta(params).keys().isdisjoint(("notice", "command"))
 
 
 def _text(update: Json) -> str:

@@ -10,12 +10,23 @@ import logging
 import re
 import sys
 from pathlib import Path
+from typing import Final
 
 logger = logging.getLogger("acp_bridge")
 
-_SECRET = re.compile(
-    r"(?i)((?:api[-_]?key|token|secret|password|authorization|bearer)[\"']?\s*[:=]?\s*[\"']?)"
-    r"([A-Za-z0-9_\-./+=]{8,})|\b(sk-[A-Za-z0-9_\-]{8,})"
+#: Each has the text to keep as its first group, if it has one. Quotes may be escaped, as in JSON.
+_SECRETS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        r"(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
+        r"((?:api[-_]?key|token|secret|password|authorization|bearer|(?:account|access)key)"
+        r"\\*[\"']?\s*[:=]?\s*\\*[\"']?)[A-Za-z0-9_\-./+=]{8,}",
+        r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
+        r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
+        r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
+        r"()\b(?:sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
+    )
 )
 #: Events with text that an agent wrote: they are logged at the level `debug` only.
 _QUIET = frozenset({"agent.stderr", "agent.noise"})
@@ -23,7 +34,9 @@ _QUIET = frozenset({"agent.stderr", "agent.noise"})
 
 def masked(text: str) -> str:
     """Return the text with everything that looks like a key masked (invariant K5)."""
-    return _SECRET.sub(lambda found: f"{found[1] or ''}***", text)
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    return text
 
 
 def event(name: str, **fields: object) -> None:

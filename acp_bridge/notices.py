@@ -1,7 +1,9 @@
 """Every sentence that the bridge itself says in a session, and the one form in which it says them.
 
 A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
-the bridge can show it apart. The sentences of errors stand where the errors are made.
+the bridge can show it apart. It is Markdown, with an empty line before and after it and around its
+lists, since clients join it to what stands beside it; commands stand in backticks. What needs the
+user is always such a text. The sentences of errors stand where the errors are made.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ QUEUE_COMMAND: Final[Json] = {
     "description": "Show the prompts that wait; run or drop those held since a restart",
     "input": {"hint": "run | drop [number]"},
 }
-QUEUE_USAGE: Final = "Usage: /queue, /queue run, /queue drop [number]"
+QUEUE_USAGE: Final = "Usage: `/queue`, `/queue run`, `/queue drop [number]`."
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
@@ -51,7 +53,7 @@ DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
 
 def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
-    chunk = text_chunk(AGENT_MESSAGE, f"{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
+    chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
     return with_own_meta({"update": chunk}, {"notice": True})
 
 
@@ -59,8 +61,8 @@ def held(prompts: list[Json]) -> str:
     """Return what a load says of prompts that wait for the user's word."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
-        f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n"
-        f"{_numbered(prompts)}\n/queue run runs, /queue drop [number] forgets."
+        f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
+        f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
 
 
@@ -71,8 +73,13 @@ def queue(waiting: list[Json], held_prompts: list[Json]) -> str:
         lines.append(_numbered(waiting))
     if held_prompts:
         lines += ["Held since a restart:", _numbered(held_prompts)]
-        lines.append("/queue run runs them, /queue drop [number] forgets.")
-    return "\n".join(lines)
+        lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
+    return "\n\n".join(lines)
+
+
+def running(count: int) -> str:
+    """Return what is said before held prompts run, so that no client takes them for the user's."""
+    return f"Running {count} held prompt{'' if count == 1 else 's'}."
 
 
 def dropped(count: int) -> str:
@@ -93,4 +100,4 @@ def summary(prompt: list[Any], length: int) -> str:
 
 
 def _numbered(prompts: list[Json]) -> str:
-    return "\n".join(f"  {n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))
+    return "\n".join(f"{n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))

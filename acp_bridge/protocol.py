@@ -44,6 +44,8 @@ SESSION_PROMPT: Final = "session/prompt"
 SESSION_CANCEL: Final = "session/cancel"
 SET_MODE: Final = "session/set_mode"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
+#: an extension that several agents share: a message of the user joins the running turn.
+STEERING: Final = "_session/steering"
 
 # --- methods of the client side -----------------------------------------------------------------
 

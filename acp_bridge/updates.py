@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acp_bridge import protocol
-from acp_bridge.late_replay import LateReplay
+from acp_bridge.late_replay import Echo, LateReplay
 from acp_bridge.machine.states import Phase
 from acp_bridge.notices import QUEUE_COMMAND
 from acp_bridge.protocol import ENDED, TOOL_CALL, TOOL_CALL_UPDATE, Json
@@ -50,12 +50,14 @@ class Updates:
         #: the key of the prompt that runs, or ran last.
         self._turn = 0
         self._reuses = False
-        #: open cards whose id the agent has given to another: it can't end them any more.
-        self._orphans: list[str] = []
         self._new_ids: list[str] = []
         #: set for the first turn of a process that was given the session with `session/load`.
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
+        #: the process has replayed the session when it was given it: it does not do so again.
+        self._replayed = False
+        #: what the agent may repeat of the prompt that runs.
+        self._echo = Echo(())
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 
@@ -63,19 +65,20 @@ class Updates:
         """Forget the ids of the process before: they mean nothing to the next."""
         self._cards.clear()
         self._messages.clear()
-        self._reuses = False
+        self._reuses = self._replayed = False
         self.late = self._expected = None
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
         """Begin the turn of the prompt with this key: its content blocks go to the agent."""
-        self._turn = key
+        self._turn, self._echo = key, Echo(prompt)
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
 
     def expect_late_replay(self, late: LateReplay) -> None:
-        """Take what the process may repeat until the end of its first turn."""
-        self.late = self._expected = late
+        """Take what the process may repeat until the end of its first turn, if it has not yet."""
+        if not self._replayed:
+            self.late = self._expected = late
 
     def take_new_ids(self) -> list[str]:
         """Return the client-side ids given out since the last call, for the journal."""
@@ -84,23 +87,53 @@ class Updates:
 
     # --- from the agent to the client ----------------------------------------------------------
 
-    def incoming(self, update: Json, phase: Phase) -> Json | None:
-        """Return the update as it is recorded and shown, or None; raises `Leak`."""
+    def incoming(self, update: Json, phase: Phase, *, excused: bool = False) -> Json | None:
+        """Return the update as it is recorded and shown, or None; raises `Leak`.
+
+        `excused`: the agent speaks after a cancelled turn because the client asked it something.
+        """
         kind = update.get("sessionUpdate")
         if kind in protocol.TRANSCRIPT:
+            if phase is Phase.LIVE:
+                return self._said(update)
             if phase is Phase.REPLAY:
-                return None
-            if phase is Phase.TAINTED:
-                raise Leak(str(kind))
-            if self.late and self.late.covers(update):
-                return None
-            if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
-                return self.card(update, creates=kind == TOOL_CALL)
-            if isinstance(update.get("messageId"), str):
-                return self._message(update)
-        elif kind == protocol.COMMANDS_UPDATE:
+                self._replayed = True
+            elif phase is Phase.TAINTED:
+                return self._after_cancel(update, excused=excused)
+            return None
+        if kind == protocol.COMMANDS_UPDATE:
             return self._with_queue(update)
         return update
+
+    def _said(self, update: Json) -> Json | None:
+        kind = update["sessionUpdate"]
+        if self._echo.covers(update) or (self.late and self.late.covers(update)):
+            return None
+        if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
+            return self.card(update, creates=kind == TOOL_CALL)
+        if isinstance(update.get("messageId"), str):
+            return self._message(update)
+        return update
+
+    def _after_cancel(self, update: Json, *, excused: bool) -> Json | None:
+        """Take what comes between a cancelled turn and the next.
+
+        What is known to be of that turn, and any work that nobody asked for, is a leak. Other
+        text is nobody's, and dropped.
+        """
+        card, message = update.get("toolCallId"), update.get("messageId")
+        known: _Card | _Message | None = None
+        if isinstance(card, str):
+            known = self._cards.get(card)
+        elif isinstance(message, str):
+            known = self._messages.get(message)
+        if known and known.dead:
+            raise Leak(str(update["sessionUpdate"]))
+        if excused or (isinstance(card, str) and known):
+            return self._said(update)
+        if isinstance(card, str):
+            raise Leak(str(update["sessionUpdate"]))
+        return None
 
     def card(self, call: Json, *, creates: bool = False) -> Json:
         """Return what an update or a request says of a tool call, with its client-side id."""
@@ -112,8 +145,6 @@ class Updates:
             if card.dead and not creates:
                 raise Leak(TOOL_CALL_UPDATE)
             if creates:
-                if card.open:
-                    self._orphans.append(card.client_id)
                 card = None
         if card is None:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
@@ -124,6 +155,17 @@ class Updates:
         elif call.get("status") in ENDED:
             card.open = False
         return changed
+
+    def asked_about(self, call: Json) -> tuple[Json, bool]:
+        """Return what a permission request says of a tool call, with its client-side id.
+
+        The second value is True if nothing has shown this call before. A request of a running
+        turn about a call that ended with an earlier one is about a new call: some agents have one
+        id for all their requests.
+        """
+        card = self._cards.get(str(call.get("toolCallId")))
+        ended = card is not None and card.turn != self._turn and not card.open
+        return self.card(call, creates=ended), ended or card is None
 
     def client_card_id(self, agent_id: str) -> str:
         """Return the id under which the client knows a tool call."""
@@ -158,15 +200,18 @@ class Updates:
     # --- the end of a turn ---------------------------------------------------------------------
 
     def close_cards(self) -> list[Json]:
-        """Return the updates that end the open cards; what follows of the turn is a leak."""
-        closing = [closing_update(card_id) for card_id in self._orphans]
-        self._orphans.clear()
+        """Return the updates that end the open cards of the turn; what follows of it is a leak.
+
+        Cards and messages of earlier turns stay as they are (invariant C22).
+        """
+        closing = []
         for card in self._cards.values():
-            if card.open:
-                closing.append(closing_update(card.client_id))
-            card.open, card.dead = False, True
+            if card.turn == self._turn:
+                if card.open:
+                    closing.append(closing_update(card.client_id))
+                card.open, card.dead = False, True
         for message in self._messages.values():
-            message.dead = True
+            message.dead |= message.turn == self._turn
         return closing
 
     # --- commands ------------------------------------------------------------------------------
@@ -206,12 +251,15 @@ class OpenCards:
 
     def __init__(self) -> None:
         self._open: dict[str, bool] = {}
+        #: a card was gone on with that was not opened here: it may have ended before.
+        self.older = False
 
     def note(self, update: object) -> None:
         """Take the next recorded update."""
         match update:
-            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE, **rest}:
+            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE as kind, **rest}:
                 if isinstance(card := rest.get("toolCallId"), str):
+                    self.older |= kind == TOOL_CALL_UPDATE and card not in self._open
                     ended = rest.get("status") in ENDED
                     self._open[card] = self._open.get(card, True) and not ended
 

@@ -49,9 +49,9 @@ LEASE: Final = 5.0
 
 # --- an agent is asked by the way ------------------------------------------------------------
 
-#: An agent lists its sessions; it may be busy or deaf. Below UNDO and ENDED.
+#: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.
 AGENT_PATIENCE: Final = 1.0
-#: An agent deletes a session, in a process that may have to be started for it.
+#: A process is started to delete a session at the agent, if none waits.
 DELETE: Final = 10.0
 #: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
 UNDO: Final = 5.0

@@ -44,6 +44,8 @@ environment:
   ACP_BRIDGE_MODEL           the model, if --model is not given
   ACP_BRIDGE_MODELS          more models to choose from in the editor, separated
                              by commas
+  ACP_BRIDGE_MODEL_ABILITIES what models of your own server can do, such as
+                             "openai/mine window=32768 images thinking"
   ACP_BRIDGE_SUMMARY_MODEL   the model that summarises a conversation that has
                              grown too long (default: the session's own)
   ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
@@ -63,6 +65,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
     model, home = _arguments(sys.argv[1:])
+    from acp_bridge.agents.guard import keep_private
+
+    keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio
@@ -71,6 +76,7 @@ def main() -> int:
 
         settings = read_settings(model, os.environ, home)
         secrets = Secrets.from_environment(os.environ)
+        secrets.watch(settings.keys_file)
         secrets.guard_logs()
         models = _models(settings, secrets)
         stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
@@ -101,14 +107,14 @@ def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
 
 
 def _models(settings: Settings, secrets: Secrets) -> Models:
-    """Raises ValueError if the model is a dialogue that can't be read.
+    """Raises ValueError if the model is a dialogue that can't be read, or a setting is wrong.
 
     Problems of other models are told in the session.
     """
     from agent.model import ModelError
     from agent.providers.all_models import AllModels
 
-    models = AllModels(settings, os.environ, on_key=secrets.add)
+    models = AllModels(settings, os.environ, on_key=secrets.add, mask=secrets.mask)
     if settings.model.startswith("scripted:"):
         try:
             models.open(settings.model)

@@ -13,7 +13,25 @@ Update: TypeAlias = dict[str, Any]
 
 
 class ClientError(Exception):
-    """The client refused a request, or gave an answer that makes no sense, or is gone."""
+    """The client refused a request, or gave an answer that makes no sense, or is gone.
+
+    `reason`: the client's own words on one line, for the model and the user; empty if it gave none.
+    """
+
+    def __init__(self, text: str = "", reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def explain(self, sentence: str) -> str:
+        """Returns a sentence (without its full stop) with the client's reason after it."""
+        return f"{sentence}: {self.reason}" if self.reason else f"{sentence}."
+
+
+class NotOffered(ClientError):
+    """The client has no such method, whatever it said in `initialize` (-32601).
+
+    This alone is no refusal: what was to be done may be done without the client.
+    """
 
 
 class Client(Protocol):

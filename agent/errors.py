@@ -4,17 +4,19 @@
     -32600   not_initialized   a request came before `initialize`
     -32602   invalid_params    a parameter is malformed or unknown, or this agent can't take it
     -32002   unknown_session   there is no session with that id
-    -32000   auth_required     the key of a model's provider is missing or was refused
-    -32603   model_failed      the model could not answer, and why
+    -32000   auth_required     the key of a model's provider is missing
+    -32603   model_failed      the model could not answer, and why; a key that was refused too
     -32603   internal_error    anything else failed, such as the disk or the agent itself
 
 `request_error` turns whatever a request raised into one of them. What is no request at all (-32700,
 -32600) is answered by `agent.serve.sdk_transport`, an unknown method (-32601) by the SDK.
 
 Invariants
-- No exception's text reaches the wire but a ModelError's, which is a sentence of ours. An error
-  carries its code, a message of ours, and at most the places of the wrong parameters or the id
-  under which the log has the details.
+- No exception's text reaches the wire but a ModelError's, which is made for the user. An error
+  carries its code and a message of ours, which holds the places of the wrong parameters, or the id
+  under which the log has the rest.
+- `data` is `{"details": the message}` and nothing else, because that is what clients show; it is
+  never null, because there are clients that die of it (invariant P16).
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from acp import RequestError
 from pydantic import ValidationError
@@ -32,14 +33,17 @@ from agent.model import ModelError
 
 logger = logging.getLogger(__name__)
 
+#: how many wrong places of one request are told
+_PLACES = 5
+
 
 def not_initialized() -> RequestError:
-    return _error(ErrorCode.INVALID_REQUEST, "Invalid request: not initialized")
+    message = "Invalid request: not initialized; send initialize first"
+    return _error(ErrorCode.INVALID_REQUEST, message)
 
 
-def invalid_params(problem: str = "", data: dict[str, Any] | None = None) -> RequestError:
-    message = f"Invalid params: {problem}" if problem else "Invalid params"
-    return _error(ErrorCode.INVALID_PARAMS, message, data)
+def invalid_params(problem: str) -> RequestError:
+    return _error(ErrorCode.INVALID_PARAMS, f"Invalid params: {problem}")
 
 
 def unknown_session() -> RequestError:
@@ -52,12 +56,13 @@ def auth_required(sentence: str) -> RequestError:
 
 def model_failed(sentence: str, error: Exception) -> RequestError:
     """`error` goes to the log only."""
-    return _error(ErrorCode.INTERNAL_ERROR, sentence, _logged(error))
+    return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} (Error {_logged(error)} in the log.)")
 
 
 def internal_error(error: Exception) -> RequestError:
     """`error` goes to the log only."""
-    return _error(ErrorCode.INTERNAL_ERROR, "Internal error", _logged(error))
+    message = f"Internal error: the log says more under {_logged(error)}"
+    return _error(ErrorCode.INTERNAL_ERROR, message)
 
 
 def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
@@ -67,10 +72,10 @@ def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
     """
     match error:
         case RequestError():
-            return error
+            return RequestError(error.code, str(error), {"details": str(error)})
         case ValidationError():
-            return invalid_params(data={"errors": _places(error)})
-        case ModelError(kind="auth"):
+            return invalid_params(_places(error))
+        case ModelError(kind="missing_key"):
             logger.info("%s", error, exc_info=error)
             return auth_required(mask(str(error)))
         case ModelError():
@@ -78,17 +83,19 @@ def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
     return internal_error(error)
 
 
-def _error(code: ErrorCode, message: str, data: dict[str, Any] | None = None) -> RequestError:
-    return RequestError(int(code), message, data)
+def _error(code: ErrorCode, message: str) -> RequestError:
+    return RequestError(int(code), message, {"details": message})
 
 
-def _places(error: ValidationError) -> list[dict[str, Any]]:
+def _places(error: ValidationError) -> str:
+    """Returns the places of the wrong parameters and what is wrong there, without their values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    return [{"loc": list(each["loc"]), "msg": each["msg"]} for each in found]
+    told = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_PLACES])
+    return "; ".join(told)
 
 
-def _logged(error: Exception) -> dict[str, str]:
-    """Logs the error under a new id and returns the id as the data of an answer."""
+def _logged(error: Exception) -> str:
+    """Logs the error under a new id and returns the id."""
     error_id = uuid.uuid4().hex[:12]
     logger.error("error %s", error_id, exc_info=error)
-    return {"id": error_id}
+    return error_id

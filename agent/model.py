@@ -30,6 +30,9 @@ class Message(TypedDict, total=False):
     tool_call_id: str
 
 
+#: the id of the model that stands in where there is no key: a few prepared answers
+DEMO = "demo"
+
 #: how a `user` message begins that brings the images of tools instead of a prompt
 TOOL_IMAGES = "What the tools showed:"
 
@@ -92,22 +95,32 @@ class Completion:
     provider: Mapping[str, Any] | None = None
 
 
-#: `context`: the messages do not fit the model's window; `refused`: by the provider's policy
+#: `missing_key`: there is none; `auth`: the provider doesn't accept it; `context`: the messages do
+#: not fit the model's window; `refused`: by the provider's policy
 ErrorKind = Literal[
-    "auth", "rate_limit", "context", "refused", "unreachable", "unknown_model", "other"
+    "missing_key",
+    "auth",
+    "rate_limit",
+    "context",
+    "refused",
+    "unreachable",
+    "unknown_model",
+    "other",
 ]
 
 
 class ModelError(Exception):
     """The model could not answer.
 
-    The text is one sentence for the user that says what is wrong and what to do. No words of a
-    library are in it; the details are the error's cause, for the log.
+    The text tells the user what is wrong and what to do, then what the provider's server says. No
+    words of a library are in it; the details are the error's cause, for the log. `window`: the
+    tokens that fit the model, if the provider told them when it refused the input.
     """
 
-    def __init__(self, text: str, kind: ErrorKind = "other") -> None:
+    def __init__(self, text: str, kind: ErrorKind = "other", window: int | None = None) -> None:
         super().__init__(text)
         self.kind = kind
+        self.window = window
 
 
 #: the providers' names for how hard a model thinks, weakest first
@@ -174,7 +187,7 @@ class Models(Protocol):
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
         """Returns the model with these settings.
 
-        Raises ModelError: `auth` if its key is missing (the text names the variable), or
+        Raises ModelError: `missing_key` if its key is missing (the text names the variable), or
         `unknown_model`.
         """
         ...

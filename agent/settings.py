@@ -20,6 +20,9 @@ class Settings:
     model: str = ""
     #: ACP_BRIDGE_MODELS, separated by commas: models offered beside those whose key is there
     models: tuple[str, ...] = ()
+    #: ACP_BRIDGE_MODEL_ABILITIES: what models of the user's own servers can do (see
+    #: agent.providers.abilities)
+    abilities: str = ""
     #: ACP_BRIDGE_SUMMARY_MODEL: the model that summarises; empty stands for the session's own
     summary_model: str = ""
     #: ACP_BRIDGE_MAX_CALLS: how many model calls one turn may take
@@ -39,6 +42,7 @@ def read_settings(
         keys_file=home / "keys.env",
         model=(env.get("ACP_BRIDGE_MODEL", "") if model is None else model).strip(),
         models=_names(env.get("ACP_BRIDGE_MODELS", "")),
+        abilities=env.get("ACP_BRIDGE_MODEL_ABILITIES", ""),
         summary_model=env.get("ACP_BRIDGE_SUMMARY_MODEL", "").strip(),
         max_calls=_count(env.get("ACP_BRIDGE_MAX_CALLS", "")),
     )

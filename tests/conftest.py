@@ -37,6 +37,7 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith("ACP_BRIDGE_") or name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
             del os.environ[name]
+    os.environ["ACP_BRIDGE_DEBUGGABLE"] = "1"  # processes are found by their environment
 
 
 @pytest.fixture

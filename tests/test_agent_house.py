@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"providers"},
     {"scripted"},
     {"errors", "content"},
-    {"client", "model", "secrets", "settings", "wire_form"},
+    {"client", "guarded_process", "model", "secrets", "settings", "wire_form"},
 ]
 
 #: The range in which JSON-RPC and ACP have their error codes.

@@ -238,7 +238,7 @@ def test_every_check_that_the_demo_has_is_seen_to_fail() -> None:
 def test_a_recording_without_any_one_line_from_the_bridge_fails_somewhere(
     good: Callable[[], Tape],
 ) -> None:
-    """No answer and no update of a good recording is there for nothing."""
+    """Each answer and each update of a good recording is needed by some check."""
     own = [check for factory, check, _ in CASES.values() if factory is good]
     for place, line in enumerate(good()):
         if line.direction == "in" and not _of_a_cut_turn(good(), place):
@@ -248,7 +248,7 @@ def test_a_recording_without_any_one_line_from_the_bridge_fails_somewhere(
 
 
 def _of_a_cut_turn(tape: Tape, place: int) -> bool:
-    """An update of a turn that was stopped: how many of them came is nobody's business."""
+    """Return whether a line is an update of a turn that was stopped; no check counts those."""
     text = tape[place].raw
     return bool(re.search(rb'"(once |there |was |la )"', text))
 

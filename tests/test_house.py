@@ -61,6 +61,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (460, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/agents/guard.py": (350, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
@@ -130,12 +131,18 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
         assert not found & {"agent", "litellm"}, module
 
 
-def test_the_agent_takes_nothing_of_the_front_but_the_wire_and_the_words_of_the_protocol() -> None:
+def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":
                 shared = ("acp_bridge.wire.", "acp_bridge.protocol.", "acp_bridge.__version__")
-                assert name.startswith(shared), f"{module} imports {name}"
+                is_guard = f"{name}.".startswith("acp_bridge.agents.guard.")
+                assert name.startswith(shared) or is_guard, f"{module} imports {name}"
+
+
+def test_the_guard_which_both_sides_start_imports_nothing_of_either() -> None:
+    names = imports(tree(ROOT / "acp_bridge/agents/guard.py"), lazy=True)
+    assert not {name.partition(".")[0] for name in names} & {"acp_bridge", "agent"}
 
 
 def imports_by_name(node: ast.AST) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine.states import Phase
+from acp_bridge.notices import notice
 from acp_bridge.updates import Updates
 
 Json = dict[str, Any]
@@ -93,3 +94,20 @@ def test_a_replay_is_expected_in_the_first_turn_only() -> None:
 def test_of_nothing_recorded_nothing_is_a_replay() -> None:
     late = of({"sessionUpdate": "plan"}, {"odd": 1})
     assert not late.covers(user(""))
+
+
+@pytest.mark.hazard("R11")
+def test_what_the_bridge_itself_said_is_not_awaited_in_a_replay() -> None:
+    late = of(*RECORD[:2])
+    late.note(notice("[acp-bridge] Interrupted"))
+    late.note({"update": agent("answer"), "_meta": {"other": {"notice": True}}})
+    assert all(late.covers(update) for update in RECORD[:3])
+
+
+@pytest.mark.hazard("R11", "T3")
+@pytest.mark.parametrize("odd", [None, 5, ["t"], {"t": 1}])
+def test_an_odd_id_of_a_card_is_no_replay_and_breaks_nothing(odd: Any) -> None:
+    late = of(*RECORD)
+    assert late.covers(user("one"))
+    assert not late.covers({**CARD, "toolCallId": odd})
+    assert late.over

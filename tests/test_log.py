@@ -31,6 +31,15 @@ def written(tmp_path: Path) -> Iterator[Path]:
         "token: verysecretvalue",
         "PASSWORD = 'verysecretvalue'",
         "bare sk-verysecretvalue in the middle",
+        "Authorization: Basic verysecretvalue",
+        '{\\"Authorization\\": \\"Basic verysecretvalue\\"}',
+        '{\\"api_key\\": \\"verysecretvalue\\"}',
+        "DefaultEndpointsProtocol=https;AccountKey=verysecretvalue==;EndpointSuffix=x",
+        "https://hooks.slack.com/services/T0/B0/verysecretvalue",
+        "https://discord.com/api/webhooks/1/verysecretvalue",
+        "postgres://me:verysecretvalue@db.example.org",
+        "-----BEGIN PRIVATE KEY-----\nMIIE\nverysecretvalue\n-----END PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\\nverysecretvalue",
     ],
 )
 def test_what_looks_like_a_key_is_masked_in_every_line(written: Path, text: str) -> None:

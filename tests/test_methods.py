@@ -7,9 +7,12 @@ import acp.meta
 import anyio
 import pytest
 
+from acp_bridge.agents.command import AgentCommand
 from acp_bridge.bridge import OWN, REFUSED, Bridge
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.journal import Journal
+from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import Settings
 from tests.support.client import RecordingClient
 
@@ -37,7 +40,9 @@ async def test_every_method_that_the_sdk_knows_is_taken_passed_on_or_refused(
     tmp_path: Path,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        bridge = Bridge(Settings(("agent",), "agent", tmp_path), tasks)
+        settings = Settings(("agent",), "agent", tmp_path)
+        command = AgentCommand(settings.command, {})
+        bridge = Bridge(SessionContext(settings, Journal(tmp_path), tasks, command))
     taken = set(bridge.slow) | OWN | NOTIFICATIONS
     assert taken | OF_A_SESSION | OF_THE_AGENT | REFUSED == set(acp.meta.AGENT_METHODS.values())
 

@@ -47,21 +47,21 @@ def test_the_notice_of_held_prompts_numbers_them_and_says_what_to_do() -> None:
     assert "1 prompt was waiting" in notices.held([one])
     said = notices.held([one, two])
     assert "2 prompts were waiting" in said
-    assert "\n  1. first\n  2. second second" in said
+    assert "\n\n1. first\n2. second second" in said
     assert max(map(len, said.splitlines())) <= 80
-    assert "/queue run" in said
-    assert "/queue drop [number]" in said
+    assert "`/queue run`" in said
+    assert "`/queue drop [number]`" in said
 
 
 @pytest.mark.hazard("R12", "Q1")
 def test_the_queue_is_told_in_order_with_what_is_held_apart() -> None:
     assert notices.queue([], []) == "Nothing is waiting."
-    assert notices.queue([prompt("a"), prompt("b")], []) == "2 waiting.\n  1. a\n  2. b"
+    assert notices.queue([prompt("a"), prompt("b")], []) == "2 waiting.\n\n1. a\n2. b"
     assert notices.queue([prompt("a")], [prompt("h")]) == (
-        "1 waiting.\n  1. a\nHeld since a restart:\n  1. h\n"
-        "/queue run runs them, /queue drop [number] forgets."
+        "1 waiting.\n\n1. a\n\nHeld since a restart:\n\n1. h\n\n"
+        "`/queue run` runs them, `/queue drop [number]` forgets."
     )
-    assert "Nothing is waiting.\nHeld" in notices.queue([], [prompt("h")])
+    assert "Nothing is waiting.\n\nHeld" in notices.queue([], [prompt("h")])
 
 
 def test_dropping_says_how_many_were_dropped_or_what_could_not_be() -> None:
@@ -78,8 +78,8 @@ def test_a_notice_is_an_agent_message_of_its_own_marked_as_the_bridges(sentence:
     first, second = notices.notice(sentence), notices.notice(sentence)
     assert own_meta(first) == {"notice": True}
     assert first["update"]["sessionUpdate"] == "agent_message_chunk"
-    # What the agent says next begins a paragraph of its own, also where ids are not looked at.
-    assert first["update"]["content"] == {"type": "text", "text": f"{sentence}\n\n"}
+    # It is a paragraph of its own, also where clients join messages and look at no ids.
+    assert first["update"]["content"] == {"type": "text", "text": f"\n\n{sentence}\n\n"}
     assert first["update"]["messageId"] != second["update"]["messageId"]
     assert first["update"]["messageId"].startswith("acp-bridge-")
 

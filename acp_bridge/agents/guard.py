@@ -10,7 +10,11 @@ Over CONTROL_FD, a stream socket:
 - guard to bridge, lines: ``started PID`` or ``failed ERRNO``; ``exited CODE SIGNAL`` (one of the
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
-- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS).
+- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
+  after which the end of the main process alone is no reason to kill the rest.
+
+The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
+bridge, and the tool the agent.
 
 Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
@@ -19,6 +23,7 @@ Invariants
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
   exiting, so no other agent opens the session before this tree is dead (invariant P12).
+- It shows no key to others in /proc (`keep_private`, which bridge and built-in agent call, too).
 - The agent's data don't pass through here, and it inherits nothing but three standard streams.
 - Imports are few and small, because the start of an agent waits for them and each session has a
   guard. Hence `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
@@ -40,10 +45,25 @@ COMMAND_LINE = (
 
 KILL = b"k"
 LOCK = b"l"
+LINGER = b"w"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+#: where the first byte of the environment is told in /proc/PID/stat, counted after the name
+ENV_START = 47
+KEY_WORDS = (
+    b"KEY",
+    b"TOKEN",
+    b"_PWD",
+    b"SECRET",
+    b"PASS",
+    b"CREDENTIAL",
+    b"AUTH",
+    b"_PAT",
+    b"WEBHOOK",
+)
 FIRST_PAUSE_MS = 5
 MAX_PAUSE_MS = 1000
 
@@ -55,6 +75,40 @@ def prctl(option: int, value: int) -> None:
 
         function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
         _ctypes.call_function(function, (option, value, 0, 0, 0))
+
+
+def keep_private() -> None:
+    """Hide the memory and the keys of this process from others, also from those of the same user.
+
+    In /proc the values of variables whose names look like a key's are overwritten; they stay in
+    `os.environ` and for `getenv`. ACP_BRIDGE_DEBUGGABLE leaves all as it is.
+    """
+    if not LINUX or os.environ.get("ACP_BRIDGE_DEBUGGABLE"):
+        return
+    try:
+        wipe_keys()
+    except OSError:
+        pass  # the system lets no process write to its own memory this way
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def wipe_keys() -> None:
+    """Overwrite the values of keys in the block of memory that /proc/PID/environ shows."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    at = int(fields[ENV_START])
+    with open("/proc/self/environ", "rb") as file:
+        block = file.read()
+    memory = os.open("/proc/self/mem", os.O_WRONLY)
+    try:
+        for variable in block.split(b"\0"):
+            name, equals, value = variable.partition(b"=")
+            if equals and any(word in name.upper() for word in KEY_WORDS):
+                os.putenv(name, value)  # a copy, to which `getenv` leads from now on
+                os.pwrite(memory, b"*" * len(value), at + len(name) + 1)
+            at += len(variable) + 1
+    finally:
+        os.close(memory)
 
 
 def listen_for_signals() -> int:
@@ -148,6 +202,7 @@ class Guard:
         self.locks: list[int] = []
         self.agent = 0
         self.ended = False
+        self.lingers = False
 
     def say(self, line: str) -> None:
         try:  # noqa: SIM105
@@ -169,6 +224,7 @@ class Guard:
                     lock = int.from_bytes(content[at : at + 4], sys.byteorder)
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
+            self.lingers = self.lingers or LINGER in data
             if not data or KILL in data:
                 return True
 
@@ -222,15 +278,19 @@ class Guard:
         return True
 
     def watch(self) -> None:
-        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for."""
+        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for.
+
+        If the tree lingers, the agent has ended when the last process of its tree has.
+        """
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup, select.POLLIN)
         while True:
             poll.poll()
             stop = self.terminated()
-            self.reap()
-            if stop or self.ended or self.told_to_stop():
+            is_left = self.reap()
+            ended = self.ended and not (self.lingers and is_left)
+            if stop or ended or self.told_to_stop():
                 return
 
     def kill_tree(self) -> None:
@@ -265,6 +325,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> None:
+    keep_private()
     control = _socket.socket(fileno=int(arguments[0]))
     os.set_inheritable(control.fileno(), False)
     control.setblocking(False)

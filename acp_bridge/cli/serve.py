@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from acp_bridge import log
+from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.settings import Settings
 
@@ -29,6 +30,7 @@ _AT_A_TERMINAL: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until the client is gone; returns the exit code."""
+    guard.keep_private()
     try:
         options = parse(arguments, os.environ)
     except SystemExit as exc:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -107,6 +107,15 @@ class ClientHandler(Protocol):
         """Take a notification; nothing comes back."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Running:
+    """A request that is answered from a task of its own."""
+
+    method: str
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
 class Client:
     """A client, from its first byte to its last."""
 
@@ -120,7 +129,7 @@ class Client:
         )
         self._handler = handler
         self._incoming = incoming
-        self._running: dict[RequestId, anyio.CancelScope] = {}
+        self._running: dict[RequestId, _Running] = {}
 
     @property
     def hears_accepted(self) -> bool:
@@ -159,16 +168,17 @@ class Client:
     def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
         """Answer a request from a task of its own, which `$/cancel_request` ends."""
         request_id = request.call.id
-        scope = self._running[request_id] = anyio.CancelScope()
+        running = self._running[request_id] = _Running(request.method)
 
         async def answer() -> None:
             try:
-                with scope:
+                with running.scope as scope:
                     await _answer(request, work, params)
                 if scope.cancelled_caught:
                     request.fail(errors.cancelled())
             finally:
                 self._running.pop(request_id, None)
+                running.ended.set()
 
         tasks.start_soon(answer)
 
@@ -177,9 +187,17 @@ class Client:
         # What is no id at all, a list say, may not even be hashable.
         if not isinstance(request_id, int | str | float) or isinstance(request_id, bool):
             return False
-        if scope := self._running.get(request_id):
-            scope.cancel()
-        return scope is not None
+        if running := self._running.get(request_id):
+            running.scope.cancel()
+        return running is not None
+
+    async def give_up(self, methods: frozenset[str]) -> None:
+        """Cancel the requests of these methods that run; return when they have ended."""
+        given_up = [each for each in self._running.values() if each.method in methods]
+        for running in given_up:
+            running.scope.cancel()
+        for running in given_up:
+            await running.ended.wait()
 
     # --- what the peer hands over --------------------------------------------------------------
 

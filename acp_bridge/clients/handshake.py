@@ -22,6 +22,7 @@ BUILTIN: Json = {
         "sessionCapabilities": {
             "list": {},
             "delete": {},
+            "fork": {},
             "additionalDirectories": {},
             "resume": {},
             "close": {},

@@ -55,7 +55,8 @@ def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Findin
     """
     _ended_as("end_turn", recording, prompt)
     expected = "You told me: " + "; ".join(earlier)
-    _same(expected, said(turn(recording, prompt)), f"in answer to {_named(recording, prompt)}")
+    words = said(chunk for chunk in turn(recording, prompt) if not chunk.notice)
+    _same(expected, words, f"in answer to {_named(recording, prompt)}")
     seconds = _seconds(recording, recording.sent(prompt), the_answer(recording, prompt))
     return Finding(seconds, f"{len(earlier)} earlier prompt{'s' * (len(earlier) > 1)} known")
 
@@ -222,7 +223,7 @@ def held(
     if texts != [text]:
         raise Unexpected(f"held: {text!r}", f"{texts}")
     shown = said(after.chunks(answer, after.sent(run)))
-    listed = f"Held since a restart:\n  1. {text}\n"
+    listed = f"Held since a restart:\n\n1. {text}\n\n"
     if listed not in shown or shown != said(turn(after, listing)):
         raise Unexpected(f"{listed!r} from /queue, and nothing else", repr(shown))
     return Finding(_seconds(after, answer, after.sent(run)), "")

@@ -69,6 +69,8 @@ class Chunk:
     speaker: str
     text: str
     message_id: str | None
+    #: the bridge itself said it.
+    notice: bool = False
 
 
 class Recording(list[Line]):
@@ -124,7 +126,8 @@ class Recording(list[Line]):
             line = self[at]
             if line.direction != "in" or line.message.get("method") != "session/update":
                 continue
-            update = line.message["params"]["update"]
+            params = line.message["params"]
+            update, own = params["update"], params.get("_meta", {}).get("acp_bridge", {})
             if speaker := SPEAKERS.get(update["sessionUpdate"]):
                 text = update["content"].get("text", "")
-                yield Chunk(at, speaker, text, update.get("messageId"))
+                yield Chunk(at, speaker, text, update.get("messageId"), "notice" in own)

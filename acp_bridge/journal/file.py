@@ -165,23 +165,30 @@ class SessionFile:
             try:
                 if self.closed:
                     return False
+                if self.unwritten:
+                    with suppress(JournalError):
+                        self._catch_up()
+                if self.unwritten:
+                    logger.warning("journal: closed with %d writes not made", len(self.unwritten))
                 self.closed = True
-                await in_thread(self._close)
+                # Whoever uses the file meanwhile gets a connection that is closed already: one
+                # that a thread is closing must not be touched, or the process crashes.
+                connection, self.db = self.db, _closed_connection()
+                await in_thread(self._close, connection)
             finally:
                 self._syncing.release()
         return True
 
-    def _close(self) -> None:
-        if self.unwritten:
-            with suppress(JournalError):
-                self._catch_up()
-        if self.unwritten:
-            logger.warning(
-                "journal: %d writes could not be made before the end", len(self.unwritten)
-            )
+    def _close(self, connection: sqlite3.Connection) -> None:
         os.close(self._wal)
         with suppress(sqlite3.Error):
-            self.db.close()  # the last connection: it checkpoints, and removes the WAL
+            connection.close()  # the last connection: it checkpoints, and removes the WAL
+
+
+def _closed_connection() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.close()
+    return connection
 
 
 def _checkpoint(path: Path) -> None:

@@ -9,7 +9,6 @@ from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
-    SESSION_SCRIPTS,
     connect,
     journal_errors,
     make_file,
@@ -18,6 +17,7 @@ from acp_bridge.journal.schema import (
     sync_folder,
     wal_of,
 )
+from acp_bridge.journal.tables import SESSION_SCHEMA
 
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
@@ -47,7 +47,7 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
         make_file(path)
         connection = connect(path, wait=1)
         try:
-            migrate(connection, SESSION_SCRIPTS)
+            migrate(connection, SESSION_SCHEMA)
             created = connection.execute(
                 f"INSERT INTO session(id, {', '.join(_INFO)})"
                 f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
@@ -76,7 +76,7 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
     with journal_errors():
         connection = connect(path, wait=1)
         try:
-            migrate(connection, SESSION_SCRIPTS)
+            migrate(connection, SESSION_SCHEMA)
             row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
             if row is None or row[0] != session_id:
                 raise UnknownSession("no such session")
@@ -96,7 +96,7 @@ def was_prompted(path: Path) -> bool:
     if not path.is_file():
         return False
     with journal_errors(), closing(connect(path, wait=1)) as connection:
-        migrate(connection, SESSION_SCRIPTS)
+        migrate(connection, SESSION_SCHEMA)
         row = connection.execute("SELECT prompted FROM session").fetchone()
         return row is None or bool(row[0])
 

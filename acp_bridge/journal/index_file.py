@@ -24,7 +24,6 @@ from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
-    INDEX_SCRIPTS,
     connect,
     make_file,
     make_folder,
@@ -32,6 +31,7 @@ from acp_bridge.journal.schema import (
     sync_folder,
     wal_of,
 )
+from acp_bridge.journal.tables import INDEX_SCHEMA
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
@@ -132,7 +132,7 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:
     try:
-        migrate(connection, INDEX_SCRIPTS)
+        migrate(connection, INDEX_SCHEMA)
     except JournalError as error:
         if isinstance(error.__cause__, sqlite3.Error):
             raise error.__cause__ from None  # it may be damage
@@ -157,7 +157,7 @@ def _make(path: Path) -> None:
     make_file(draft)
     try:
         with closing(connect(draft, wait=1)) as connection:
-            migrate(connection, INDEX_SCRIPTS)
+            migrate(connection, INDEX_SCHEMA)
             _fill(connection, path.with_name("sessions"))
         with _locked(path):
             if not path.exists():

@@ -1,108 +1,21 @@
 """The tables of a session's file and of the index; opens files and brings them up to date.
 
 Invariants
-- A file's version is its `user_version`: the number of scripts that were applied to it. A script
-  and the new version are one transaction; scripts are only ever added at the end.
+- A file's version is its `user_version`. A script and the new version are one transaction; upgrades
+  are only ever added at the end, and lead to the tables that a new file has.
 - A file of a newer version is refused and left as it is.
 - No connection checkpoints by itself, because that is slow: worker threads do it.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.journal.errors import JournalError, NewerVersion
-
-SESSION_SCRIPTS: Final = (
-    """
-    CREATE TABLE session(
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        session_id TEXT NOT NULL,
-        cwd TEXT NOT NULL,
-        additional_directories TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        agent_session_id TEXT,
-        title TEXT,
-        created_at TEXT NOT NULL,
-        updated_at TEXT NOT NULL,
-        merged_to INTEGER NOT NULL DEFAULT 0,
-        touched INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE TABLE prompts(
-        seq INTEGER PRIMARY KEY,
-        prompt_id TEXT NOT NULL UNIQUE,
-        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-        accepted_at TEXT NOT NULL,
-        ended_at TEXT,
-        outcome TEXT,
-        agent_outcome TEXT
-    );
-    CREATE TABLE prompt_params(seq INTEGER PRIMARY KEY, params TEXT NOT NULL);
-    CREATE TABLE updates(id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, lines BLOB NOT NULL);
-    CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
-    """,
-    """
-    CREATE TABLE session_2(
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        session_id TEXT NOT NULL,
-        cwd TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        agent_session_id TEXT,
-        title TEXT,
-        updated_at TEXT NOT NULL,
-        merged_to INTEGER NOT NULL DEFAULT 0
-    );
-    INSERT INTO session_2
-        SELECT id, session_id, cwd, agent, agent_session_id, title, updated_at, merged_to
-        FROM session;
-    DROP TABLE session;
-    ALTER TABLE session_2 RENAME TO session;
-    CREATE TABLE prompts_2(
-        seq INTEGER PRIMARY KEY,
-        prompt_id TEXT NOT NULL UNIQUE,
-        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-        outcome TEXT,
-        agent_outcome TEXT
-    );
-    INSERT INTO prompts_2 SELECT seq, prompt_id, state, outcome, agent_outcome FROM prompts;
-    DROP TABLE prompts;
-    ALTER TABLE prompts_2 RENAME TO prompts;
-    """,
-    """
-    ALTER TABLE session ADD COLUMN agent_info TEXT;
-    ALTER TABLE session ADD COLUMN prompted INTEGER NOT NULL DEFAULT 1;
-    UPDATE session SET prompted = session_id IS agent_session_id OR EXISTS (SELECT 1 FROM prompts);
-    """,
-)
-"""The second script drops columns that nothing reads (not by DROP COLUMN, which is of SQLite 3.35).
-Since the third version a line of `updates` may stand for a prompt's words (`words.words_line`).
-
-A prompt's params may be megabytes (images): apart, so that no transition writes them again.
-`updates.lines` is one read of the agent's pipe: JSON objects, one a line.
-`session.merged_to` is the last row of `updates` whose chunks have been merged."""
-
-INDEX_SCRIPTS: Final = (
-    """
-    CREATE TABLE sessions(
-        session_id TEXT PRIMARY KEY,
-        cwd TEXT NOT NULL,
-        title TEXT,
-        updated_at TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        agent_session_id TEXT,
-        deleted INTEGER NOT NULL DEFAULT 0
-    ) WITHOUT ROWID;
-    CREATE INDEX newest ON sessions(updated_at, session_id);
-    """,
-    """
-    ALTER TABLE sessions ADD COLUMN agent_info TEXT;
-    ALTER TABLE sessions ADD COLUMN prompted INTEGER NOT NULL DEFAULT 1;
-    """,
-)
+from acp_bridge.journal.tables import Schema
 
 PAGE_BYTES: Final = 1024
 """A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
@@ -223,29 +136,40 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     return connection
 
 
-def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
-    """Bring a file up to the newest version, one transaction for each script.
+def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Give an empty file its tables, or bring an older one up to date, a transaction each step.
 
     Raises:
         NewerVersion: the file was written by a newer acp-bridge; it is left as it is.
         sqlite3.Error: the file is damaged, or can't be written; it keeps the version it had.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(scripts):
+    version = _version(connection)
+    if version > schema.version:
         raise NewerVersion(
-            f"written by a newer acp-bridge (version {version}, this one knows {len(scripts)})"
+            f"written by a newer acp-bridge (version {version}, this one knows {schema.version})"
         )
     if version == 0:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode=WAL").close()
-    for number in range(version, len(scripts)):
+    while version < schema.version:
         with transaction(connection):
-            (now,) = connection.execute("PRAGMA user_version").fetchone()
-            if now > number:  # another process was quicker
-                continue
-            for statement in _statements(scripts[number]):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={number + 1}")
+            version = _version(connection)  # another process may have been quicker
+            if version == 0:
+                _apply(connection, schema.tables, schema.version)
+            elif version < schema.version:
+                _apply(connection, schema.upgrades[version - 1], version + 1)
+        version = _version(connection)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:
+    for statement in _statements(script):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={version}")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -111,7 +111,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class CloseCards:
-    """Make every tool card that is still open `failed`; often there is none."""
+    """Make the open tool cards of the running turn `failed`; often there is none (C22)."""
 
 
 @dataclass(frozen=True, slots=True)

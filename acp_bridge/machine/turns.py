@@ -318,9 +318,10 @@ class Turns:
             self._enter(State.IDLE)
 
     def _finish_badly(self) -> None:
-        """Close the tool cards and end the turn, if there is one, as `_ending` says."""
-        self._emit(effects.CloseCards())
-        self._finish(self._ending)
+        """Answer the prompt of a turn of which nothing more comes; its open cards end (C22)."""
+        if self._queue.running:
+            self._emit(effects.CloseCards())
+            self._finish(self._ending)
 
     def _finish(self, outcome: Outcome) -> None:
         if self._queue.running:

@@ -112,13 +112,16 @@ class AgentProcesses:
     async def kill(self, epoch: int) -> None:
         """Kill the tree, also one that still starts. Its owner is told when it is dead."""
         if member := self._members.get(epoch):
-            await _kill(member)
+            member.starting.cancel()
+            await member.settled.wait()
+            await member.link.kill()
             if not member.link.started:  # nobody else can say of it that it is dead
                 self._feed(ev.TreeDead(epoch))
 
     async def close(self, epoch: int, grace: float) -> None:
         """Let the agent close the session and end in `grace` seconds, then kill what is left."""
-        link = self.link(epoch)
+        if (link := self.get(epoch)) is None:
+            return
         with anyio.move_on_after(grace):
             if link.can("sessionCapabilities", "close"):
                 try:
@@ -127,14 +130,3 @@ class AgentProcesses:
                     event("agent.close_refused", agent=link.name, what=exc.message)
             await link.close(grace)
         await self.kill(epoch)
-
-    async def end(self) -> None:
-        """Return when nothing of any process is left; bounded by the bounds of killing."""
-        for member in list(self._members.values()):
-            await _kill(member)
-
-
-async def _kill(member: _Member) -> None:
-    member.starting.cancel()
-    await member.settled.wait()
-    await member.link.kill()

@@ -52,6 +52,11 @@ def _failure(why: Failure, detail: object) -> RpcError:
             assert_never(why)
 
 
+def says_why_not_ready(outcome: Outcome) -> bool:
+    """Return True when the answer says why no agent takes the session."""
+    return isinstance(outcome, Failed) and outcome.why in (Failure.NO_AGENT, Failure.NEEDS_AUTH)
+
+
 def for_journal(answer: object) -> Json | None:
     """Return an answer as the journal keeps it; None for what is no answer."""
     match answer:

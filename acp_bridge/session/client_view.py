@@ -2,17 +2,20 @@
 
 - While a load replays, what happens in the session meanwhile waits behind it. Hold, backlog and
   the cut between replay and live belong to the one client.
+- After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
+  begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 import anyio
 
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import OPTIONS_UPDATE, Json
+from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state, own_meta
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -20,6 +23,26 @@ def needs_fitting(params: Json) -> bool:
     """Return True for an update of which not every client can take all."""
     update = params.get("update")
     return isinstance(update, dict) and update.get("sessionUpdate") == OPTIONS_UPDATE
+
+
+def _is_aside(params: Json) -> bool:
+    return is_state(params["update"]) or bool(own_meta(params))
+
+
+def _lists_commands(params: Json) -> bool:
+    update = params.get("update")
+    return isinstance(update, dict) and update.get("sessionUpdate") == COMMANDS_UPDATE
+
+
+class Quiet(Enum):
+    """What is kept from a client until it speaks, or a turn begins."""
+
+    #: nothing.
+    NONE = auto()
+    #: what is no conversation of the agent's: states, and what the bridge says. After a load.
+    ASIDES = auto()
+    #: everything: after the answer `cancelled`.
+    ALL = auto()
 
 
 class ClientView:
@@ -31,41 +54,96 @@ class ClientView:
         self._head = head
         #: what is to be done after the replay; None outside of one.
         self._backlog: list[Callable[[], None]] | None = None
-        self._backlog_bytes = 0
+        self._waiting_bytes = 0
         self._caught_up = anyio.Event()
+        self._quiet = Quiet.NONE
+        #: lines that wait for the end of the quiet.
+        self._kept: list[bytes] = []
+        #: the commands that the client was shown last.
+        self._commands: Json | None = None
+        self._prompted = False
 
     def send(self, lines: bytes) -> None:
         """Send whole lines, in their order."""
+        if self._quiet is Quiet.ALL:
+            self._keep(lines)
+            return
         if self._backlog is not None:
-            self._backlog_bytes += len(lines)
+            self._waiting_bytes += len(lines)
         self.then(lambda: self.client.outgoing.write(lines))
 
     def show(self, params: Json) -> None:
-        """Send one update, in its order."""
-        self.send(self._line(params))
+        """Send one update, in its order; a list of commands that was shown is not shown again."""
+        if self._known(params):
+            return
+        if self._quiet is Quiet.ASIDES and _is_aside(params):
+            self._keep(self._line(params))
+        else:
+            self.send(self._line(params))
 
     def then(self, action: Callable[[], None]) -> None:
-        """Do this when all that was shown before is on its way."""
+        """Do this when the replay is over, if one runs: answer a request, say."""
         if self._backlog is None:
             action()
         else:
             self._backlog.append(action)
 
+    def _known(self, params: Json) -> bool:
+        if not _lists_commands(params):
+            return False
+        known, self._commands = self._commands == params, params
+        return known
+
+    # --- the quiet -----------------------------------------------------------------------------
+
+    def hush(self, quiet: Quiet) -> None:
+        """Keep this back from now on, until `wake`."""
+        self._quiet = quiet
+
+    def wake(self) -> None:
+        """Send what was kept back: the client speaks, or a turn begins."""
+        self._quiet = Quiet.NONE
+        if self._kept:
+            kept, self._kept, self._waiting_bytes = self._kept, [], 0
+            self.send(b"".join(kept))
+            self._caught_up.set()
+
+    def begin_turn(self) -> None:
+        """End the quiet; with the first prompt the commands are shown once more.
+
+        There are clients that take no update of a session before they have read the answer that
+        named it.
+        """
+        self.wake()
+        if not self._prompted:
+            self._prompted = True
+            if self._commands is not None:
+                self.send(self._line(self._commands))
+
+    def _keep(self, line: bytes) -> None:
+        if not self._kept:
+            self._caught_up = anyio.Event()
+        self._kept.append(line)
+        self._waiting_bytes += len(line)
+
     # --- a replay ------------------------------------------------------------------------------
 
     def begin_replay(self) -> None:
         """Let what is shown from now on wait."""
+        self.wake()
         self._backlog = []
         self._caught_up = anyio.Event()
 
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
+        if _lists_commands(params):
+            self._commands = params
         self.client.outgoing.write(self._line(params))
 
     def end_replay(self) -> None:
         """Let what waited go."""
         backlog, self._backlog = self._backlog or [], None
-        self._backlog_bytes = 0
+        self._waiting_bytes = 0
         for action in backlog:
             action()
         self._caught_up.set()
@@ -74,11 +152,11 @@ class ClientView:
 
     def full(self, limit: int) -> bool:
         """Return True when at least `limit` bytes wait for the client."""
-        return self.client.outgoing.pending + self._backlog_bytes >= limit
+        return self.client.outgoing.pending + self._waiting_bytes >= limit
 
     async def room(self, limit: int) -> None:
         """Wait until less than `limit` bytes may be waiting; the caller looks again."""
-        if self._backlog_bytes:
+        if self._waiting_bytes:
             await self._caught_up.wait()
         else:
             await self.client.outgoing.drain_below(limit)

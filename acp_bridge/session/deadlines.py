@@ -53,6 +53,6 @@ class Deadlines:
     async def _wait(self, timer: Timer, token: int, scope: anyio.CancelScope) -> None:
         with scope:
             await anyio.sleep(self._seconds[timer])
+        if not scope.cancel_called:  # it may have been disarmed just as it passed
             event("deadline", session=self._port.id, what=timer.name.lower())
-        if not scope.cancelled_caught:
             self._port.feed(ev.Deadline(timer, token))

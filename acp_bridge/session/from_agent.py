@@ -35,6 +35,10 @@ class FromAgentPort(Protocol):
     def stopped(self) -> bool:
         """True while changes that the agent wants to make through the client are refused."""
 
+    @property
+    def excused(self) -> bool:
+        """True while the agent works at something else than a prompt that a client asked for."""
+
     def phase(self, epoch: int) -> Phase:
         """How what this process says is to be taken."""
 
@@ -80,8 +84,11 @@ class FromAgent:
         if not isinstance(update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
             return
+        tainted = self._phase is Phase.TAINTED
         try:
-            shown = self._updates.incoming(update, self._phase)
+            shown = self._updates.incoming(
+                update, self._phase, excused=tainted and self._port.excused
+            )
         except Leak:
             self._leaked(link)
             return
@@ -102,9 +109,10 @@ class FromAgent:
         if phase is Phase.NOTHING and not early:
             link.peer.fail(call.id, errors.cancelled())
             return
-        tainted = phase is Phase.TAINTED
+        tainted = phase is Phase.TAINTED and not self._port.excused
         try:
-            refused = self._to_client.forward(link, call, stopped=self._port.stopped)
+            stopped = self._port.stopped if phase is not Phase.TAINTED else tainted
+            refused = self._to_client.forward(link, call, stopped=stopped)
         except Leak:
             link.peer.fail(call.id, errors.cancelled())
             refused = tainted = True

@@ -165,12 +165,16 @@ class Opening:
         return result if isinstance(result, dict) else {}
 
     async def _authenticate(self, refusal: RpcError) -> None:
-        """Repeat the client's `authenticate`, once a process, or raise the refusal."""
+        """Repeat the client's `authenticate`, once a process, or raise the refusal.
+
+        One that is cancelled counts as none.
+        """
         asked = refusal.code == ErrorCode.AUTH_REQUIRED and not self._link.authenticated
         if not asked or self._credentials is None:
             raise refusal
-        self._link.authenticated = True
         try:
             await self._link.ask(AUTHENTICATE, self._credentials)
         except RpcError:
+            self._link.authenticated = True
             raise refusal from None
+        self._link.authenticated = True

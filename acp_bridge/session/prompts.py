@@ -14,12 +14,12 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import waits
+from acp_bridge import notices, waits
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Outcome, Replied
+from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
 from acp_bridge.session import answers
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -47,6 +47,8 @@ class Prompt:
     request: ClientRequest | None
     #: its number in the journal; 0 until it is written there.
     seq: int = 0
+    #: the journal has it as held; if that could not be written, it waits there still.
+    held: bool = False
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -80,7 +82,9 @@ class Prompts:
 
     def add_held(self, params: Json, seq: int) -> None:
         """Take a prompt that waited when another bridge ended."""
-        self._held.append(self.add(params, None, seq))
+        key = self.add(params, None, seq)
+        self._open[key].held = True
+        self._held.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
         """Return the key of the prompt that this request of this client brought."""
@@ -129,6 +133,8 @@ class Prompts:
         event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         if request := prompt.request:
             self._transcript.then(request.client, lambda: request.respond(answer))
+            if isinstance(outcome, Cancelled):
+                self._transcript.hush(request.client)
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
@@ -136,7 +142,7 @@ class Prompts:
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
-        self._transcript.record_interrupted()
+        self._transcript.record_only(notices.notice(notices.INTERRUPTED))
         self._end(self._open.pop(key).seq, {"interrupted": True}, None)
 
     def hold(self, keys: tuple[int, ...]) -> None:
@@ -146,11 +152,13 @@ class Prompts:
             prompt.request = None
             self._held.append(key)
             if prompt.seq:
-                self._try(self._journal.hold, prompt.seq)
+                prompt.held = self._try(self._journal.hold, prompt.seq)
 
     def release(self, key: int) -> None:
         """Let a held prompt run. Raises JournalError."""
-        self._journal.release(self._open[key].seq)
+        prompt = self._open[key]
+        if prompt.held:
+            self._journal.release(prompt.seq)
         self._held.remove(key)
 
     def drop(self, key: int) -> None:
@@ -166,11 +174,13 @@ class Prompts:
             self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
             self._port.spawn(self._tidy, seq)
 
-    def _try(self, write: Callable[..., None], *args: object) -> None:
+    def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:
             write(*args)
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
+            return False
+        return True
 
     async def _tidy(self, seq: int) -> None:
         """Make the journal durable and compact after a turn, and list the session's new time."""

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 from typing import Any, Protocol
+from uuid import uuid4
 
 from acp_bridge import notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.protocol import Json, user_chunk, with_own_meta
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 
@@ -51,7 +52,9 @@ class QueueCommand:
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Do what the words say and answer the prompt that they came with."""
         for block in params["prompt"]:
-            self._transcript.record_only({"update": user_chunk(block)})
+            # Its own message: it may be typed right behind the prompt of the turn that runs.
+            said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
+            self._transcript.record_only(with_own_meta({"update": said}, {"command": True}))
         match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._port.waiting]
@@ -78,6 +81,8 @@ class QueueCommand:
                 self._transcript.notice(notices.RUN_STOPPED)
                 break
             keys.append(key)
+        if keys:
+            self._transcript.notice(notices.running(len(keys)))
         carrier = self._prompts.add(params, request)
         self._port.feed(ev.RunHeld(carrier, tuple(keys)))
 

@@ -2,8 +2,9 @@
 
 - The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
   happens in the session meanwhile comes after it.
-- It is read once: the first load also notes what an agent may replay late (R11), and of a turn that
-  another bridge's death interrupted that turn alone is read again (invariant C16).
+- It is read once: a load before the first process also notes what that one may replay late
+  (invariant R11). Of a turn that another bridge's death interrupted only the turn itself is read
+  before, unless it went on with a card of an older one (invariant C16).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import STATE, Json, with_own_meta
-from acp_bridge.session.client_view import ClientView
+from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.updates import OpenCards, for_replay
+from acp_bridge.wire.jsonrpc import encode
 
 
 class ReplayPort(Protocol):
@@ -29,6 +31,10 @@ class ReplayPort(Protocol):
     @property
     def closing(self) -> bool:
         """True once the session is being closed: a replay of it ends."""
+
+    @property
+    def epoch(self) -> int:
+        """The process that has the session, or gets it; 0 while there was none."""
 
     @property
     def agent_replays(self) -> bool:
@@ -56,26 +62,34 @@ class Replay:
         self._limit = limit
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
-        self._wanted = True
 
     async def recover(self) -> None:
         """Settle what another bridge left: cards are closed, turns interrupted, prompts held.
 
         Raises JournalError.
         """
-        if sent := self._journal.prompts(PromptState.SENT):
-            cards = OpenCards()
-            for row in sent:
-                async for page in self._journal.replay(turn=row.seq):
-                    for params in page:
-                        cards.note(params.get("update"))
-            for update in cards.closing():
-                self._transcript.record_only({"update": update})
-            self._transcript.record_interrupted()
-            self._transcript.flush()
+        for row in self._journal.prompts(PromptState.SENT):
+            said = [{"update": update} for update in await self._left_open(row.seq)]
+            said.append(notices.notice(notices.INTERRUPTED))
+            self._journal.record(row.seq, b"".join(encode(params) for params in said))
         # The turns are over when that is written: a load that failed before says it the next time.
         for row in self._journal.recover():
             self._prompts.add_held(row.params, row.seq)
+
+    async def _left_open(self, turn: int) -> list[Json]:
+        """Return the updates that end the cards which were shown in a turn and have no end."""
+        cards = await self._cards(turn)
+        if not cards.older:
+            return cards.closing()
+        still_open = (await self._cards(None)).closing()
+        return [update for update in cards.closing() if update in still_open]
+
+    async def _cards(self, turn: int | None) -> OpenCards:
+        cards = OpenCards()
+        async for page in self._journal.replay(turn=turn):
+            for params in page:
+                cards.note(params.get("update"))
+        return cards
 
     async def load(self, request: ClientRequest, *, replay: bool) -> None:
         """Show the session to the client (a resume replays nothing), then answer the request.
@@ -99,6 +113,8 @@ class Replay:
             raise
         finally:
             view.end_replay()
+        if not self._transcript.seq:
+            view.hush(Quiet.ASIDES)
 
     def result(self, request: ClientRequest) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""
@@ -114,13 +130,13 @@ class Replay:
                 view.replay(params)
 
     def take_replayed(self) -> LateReplay | None:
-        """Return what the first load read of the conversation: for one process, once."""
-        replayed, self._replayed, self._wanted = self._replayed, None, False
+        """Return what a load has read of the conversation: for the first process, once."""
+        replayed, self._replayed = self._replayed, None
         return replayed
 
     async def _read(self, view: ClientView) -> None:
         """Read the transcript and show it; what an agent may replay late is noted on the way."""
-        late = LateReplay() if self._wanted and self._port.agent_replays else None
+        late = LateReplay() if self._port.agent_replays and not self._port.epoch else None
         async for page in self._journal.replay():
             for params in page:
                 if late:
@@ -129,7 +145,7 @@ class Replay:
             await self._room(view)
             if self._port.closing:
                 raise errors.unknown_session()
-        if self._wanted:  # no process was given the session meanwhile
+        if not self._port.epoch:  # else turns may run that it does not have
             self._replayed = late
 
     async def _room(self, view: ClientView) -> None:

@@ -14,7 +14,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Known, Opening, Refused, Workspace
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -71,10 +71,8 @@ class Restart:
             event("session.refused", session=session_id, agent=link.name, what=exc)
             return ev.LoadRefused(epoch, exc.permanent, str(exc))
         except RpcError as exc:
-            if exc.code == ErrorCode.AUTH_REQUIRED:
-                event("session.auth_needed", session=session_id, agent=link.name)
-                return ev.NeedsAuth(epoch, exc)
-            return ev.LoadRefused(epoch, False, exc.message)
+            event("session.auth_needed", session=session_id, agent=link.name)
+            return ev.NeedsAuth(epoch, exc)
         except Exception as exc:
             what = errors.internal(exc, "the session could not be opened")
             return ev.LoadRefused(epoch, False, what.message)
@@ -85,14 +83,17 @@ class Restart:
         """Open the session, then bring its settings up to the user's.
 
         Ends without a step between the last setting and the return, so that none is overtaken by
-        the next prompt. Raises Refused, RpcError, JournalError.
+        the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
         """
         opening = Opening(link, self._port.workspace, self._port.credentials)
         result = await opening.reopen(self._known(), self._transcript.notice)
         replayed = self._port.take_replayed()
-        if opening.replays:
-            self._updates.expect_late_replay(replayed or await self._recorded())
+        late = (replayed or await self._recorded()) if opening.replays else None
         await self._port.rename_at_agent(link)
+        if link.gone:  # the next process may have the session by now
+            raise Refused("the agent's process has ended", permanent=False)
+        if late:
+            self._updates.expect_late_replay(late)
         known = self._user_settings.shown
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings())

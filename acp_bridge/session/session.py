@@ -22,11 +22,10 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Failed
 from acp_bridge.machine.states import Passing, Permits, Phase, State
 from acp_bridge.machine.turns import Turns
 from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import queue_command
+from acp_bridge.session import answers, queue_command
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -74,14 +73,13 @@ class Session:
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
-
         updates = self._updates = Updates(set(journal.used_ids()))
         shown = self.transcript = TranscriptOut(self.id, journal)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        self._to_client = ToClient(self.id, shown.asked, updates)
+        self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
         self.to_agent = ToAgent(self, shown, chosen)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -110,6 +108,10 @@ class Session:
     @property
     def stopped(self) -> bool:
         return self._machine.stopped
+
+    @property
+    def excused(self) -> bool:
+        return self.to_agent.busy
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -176,7 +178,7 @@ class Session:
             case ef.SendCancel(epoch, key):
                 self._turn.cancel(self._processes.link(epoch), key)
             case ef.AnswerPrompt(key, outcome):
-                self._told |= isinstance(outcome, Failed)
+                self._told |= answers.says_why_not_ready(outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)
@@ -245,8 +247,7 @@ class Session:
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
-        """The machine is closed: leave nothing of the session behind."""
-        await self._processes.end()
+        """Let go of the session: its processes are dead, or will not die."""
         await self._context.journal.end(self.id)
         os.close(self._lease)
         self.closed.set()
@@ -255,6 +256,7 @@ class Session:
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
+        self.transcript.wake(request.client)
         words = queue_command.parse(params["prompt"])
         if words is not None and not self._updates.own_queue:
             self._queue.run(request, params, words)
@@ -281,9 +283,8 @@ class Session:
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""
-        await self._context.journal.note_agent(
-            self.id, link.agent_session_id, self._context.identity
-        )
+        ours = self._context.identity
+        await self._context.journal.note_agent(self.id, link.agent_session_id, ours)
         link.adopt(self.from_agent)
 
     async def touch(self) -> None:

@@ -6,14 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from acp_bridge import notices
-from acp_bridge.journal import (
-    UNSET,
-    Journal,
-    JournalError,
-    SessionJournal,
-    UnknownSession,
-    Unset,
-)
+from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, Json
 
@@ -63,5 +56,5 @@ class Title:
     async def _keep(self, title: str | Unset | None) -> None:
         try:
             await self._listing.touch(self._session_id, title=title)
-        except (JournalError, UnknownSession) as exc:
+        except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)

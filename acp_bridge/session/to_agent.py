@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol, assert_never
 
-from acp_bridge import errors
+import anyio
+
+from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Ok
 
 
 class ToAgentPort(Protocol):
@@ -55,6 +57,11 @@ class ToAgent:
         #: requests that the agent has, with the process and their id there.
         self._passed: dict[ClientRequest, tuple[Link, int]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """True while the agent has a request that is not answered yet."""
+        return bool(self._passed)
+
     def cancel(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not here."""
         for request in self._deferred:
@@ -70,9 +77,12 @@ class ToAgent:
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
+        self._transcript.wake(request.client)
         match self._port.passing:
             case Passing.NOW:
-                self._send(request)
+                if (link := self._port.link) is None:
+                    raise RuntimeError("a request may pass, and there is no process")
+                self._send(link, request)
             case Passing.STARTS | Passing.WAITS:
                 self._deferred.append(request)
                 self._port.wake()
@@ -85,16 +95,19 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, request: ClientRequest) -> None:
-        link = self._port.link
-        if link is None:
-            raise RuntimeError("a request may pass, and there is no process")
+    def _send(self, link: Link, request: ClientRequest) -> anyio.Event:
+        """Send a request; returns the event of its answer."""
+        answered = anyio.Event()
+
+        def on_answer(answer: Answer) -> None:
+            answered.set()
+            self._answered(request, answer)
+
         params = for_agent(link, request.params)
-        request_id = link.request_for(
-            request, request.method, params, lambda answer: self._answered(request, answer)
-        )
+        request_id = link.request_for(request, request.method, params, on_answer)
         if request_id in link.on_behalf:  # else it was answered at once
             self._passed[request] = (link, request_id)
+        return answered
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
@@ -110,17 +123,19 @@ class ToAgent:
     async def send_deferred(self, link: Link) -> None:
         """Send what waits to a process that is being given the session, one after the other.
 
-        Ends without a step between the last answer and the return, so that none is overtaken by
-        the next prompt.
+        What a process was not asked before its end waits for the next one. Ends without a step
+        between the last answer and the return, so that none is overtaken by the next prompt.
         """
-        while self._deferred:
-            request = self._deferred.pop(0)
-            try:
-                params = for_agent(link, request.params)
-                answer: Answer = Ok(await link.ask_for(request, request.method, params))
-            except RpcError as exc:
-                answer = Err(exc)
-            self._answered(request, answer)
+        while self._deferred and not link.gone:
+            await self._send(link, self._deferred.pop(0)).wait()
+
+    def _note_steering(self, request: ClientRequest, result: object) -> None:
+        """Record what the user said into the running turn, if the agent took it there."""
+        match request.method, request.params, result:
+            case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
+                if outcome != "promptRequired":
+                    for block in blocks:
+                        self._transcript.record_only({"update": user_chunk(block)})
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
@@ -131,6 +146,7 @@ class ToAgent:
         self._passed.pop(request, None)
         if isinstance(answer, Ok):
             result = answer.result
+            self._note_steering(request, result)
             self._user_settings.note_choice(request.method, request.params, result)
             if isinstance(result, dict):
                 answer = Ok(request.client.abilities.fit(result))

@@ -45,10 +45,18 @@ class ToClient:
     """One session's requests from its agents to a client."""
 
     def __init__(
-        self, session_id: str | None, client: Callable[[], Client | None], updates: Updates
+        self,
+        session_id: str | None,
+        client: Callable[[], Client | None],
+        updates: Updates,
+        record: Callable[[Json], None] = lambda params: None,
     ) -> None:
-        """`session_id`: None for requests of no session. `client`: who is asked now, if anybody."""
+        """`session_id`: None for requests of no session. `client`: who is asked now, if anybody.
+
+        `record` takes an update that only the client has shown, from what it was asked.
+        """
         self._session_id = session_id
+        self._record = record
         self._client = client
         self._updates = updates
         self._open: dict[int, _Question] = {}
@@ -101,7 +109,7 @@ class ToClient:
                 self._release_terminal(client, terminal)
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
-        params = self._for_client(client, link, call.params)
+        params = self._for_client(client, link, call)
         self._last += 1
         key, asked = self._last, _Question(link, call, client)
         self._open[key] = asked
@@ -137,10 +145,10 @@ class ToClient:
         params = {"sessionId": self._session_id, "terminalId": terminal}
         client.peer.request(protocol.RELEASE_TERMINAL, params, lambda answer: None)
 
-    def _for_client(self, client: Client, link: Link, params: Any) -> Any:
-        if not isinstance(params, dict):
-            return params
-        changed: Json = dict(params)
+    def _for_client(self, client: Client, link: Link, call: Call) -> Any:
+        if not isinstance(call.params, dict):
+            return call.params
+        changed: Json = dict(call.params)
         if "sessionId" in changed and self._session_id is not None:
             changed["sessionId"] = self._session_id
         on_behalf = changed.get("requestId")
@@ -150,11 +158,22 @@ class ToClient:
                 changed["requestId"] = origin.call.id
         tool_call = changed.get("toolCall")
         if isinstance(tool_call, dict):
-            changed["toolCall"] = self._updates.card(tool_call)
+            changed["toolCall"] = self._card(tool_call)
         tool_call_id = changed.get("toolCallId")
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
         return changed
+
+    def _card(self, tool_call: Json) -> Json:
+        """Return the tool call that a permission is asked for; one that is new is recorded.
+
+        The client makes a card of it, and a later load would not know whose updates follow.
+        """
+        asked, new = self._updates.asked_about(tool_call)
+        if new and isinstance(asked.get("toolCallId"), str):
+            card = {"title": asked["toolCallId"], "status": "pending", **asked}
+            self._record({"update": {**card, "sessionUpdate": protocol.TOOL_CALL}})
+        return asked
 
 
 def _terminal_of(result: object) -> str | None:

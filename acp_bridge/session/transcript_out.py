@@ -17,8 +17,8 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
-from acp_bridge.session.client_view import ClientView, needs_fitting
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.session.client_view import ClientView, Quiet
+from acp_bridge.wire.jsonrpc import encode, notification
 
 
 class TranscriptOut:
@@ -69,6 +69,26 @@ class TranscriptOut:
                 return
         action()
 
+    def wake(self, client: Client) -> None:
+        """Note that the client speaks: what waited for that goes out."""
+        for view in self._views:
+            if view.client is client:
+                view.wake()
+
+    def begin_turn(self, seq: int) -> None:
+        """Let what is shown from now on belong to the turn of the prompt with this number."""
+        self.flush()
+        self.seq = seq
+        for view in self._views:
+            view.begin_turn()
+
+    def hush(self, client: Client) -> None:
+        """Show the client nothing more until it speaks or a turn begins (invariant C23)."""
+        self.flush()
+        for view in self._views:
+            if view.client is client:
+                view.then(partial(view.hush, Quiet.ALL))
+
     # --- updates -------------------------------------------------------------------------------
 
     def show(self, params: Json) -> None:
@@ -76,11 +96,9 @@ class TranscriptOut:
         line = encode(params)
         if is_state(params["update"]):
             self._keep_state(params)
-        else:
-            self._rows.append(line)
-        if needs_fitting(params):
             self.show_only(params)
         else:
+            self._rows.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
 
     def show_only(self, params: Json) -> None:
@@ -92,20 +110,19 @@ class TranscriptOut:
     def notify(self, method: str, params: object) -> None:
         """Pass another notification of the agent on, in its order."""
         self.flush()
+        line = encode(notification(method, params))
         for view in self._views:
-            view.then(partial(view.client.peer.notify, method, params))
+            view.send(line)
 
     def record_only(self, params: Json) -> None:
         """Record one update that the clients show by themselves: the user's own words."""
         self._rows.append(encode(params))
 
-    def record_interrupted(self) -> None:
-        """Record that the bridge ended during the turn: whoever loads the session is told (Q6)."""
-        self.record_only(notices.notice(notices.INTERRUPTED))
-
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
-        self.show(notices.notice(text))
+        said = notices.notice(text)
+        self.record_only(said)
+        self.show_only(said)
 
     def end_turn(self, seq: int) -> None:
         """Let what was shown until now belong to the turn of this prompt, what follows to none."""

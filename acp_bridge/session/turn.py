@@ -48,7 +48,7 @@ class Turn:
         prompt = self._prompts.get(key)
         blocks = prompt.params["prompt"]
         self._updates.new_turn(key, blocks)
-        self._transcript.seq = prompt.seq
+        self._transcript.begin_turn(prompt.seq)
         said = [{"update": user_chunk(block)} for block in blocks]
         session_id = self._journal.info.session_id
         try:

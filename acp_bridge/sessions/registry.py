@@ -158,10 +158,13 @@ class Sessions:
         link.adopt(session.from_agent)
         try:
             result = await self._opening(link, workspace, request).load(session_id)
-        except BaseException:
+        except BaseException as exc:
+            closed = session.closing  # by the client, meanwhile
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)
                 await self._store.erase(session_id, known=False)
+            if closed and isinstance(exc, RpcError):
+                raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
@@ -173,13 +176,13 @@ class Sessions:
     async def close(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/close`: the session's prompts are answered `cancelled` first."""
         session_id = params.session_id(given)
-        if session := self.live.get(session_id):
-            session.close()  # at once: a replay of it ends, and is answered first
+        if found := self.live.get(session_id):
+            found.close()  # at once: a load of it ends, and is answered first
         async with self._busy.hold(session_id):
-            session = self.live.get(session_id)
-            if session is None:
+            if session := self.live.get(session_id):
+                await self._drop(session)
+            elif found is None:
                 raise errors.unknown_session()
-            await self._drop(session)
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> Json:
@@ -212,15 +215,17 @@ class Sessions:
             return "the agent can't delete sessions"
         if await self._listing.is_shared(agent_id, session_id):
             return "another session has the same id at the agent"
-        with anyio.move_on_after(waits.DELETE):
-            try:
+        try:
+            with anyio.fail_after(waits.DELETE):
                 link = await self._waiting.ready()
+            with anyio.fail_after(waits.AGENT_PATIENCE):
                 await link.ask(SESSION_DELETE, {"sessionId": agent_id})
-            except RpcError as exc:
-                gone = exc.code == ErrorCode.RESOURCE_NOT_FOUND
-                return None if gone else f"the agent did not delete it: {exc.message}"
-            return None
-        return "the agent did not delete it in time"
+        except TimeoutError:
+            return "the agent did not delete it in time"
+        except RpcError as exc:
+            gone = exc.code == ErrorCode.RESOURCE_NOT_FOUND
+            return None if gone else f"the agent did not delete it: {exc.message}"
+        return None
 
     async def _drop(self, session: Session) -> None:
         session.close()

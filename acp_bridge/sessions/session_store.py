@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+import anyio
+
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
@@ -42,6 +44,7 @@ class SessionStore:
             self._swept = True
             context.tasks.start_soon(self._sweep)
         lock = await self._lock(session_id)
+        journal: SessionJournal | None = None
         try:
             journal = await context.journal.create(
                 session_id,
@@ -51,14 +54,18 @@ class SessionStore:
                 agent_info=context.identity.info,
                 prompted=session_id == link.agent_session_id,  # then it was the agent's before
             )
+            session = Session(context, journal, lock, workspace, link)
         except BaseException as exc:
+            if journal:
+                with suppress(JournalError), anyio.CancelScope(shield=True):
+                    await context.journal.delete(session_id, known=False)
             os.close(lock)
             if isinstance(exc, JournalError):
                 raise errors.agent_trouble("the journal can't be written") from exc
             raise
         link.hold_lock(lock)
         event("session.new", session=session_id, agent=link.name)
-        return Session(context, journal, lock, workspace, link)
+        return session
 
     async def open(self, session_id: str, workspace: Workspace) -> Session | None:
         """Open a session of the journal; None if the journal has none of this id.

@@ -67,12 +67,8 @@ class WaitingProcess:
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError."""
-        link = await self.ready()
-        if self._link is link:
-            self._link = None
-            return link
-        # Another request took it while this one waited.
-        return await self._start()
+        async with self._starting:
+            return self.take_ready() or await self._start()
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""

@@ -16,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from pydantic_core import from_json, to_json
 
@@ -47,12 +47,27 @@ UNSET: Final = _Unset.UNSET
 
 
 class RpcError(Exception):
-    """An error as it goes over the wire; it holds only what the other side may read."""
+    """An error as it goes over the wire; it holds only what the other side may read.
 
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+    One that is made here says its sentence in `data.details` too, and nothing else there: that is
+    what clients show a person (invariant P16).
+    """
+
+    def __init__(self, code: int, message: str) -> None:
         self.code = int(code)
         self.message = message
-        self.data = data
+        self.data: Any = {"details": message}
+
+    @classmethod
+    def received(cls, code: int, message: str, data: Any = UNSET) -> Self:
+        """Make the other side's own error: `data` stays as it is, but for null.
+
+        There are clients that die of a null (P16); the message takes its place.
+        """
+        error = cls(code, message)
+        if data is not None:
+            error.data = data
+        return error
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
@@ -64,7 +79,7 @@ class RpcError(Exception):
         return hash((self.code, self.message))
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the `error` object; it has `data` only if that was given, be it null."""
+        """Return the `error` object, without `data` if the other side gave none."""
         wire: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not UNSET:
             wire["data"] = self.data
@@ -138,7 +153,7 @@ def read_answer(message: Message) -> Answer:
     if isinstance(wire, dict):
         code, text = wire.get("code"), wire.get("message")
         if type(code) is int and type(text) is str:
-            return Err(RpcError(code, text, wire.get("data", UNSET)))
+            return Err(RpcError.received(code, text, wire.get("data", UNSET)))
     return Err(RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed"))
 
 

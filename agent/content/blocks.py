@@ -46,6 +46,16 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "\n".join(text for block in blocks if (text := _text(block)).strip())
 
 
+def images_of(blocks: Iterable[Block]) -> int:
+    """Returns how many of the blocks are images, also such as no model takes."""
+    return sum(map(_is_image, blocks))
+
+
+def unreadable_images(blocks: Iterable[Block]) -> int:
+    """Returns how many of the blocks are images that no model takes."""
+    return sum(_is_image(block) and _image(block) is None for block in blocks)
+
+
 def image_part(url: str) -> Block:
     """Returns the part of a message that holds the image of this `data:` URL."""
     return {"type": "image_url", "image_url": {"url": url}}
@@ -62,6 +72,15 @@ def place(uri: str) -> str:
     path = unquote(parts.path)
     lines = f"#{parts.fragment}" if parts.fragment else ""
     return (path[1:] if _DRIVE.match(path) else path) + lines
+
+
+def _is_image(block: Block) -> bool:
+    match block:
+        case {"type": "image"}:
+            return True
+        case {"type": "resource", "resource": {"mimeType": str(mime_type), "blob": str()}}:
+            return mime_type.startswith("image/")
+    return False
 
 
 def _image(block: Block) -> str | None:

@@ -15,6 +15,8 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 IMAGE_LIMIT = 5_000_000
 #: bytes of an image that has IMAGE_LIMIT characters of base64
 IMAGE_BYTES = IMAGE_LIMIT // 4 * 3
+#: the same in words, for the user
+IMAGES_TAKEN = "PNG, JPEG, GIF and WebP of up to 5 MB"
 
 
 def image_url(mime_type: str, data: str) -> str | None:

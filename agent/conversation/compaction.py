@@ -33,12 +33,15 @@ _RECENT = 2
 _MORE_RECENT = 4
 #: the share of the room below which a middle is not worth a summary
 _LEAST = 0.1
-#: the share of the room that a summary may take, and the characters that it may always take
+#: the share of the room that a summary may take, and the characters that it may take of a small
+#: one as long as there is room at all
 _SUMMARY_SHARE = 0.25
 _SUMMARY_CHARS = 8_000
+#: the characters that a summary has at most where the window has no room for more
+_SHORTEST_SUMMARY = 1_000
 
 #: kinds of errors that have nothing to do with what was to be summarised
-_PASSING = frozenset({"auth", "rate_limit", "unreachable", "unknown_model"})
+_PASSING = frozenset({"auth", "missing_key", "rate_limit", "unreachable", "unknown_model"})
 _LEFT_OUT = "[An older part of the conversation was left out here: it could not be summarised.]"
 
 
@@ -76,14 +79,17 @@ class Compactor:
             await self._make_room(model, estimate, int(window * _ROOMY), _RECENT)
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
-        """Makes room by half after the provider refused the input as too long.
+        """Makes room by half, or more, after the provider refused the input as too long.
 
         Returns False if nothing more can go. Raises ModelError as `fit` does.
         """
         estimate = await self._estimate(model, specs)
-        before = self._refused[model.id] = estimate.tokens()
+        before = estimate.tokens()
+        window = await self._window(model)  # with what the refusal said of it
+        self._refused[model.id] = before
+        target = before // 2 if window is None else min(before // 2, int(window * _ROOMY))
         for recent in range(_RECENT, -1, -1):
-            await self._make_room(model, estimate, before // 2, recent)
+            await self._make_room(model, estimate, target, recent)
         return estimate.tokens() < before
 
     async def compact(self, model: Model) -> str:
@@ -192,6 +198,7 @@ class Compactor:
     async def _ask(self, summariser: Model, estimate: TokenEstimate, cut: int, target: int) -> str:
         history = self._history
         entries = history.entries[self._summarised : cut]
+        room = self._room_for_summary(estimate, cut, target)
         window = await self._window(summariser)
         completion = await summarise(
             summariser, entries, history.summary, window=window, rate=estimate.rate
@@ -201,7 +208,16 @@ class Compactor:
         text = completion.text.strip()
         if not text or completion.stop == "refusal":
             raise ModelError("The model gave no summary.")
-        return shortened(text, max(_SUMMARY_CHARS, int(target * _SUMMARY_SHARE / estimate.rate)))
+        return shortened(text, room)
+
+    def _room_for_summary(self, estimate: TokenEstimate, cut: int, target: int) -> int:
+        """Returns how many characters a summary of the first `cut` entries may have."""
+        history = self._history
+        earlier = 0 if history.summary is None else len(history.summary.text)
+        middle = estimate.of_entries(history.entries[self._summarised : cut])
+        left = int((target - estimate.tokens() + middle) / estimate.rate) + earlier
+        usual = max(_SUMMARY_CHARS, int(target * _SUMMARY_SHARE / estimate.rate))
+        return max(_SHORTEST_SUMMARY, min(usual, left))
 
     def _replace(self, text: str, cut: int) -> None:
         self._record({"t": "summary", "text": text, "entries": cut})

@@ -6,7 +6,8 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
-  `title`, ...); all calls of an answer come before the first result of any
+  `title`, ...; `hidden`: the client was not shown it); all calls of an answer come before the
+  first result of any
 - `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
 - `plan` entries: ACP plan entries
@@ -60,6 +61,8 @@ class History:
         #: the mode at the last prompt
         self._mode = ""
         self._spent = Spent()
+        #: the ids of the models that have answered the user
+        self._models: set[str] = set()
         #: the run that the last record was a token of
         self._run: Run | None = None
         #: the tokens of the input of the last call that answered the user, and the number of
@@ -89,6 +92,11 @@ class History:
         return frozenset(
             c.call.name for c in calls if c.outcome and c.outcome.status == "completed"
         )
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The ids of the models that have answered the user."""
+        return frozenset(self._models)
 
     @property
     def spent(self) -> Spent:
@@ -194,6 +202,7 @@ class History:
             cost = (cost or 0) + more
         if rest.get("for") != "summary":
             context = given + got
+            self._models.add(str(rest.get("model")))
             last = self._entries[-1] if self._entries else None
             answering = isinstance(last, Answer) and not last.has_results
             self.measured = (given, len(self._entries) - answering)

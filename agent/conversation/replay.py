@@ -3,6 +3,7 @@
 Invariants
 - A replay shows whole messages, not tokens, and ends every tool card that it opens (invariant C16).
 - A replay names no terminal; the output's text stands for it (invariant R7).
+- A call whose card was hidden has none in a replay either.
 - Summaries and left-out results concern the model only: a replay shows everything as it was.
 """
 
@@ -41,11 +42,19 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
 
 
 def notice(text: str) -> Update:
-    """Returns the update that tells the user a sentence which the model did not say."""
+    """Returns the update that tells the user something which the model did not say.
+
+    `text`: Markdown. Empty lines stand around it, because clients join it to what stands beside it.
+    """
     return {
         "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": f"\n[{text}]\n"},
+        "content": {"type": "text", "text": f"\n\n[acp-bridge] {text}\n\n"},
     }
+
+
+def thought(text: str) -> Update:
+    """Returns the update that tells the user why nothing comes yet."""
+    return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 
 
 def card_start(card: dict[str, Any]) -> Update:
@@ -88,9 +97,11 @@ def _shown(entry: Entry, message_id: str, goes_on: bool) -> Iterator[Update]:
             yield chunk("user_message_chunk", block, message_id)
         return
     for run in entry.runs:
-        yield text_chunk(run.kind, run.text, message_id)
+        if run.text:
+            yield text_chunk(run.kind, run.text, message_id)
     for call in entry.calls:
-        yield from _card(call, goes_on)
+        if not call.card.get("hidden"):
+            yield from _card(call, goes_on)
 
 
 def _card(call: Call, goes_on: bool) -> Iterator[Update]:

@@ -64,6 +64,8 @@ async def summarise(
             if error.kind != "context":
                 raise
             room = min(room, len(whole)) // 2
+            if error.window is not None:
+                room = min(room, int(error.window * _SHARE / rate))
     return await model.complete(_request(whole, room), [], _unheard)
 
 

@@ -60,11 +60,30 @@ class Transcript:
         return transcript
 
     @classmethod
+    def fork(cls, folder: Path, session_id: str, new_id: str, cwd: str) -> Transcript:
+        """Begins the transcript of a new session with all that an old one has by now.
+
+        Blocks the thread. Raises UnknownSession, or OSError; no new file is left then.
+        """
+        try:
+            source = _path(folder, session_id).open("rb")
+        except FileNotFoundError:
+            raise UnknownSession(session_id) from None
+        try:
+            with source:
+                created = cls.create(folder, new_id, cwd)
+                for line in source:
+                    if (record := _parse(line)) is not None and record.get("t") != "session":
+                        created.append(record)
+        except OSError:
+            delete_session(folder, new_id)
+            raise
+        return created
+
+    @classmethod
     def load(cls, folder: Path, session_id: str) -> Transcript:
         """Reads a transcript whole. Raises UnknownSession, or OSError if it can't be read."""
-        if not _SESSION_ID.fullmatch(session_id):
-            raise UnknownSession(session_id)
-        path = folder / f"{session_id}.jsonl"
+        path = _path(folder, session_id)
         history = History()
         line = b"\n"
         try:
@@ -116,6 +135,13 @@ def delete_session(folder: Path, session_id: str) -> None:
     """Deletes the session's transcript if there is one. Raises OSError."""
     if _SESSION_ID.fullmatch(session_id):
         (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
+
+
+def _path(folder: Path, session_id: str) -> Path:
+    """Returns the file of a session. Raises UnknownSession if that can be no session's id."""
+    if not _SESSION_ID.fullmatch(session_id):
+        raise UnknownSession(session_id)
+    return folder / f"{session_id}.jsonl"
 
 
 def _head(path: Path, changed: float) -> SessionInfo | None:

@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,18 +36,18 @@ class _Part:
     image: str | None = None
 
 
-def tool_result(answer: Mapping[str, Any]) -> ToolResult:
+def tool_result(answer: Mapping[str, Any], mask: Callable[[str], str] = str) -> ToolResult:
     """Returns the result. `answer`: a CallToolResult in wire form.
 
-    Raises ToolError if the answer is an error.
+    `mask` takes secrets out of a text before it is cut. Raises ToolError if the answer is an error.
     """
-    parts = [_part(block) for block in answer.get("content") or ()]
+    parts = [_part(block, mask) for block in answer.get("content") or ()]
     text = "\n".join(part.text for part in parts)
     structured = answer.get("structuredContent")
     if answer.get("isError"):
         raise ToolError(cut(text, ERROR_LIMIT) or "The tool failed and did not say why.")
     if not text:
-        text = "The tool returned nothing." if structured is None else _json(structured)
+        text = "The tool returned nothing." if structured is None else mask(_json(structured))
     text = cut(text)
     return ToolResult(
         text,
@@ -70,10 +70,10 @@ def _content(parts: list[_Part]) -> tuple[dict[str, Any], ...] | None:
     return tuple({"type": "content", "content": block} for block in blocks)
 
 
-def _part(block: Mapping[str, Any]) -> _Part:
+def _part(block: Mapping[str, Any], mask: Callable[[str], str]) -> _Part:
     match block:
         case {"type": "text", "text": str(text)}:
-            return _Part(text)
+            return _Part(mask(text))
         case {"type": "image", "data": str(data), "mimeType": str(mime)}:
             return _image(data, mime)
         case {"type": "audio", "data": str(data), "mimeType": str(mime)}:
@@ -84,7 +84,7 @@ def _part(block: Mapping[str, Any]) -> _Part:
             link = {key: block[key] for key in _LINK_FIELDS if key in block}
             return _Part(f"[resource {uri}] {told}", {"type": "resource_link", **link})
         case {"type": "resource", "resource": Mapping() as resource}:
-            return _resource(resource)
+            return _resource(resource, mask)
     return _Part("[content of a kind that is not known here]")
 
 
@@ -97,10 +97,11 @@ def _image(data: str, mime: str) -> _Part:
     return _Part(f"[image, {mime}]", block, f"data:{mime};base64,{data}")
 
 
-def _resource(resource: Mapping[str, Any]) -> _Part:
+def _resource(resource: Mapping[str, Any], mask: Callable[[str], str]) -> _Part:
     uri, mime = resource.get("uri", ""), resource.get("mimeType", "")
     match resource:
         case {"text": str(text)}:
+            text = mask(text)
             shown = {"uri": uri, "text": cut(text), **({"mimeType": mime} if mime else {})}
             return _Part(f"[resource {uri}]\n{text}", {"type": "resource", "resource": shown})
         case {"blob": str(blob)} if mime.startswith("image/"):

@@ -4,8 +4,8 @@ The SDK's own `stdio_client` is not used: it leaves the children of a server tha
 6 s to end a server that does not want to, and reads a line of any length.
 
 Invariants
-- When the context is left, the server's process group is dead and its leader reaped, after 2 s at
-  the most (invariant P1). A process that has left the group is ended by the bridge's guard.
+- When the context is left, the server and every process that it has started are dead, after 2.5 s
+  at the most (invariant P1).
 - The server's stdin and stdout carry the protocol, its stderr goes to our log (invariant P4). Its
   environment is the SDK's small default and what the client sent, and nothing else.
 - A line that is not JSON-RPC is dropped; a line over `LINE_LIMIT` ends the connection.
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from acp_bridge.wire.stdio import Reader, Writer
+from agent.guarded_process import GuardedProcess
 from agent.mcp_servers.problems import Problem
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ LINE_LIMIT = 32 * 1024 * 1024
 _HIGH_WATER = 1 << 20
 #: bytes of a line of stderr that are logged
 _LOG_LINE = 500
-#: seconds to wait after closing stdin, after SIGTERM, and for a killed group to close its streams
-_AFTER_EOF, _AFTER_TERM, _AFTER_KILL = 1.0, 0.5, 0.5
+#: seconds to wait after closing stdin, after SIGTERM, for a killed tree, and for its last output
+_AFTER_EOF, _AFTER_TERM, _AFTER_KILL, _AFTER_SILENCE = 1.0, 0.5, 0.5, 0.5
 
 
 @contextlib.asynccontextmanager
@@ -69,24 +69,21 @@ async def stdio_transport(
 
 async def _start(
     command: Sequence[str], env: Mapping[str, str], cwd: Path
-) -> tuple[Process, int, int, int]:
+) -> tuple[GuardedProcess, int, int, int]:
     """Returns the process, and our ends of its stdin, stdout and stderr."""
     from mcp.client.stdio import get_default_environment
 
     pipes = [os.pipe() for _ in range(3)]
     theirs, ours = zip(pipes[0], *(reversed(pipe) for pipe in pipes[1:]), strict=True)
     try:
-        # Shielded, because a process that is started halfway would have no owner.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                list(command),
-                stdin=theirs[0],
-                stdout=theirs[1],
-                stderr=theirs[2],
-                cwd=cwd,
-                env=get_default_environment() | dict(env),
-                start_new_session=True,
-            )
+        process = await GuardedProcess.start(
+            list(command),
+            cwd=cwd,
+            env=get_default_environment() | dict(env),
+            stdin=theirs[0],
+            stdout=theirs[1],
+            stderr=theirs[2],
+        )
     except BaseException:
         for fd in ours:
             os.close(fd)
@@ -100,7 +97,9 @@ async def _start(
 class _Server:
     """A server that was started: moves its messages and ends it."""
 
-    def __init__(self, name: str, process: Process, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(
+        self, name: str, process: GuardedProcess, stdin: int, stdout: int, stderr: int
+    ) -> None:
         self._name = name
         self._process = process
         self._arrived, self.received = anyio.create_memory_object_stream[Any](0)
@@ -112,22 +111,17 @@ class _Server:
         self._silent = anyio.Event()
 
     async def end(self) -> None:
-        """Ends the server: closes its stdin, sends SIGTERM, then kills its process group."""
+        """Ends the server: closes its stdin, sends SIGTERM, then kills its whole tree."""
         self._stdin.close()
         with anyio.move_on_after(_AFTER_EOF):
             await self._process.wait()
         if self._process.returncode is None:
-            self._signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGTERM)
             with anyio.move_on_after(_AFTER_TERM):
                 await self._process.wait()
-        self._signal(signal.SIGKILL)
-        with anyio.move_on_after(_AFTER_KILL):
-            await self._process.wait()
+        await self._process.kill(_AFTER_KILL)
+        with anyio.move_on_after(_AFTER_SILENCE):
             await self._silent.wait()
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
-            os.killpg(self._process.pid, number)
 
     def close(self) -> None:
         self._stdin.close()

@@ -48,7 +48,7 @@ class McpTool:
 
     async def prepare(self, args: Arguments, context: ToolContext) -> Action:
         async def run(show: Show) -> ToolResult:
-            return tool_result(await self._call(self._tool, args.root))
+            return tool_result(await self._call(self._tool, args.root), context.secrets.mask)
 
         return Action(run, Grant(("mcp", self.name), f"`{self._tool}` of {self._server}"))
 

@@ -1,10 +1,12 @@
 """The models that there are, and how the model of a provider is asked.
 
     all_models          finds the models: prepared ones, and those of providers (known_providers)
-    provider_model      one model of a provider: asked, streamed, tried again (retry, failure)
+    abilities           what is known of a model: its window, images, thinking (ollama asks one)
+    provider_model      one model of a provider: asked, streamed, tried again (retry)
+    failure             what went wrong, in words (overflow, server_words)
     keys                keys and base URLs, from the environment or a file
     request, outgoing   the HTTP request for a provider, and the conversation as it may see it
-    http_connection     sends the request and receives the events of the answer
+    http_connection     sends the request and receives the events of the answer (direct_stream)
     chat_form           reads events in OpenAI's form into a partial_completion
     anthropic_form      reads events in Anthropic's form into one
     library             LiteLLM; no other module imports it

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.model import Model, ModelChoice, ModelError
+from agent.model import DEMO, Model, ModelChoice, ModelError
+from agent.providers.abilities import Abilities
 from agent.providers.keys import Access, Keys, Look
 from agent.providers.known_providers import PROVIDERS, Provider, provider_of, variables
 from agent.providers.provider_model import ProviderModel, missing_key
@@ -18,7 +19,7 @@ from agent.scripted.dialogue import DialogueError, demo_dialogue, read_dialogue
 from agent.scripted.scripted_model import ScriptedModel
 from agent.settings import Settings
 
-_DEMO, _SCRIPTED = "demo", "scripted:"
+_SCRIPTED = "scripted:"
 #: seconds without a byte after which a provider is given up, and the variable that sets them; a
 #: model on the user's own machine may need more before its first token
 _SILENCE_VARIABLE, _SILENCE = "ACP_BRIDGE_MODEL_SILENCE", 120.0
@@ -29,7 +30,8 @@ class AllModels:
 
     `env` is where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None
     stands for the process's environment. What it does not have is looked for in the settings' file
-    of keys. `on_key` is called with every key that is found.
+    of keys. `on_key` is called with every key that is found. `mask` takes secrets out of the words
+    of a provider. Raises ValueError if the declared abilities make no sense.
     """
 
     def __init__(
@@ -37,8 +39,11 @@ class AllModels:
         settings: Settings,
         env: Mapping[str, str] | None = None,
         on_key: Callable[[str], None] | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self._settings = settings
+        self._abilities = Abilities(settings.abilities)
+        self._mask = mask
         self._keys = Keys(settings.keys_file, os.environ if env is None else env, on_key)
 
     @property
@@ -48,7 +53,7 @@ class AllModels:
     def offered(self) -> Sequence[ModelChoice]:
         look = self._keys.look()
         named = (self._default(look), *self._settings.models, *_curated(look))
-        return [_choice(id) for id in dict.fromkeys(named)]
+        return [self._choice(id) for id in dict.fromkeys(named)]
 
     async def warm(self) -> None:
         try:
@@ -59,8 +64,8 @@ class AllModels:
             pass  # a prompt will tell the user
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
-        if model_id == _DEMO:
-            return ScriptedModel(demo_dialogue(), _DEMO)
+        if model_id == DEMO:
+            return ScriptedModel(demo_dialogue(), DEMO)
         if model_id.startswith(_SCRIPTED):
             return _scripted(model_id)
         look = self._keys.look()
@@ -68,20 +73,35 @@ class AllModels:
         if provider and (access := look.access(provider)).lacks_key:
             raise missing_key(access)
         return ProviderModel(
-            model_id, self._access, thought_level=thought_level, silence=_silence(look)
+            model_id,
+            self._access,
+            thought_level=thought_level,
+            silence=_silence(look),
+            abilities=self._abilities,
+            mask=self._mask,
         )
+
+    def _choice(self, id: str) -> ModelChoice:
+        if id == DEMO:
+            file = self._settings.keys_file
+            how = f"Prepared answers. For a model put a key into {file}; no --model is needed."
+            return ModelChoice(id, "Demo (no model)", how)
+        provider = provider_of(id)
+        if provider is None:
+            return ModelChoice(id, id)
+        return ModelChoice(id, id.removeprefix(f"{provider.id}/"), provider.name)
 
     def _access(self, provider: str) -> Access:
         return self._keys.access(PROVIDERS.get(provider) or variables(provider))
 
     def _default(self, look: Look) -> str:
-        return self._settings.model or next(self._usable(look), _DEMO)
+        return self._settings.model or next(self._usable(look), DEMO)
 
     def _usable(self, look: Look) -> Iterator[str]:
         """Yields the offered models that can be used at once."""
         for id in self._settings.models:
             provider = provider_of(id)
-            if id.startswith((_DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):
+            if id.startswith((DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):
                 yield id
         yield from _curated(look)
 
@@ -112,10 +132,3 @@ def _scripted(model_id: str) -> Model:
         raise ModelError(f"The dialogue {path} can't be read.", "unknown_model") from error
     except DialogueError as error:
         raise ModelError(f"{path} is no dialogue: {error}.", "unknown_model") from error
-
-
-def _choice(id: str) -> ModelChoice:
-    provider = provider_of(id)
-    if provider is None:
-        return ModelChoice(id, id)
-    return ModelChoice(id, id.removeprefix(f"{provider.id}/"), provider.name)

@@ -1,21 +1,24 @@
 """Failures of a model call, and the one clear sentence that tells each to the user.
 
 Invariants
-- No words of a provider or a library come into the sentence; they are the cause, for the log. Of a
-  URL only the host does.
+- What the provider's server says itself follows our sentence as a quotation: masked, in one line,
+  of bounded length. No words of a library are in it, and of a URL only the host.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 from agent.model import ErrorKind, ModelError
+from agent.providers.overflow import is_overflow, window_in
+from agent.providers.server_words import words_of
 
 #: `answer`: an HTTP status or an error event; `unreachable`: no connection; `stall`: silence;
 #: `broken`: the connection ended before the answer did; `garbage`: an answer that can't be read
@@ -24,12 +27,6 @@ Fault = Literal["answer", "unreachable", "stall", "broken", "garbage"]
 #: characters of a provider's words that are kept for the log
 _KEPT = 2000
 
-_CONTEXT = re.compile(
-    r"context[ _-]?(length|window)|maximum context|prompt is too long|input is too long"
-    r"|too many (input )?tokens|exceeds? the (maximum|limit).{0,40}tokens|token count.{0,40}exceeds"
-    r"|reduce the length",
-    re.IGNORECASE,
-)
 _REFUSED = re.compile(
     r"content_policy|content_filter|content management policy|usage polic|violat\w+ .{0,40}polic"
     r"|ResponsibleAI|moderation",
@@ -75,6 +72,11 @@ class Failure(Exception):
         return "other" if self.fault == "garbage" else "unreachable"
 
     @property
+    def window(self) -> int | None:
+        """The tokens that fit the model, if the provider refused the input and told them."""
+        return window_in(self.text) if self.kind == "context" else None
+
+    @property
     def no_credit(self) -> bool:
         return self.status == 402 or (self.status in (400, 403, 429) and _said(_NO_CREDIT, self))
 
@@ -96,7 +98,7 @@ def _kind_of_answer(status: int | None, text: str) -> ErrorKind:
     """
     if status in (429, 402):
         return "rate_limit"
-    if status == 413 or (status != 401 and _CONTEXT.search(text)):
+    if status == 413 or (status != 401 and is_overflow(text)):
         return "context"
     if status in (400, 403) and _NO_CREDIT.search(text):
         return "rate_limit"
@@ -132,13 +134,14 @@ def failure_in_stream(error: Any) -> Failure:
     """Returns the failure in an error event, whose error is an object of any form, or a text."""
     if not isinstance(error, Mapping):
         return Failure("answer", str(error))
+    text = json.dumps(dict(error), ensure_ascii=False, default=str)
     for name in ("code", "status", "type"):
         found = error.get(name)
         if isinstance(found, str):
             found = int(found) if found.isdecimal() else _STATUS_OF_TYPE.get(found)
         if isinstance(found, int) and 400 <= found <= 599:
-            return Failure("answer", str(dict(error)), found)
-    return Failure("answer", str(dict(error)))
+            return Failure("answer", text, found)
+    return Failure("answer", text)
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
@@ -170,9 +173,18 @@ class Place:
     base_url: str = ""
 
 
-def model_error(failure: Failure, place: Place, seconds: float) -> ModelError:
-    """Returns the error with its sentence. `seconds`: the limit of a silence."""
-    return ModelError(_sentence(failure, place, seconds), failure.kind)
+def model_error(
+    failure: Failure, place: Place, seconds: float, mask: Callable[[str], str]
+) -> ModelError:
+    """Returns the error with its sentence.
+
+    `seconds`: the limit of a silence. `mask` takes secrets out of what the server says.
+    """
+    sentence = _sentence(failure, place, seconds)
+    words = words_of(failure.text, mask) if failure.fault == "answer" else ""
+    if words:
+        sentence = f'{sentence.removesuffix(_SEE_LOG)} The server says: "{words}"'
+    return ModelError(sentence, failure.kind, failure.window)
 
 
 def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:
@@ -210,13 +222,16 @@ def _minutes(seconds: float | None) -> str:
     return "a minute" if minutes <= 1 else f"{minutes} minutes"
 
 
+#: stands at the end of a sentence that the server's own words don't follow
+_SEE_LOG = " The log says why."
 _SENTENCES: dict[ErrorKind, str] = {
     "auth": "{name} doesn't accept {key}{status}: set one that may use {model}.",
     "rate_limit": "{name} takes no more requests for now: wait {wait}, or choose another model.",
-    "context": "The conversation no longer fits {model}: use /compact, or choose a model with a"
+    "context": "The conversation no longer fits {model}: use `/compact`, or choose a model with a"
     " larger window.",
     "refused": "{name} refused the request by its content policy: put it differently.",
     "unknown_model": "{at} knows no model {model}: check its name, or choose another model.",
     "unreachable": "{at} has trouble of its own{status}: try again later, or choose another model.",
-    "other": "{at} didn't take the request{status}: the log says why; or choose another model.",
+    "other": "{at} didn't take the request{status}: choose another model if that can't be mended."
+    + _SEE_LOG,
 }

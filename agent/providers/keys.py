@@ -30,6 +30,8 @@ class Access:
     #: the variable that holds the base URL; empty if none is set
     base_url_variable: str
     base_url: str | None
+    #: where else a key may stand
+    keys_file: str = "keys.env"
 
     @property
     def lacks_key(self) -> bool:
@@ -86,6 +88,7 @@ class Look:
             key=key[1] if key else None,
             base_url_variable=base_url[0] if base_url else "",
             base_url=base_url[1].rstrip("/") if base_url else None,
+            keys_file=str(self._file),
         )
 
     @cached_property

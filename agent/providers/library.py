@@ -114,28 +114,12 @@ def split(model_id: str) -> tuple[str, str, str | None]:
     return model, provider, base_url
 
 
-def asks_server(provider: str) -> bool:
-    """Tells if `model_info` may have to ask the provider's server."""
-    return provider in ("ollama", "ollama_chat")
-
-
-def model_info(model: str, provider: str, base_url: str | None = None) -> ModelInfo | None:
-    """Returns what LiteLLM's map says of the model, or Ollama at `base_url`; None if nothing."""
-    known = _model_info(model, provider, base_url)
-    if asks_server(provider) and (known is None or known.window is None):
-        # The server may not be running yet, or not have the model yet.
-        _model_info.cache_clear()
-        with contextlib.suppress(AttributeError):  # not every release keeps it
-            load().get_model_info.cache_clear()
-    return known
-
-
 @cache
-def _model_info(model: str, provider: str, base_url: str | None) -> ModelInfo | None:
+def model_info(model: str, provider: str) -> ModelInfo | None:
+    """Returns what LiteLLM's map says of the model; None if nothing."""
     litellm = load()
-    asked = {"api_base": base_url} if asks_server(provider) else {}
     try:
-        entry = litellm.get_model_info(model, provider, **asked)
+        entry = litellm.get_model_info(model, provider)
         parameters = litellm.get_supported_openai_params(model, provider) or ()
     except Exception:  # LiteLLM raises Exception itself for an unknown model
         return None

@@ -40,6 +40,10 @@ class Target:
     thought_level: str | None
     #: True if the key is a bearer token in Anthropic's form too, as others want it
     bearer: bool = False
+    #: the tokens that the server is told to make room for; None leaves it to the server
+    window: int | None = None
+    #: True if the user has declared that the model thinks, whatever LiteLLM knows of it
+    thinks: bool = False
 
     @property
     def signs_as(self) -> str:

@@ -31,9 +31,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
 from anyio import to_thread
-from pydantic_core import from_json
 
 from agent.model import (
     Completion,
@@ -45,7 +43,8 @@ from agent.model import (
     ToolSpec,
     Usage,
 )
-from agent.providers import http_connection, library, library_stream
+from agent.providers import direct_stream, http_connection, library, library_stream, ollama
+from agent.providers.abilities import Abilities, loaded
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure, Place, model_error, retrying
@@ -60,13 +59,6 @@ _log = logging.getLogger(__name__)
 
 #: stands for a key where a base URL needs none, because the libraries insist on one
 _NO_KEY = "none"
-#: providers whose models all take images. Of others this is not assumed if LiteLLM's map does not
-#: say it, because a model that refuses one image refuses the whole conversation from then on
-_ALL_SEE = frozenset(["anthropic", "gemini", "openai"])
-
-_DONE = b"[DONE]"
-#: seconds for a server on the user's own machine to say what its model can do
-_INFO_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +76,7 @@ class ProviderModel:
 
     `access` returns the key and the base URL of a provider, by LiteLLM's name of it; it is called
     for each model call. `silence`: seconds without a byte after which the provider is given up.
+    `abilities`: what is known of all models. `mask` takes secrets out of a provider's words.
     """
 
     def __init__(
@@ -95,6 +88,8 @@ class ProviderModel:
         silence: float = 120,
         retry: Retry | None = None,
         direct: bool = True,
+        abilities: Abilities | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.id = id
         self._access = access
@@ -102,23 +97,17 @@ class ProviderModel:
         self.silence = silence
         self._retry = retry or Retry()
         self._direct = direct
+        self._abilities = abilities or Abilities()
+        self._mask = mask
 
     async def info(self) -> ModelInfo:
-        if not library.is_loaded():
-            await to_thread.run_sync(library.load, abandon_on_cancel=True)
+        await loaded()
         try:
             target, access = self._target()
         except ModelError:
             return ModelInfo()
-        about = target.model, target.provider, target.base_url
-        known = None
-        if library.asks_server(target.provider):
-            with anyio.move_on_after(_INFO_SECONDS):
-                known = await to_thread.run_sync(library.model_info, *about, abandon_on_cancel=True)
-        else:
-            known = library.model_info(*about)
-        sees = target.provider in _ALL_SEE and access.base_url is None
-        return known or ModelInfo(takes_images=sees)
+        own_server = access.base_url is not None
+        return await self._abilities.info(self.id, target, own_server=own_server)
 
     async def warm(self) -> None:
         """Does once what a first call would wait for."""
@@ -140,19 +129,21 @@ class ProviderModel:
                 wait = None if form.partial.begun else self._retry.wait(failure, attempts)
                 _log.info("attempt %d at %s failed: %s", attempts, self.id, failure)
                 if wait is None:
-                    raise model_error(failure, call.place, self.silence) from failure
+                    self._abilities.learn(self.id, call.target.base_url, failure.window)
+                    told = model_error(failure, call.place, self.silence, self._mask)
+                    raise told from failure
             else:
                 return _completion(form.partial, call.target)
             if monotonic() - began + wait > self._retry.quiet:
-                told = retrying(failed, call.place, self.silence, wait)
-                await on_token(Part("notice", told))
+                notice = retrying(failed, call.place, self.silence, wait)
+                await on_token(Part("notice", notice))
             await self._retry.sleep(wait)
 
     def _events(
         self, call: _Call, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[list[Any]]:
         if call.request is not None:
-            return _direct_events(call.request, self.silence)
+            return direct_stream.events(call.request, self.silence)
         return library_stream.events(self.id, call.target, messages, tools, self.silence)
 
     def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Call:
@@ -180,9 +171,18 @@ class ProviderModel:
             raise unknown_model(self.id) from error
         access = self._access(provider)
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
-        bearer = access.key_variable.endswith("_AUTH_TOKEN")
-        base_url = access.base_url or base_url
-        target = Target(model, provider, base_url, key, self._thought_level, bearer)
+        said = self._abilities.declared(self.id)
+        target = Target(
+            model,
+            provider,
+            access.base_url or base_url,
+            key,
+            self._thought_level,
+            bearer=access.key_variable.endswith("_AUTH_TOKEN"),
+            # of Ollama, the window is asked for
+            window=said.window if provider in ollama.PROVIDERS else None,
+            thinks=bool(said.thinking),
+        )
         return target, access
 
     def _request(
@@ -203,9 +203,9 @@ _GREETING: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
 def missing_key(access: Access) -> ModelError:
     name = access.key_variable
     return ModelError(
-        f"No key for {access.name}: set {name} in the environment, or write a line {name}=... into"
-        " the file keys.env, or choose another model.",
-        "auth",
+        f"No key for {access.name}: set {name} in the environment, or write a line `{name}=...`"
+        f" into `{access.keys_file}`, or choose another model.",
+        "missing_key",
     )
 
 
@@ -215,28 +215,6 @@ def unknown_model(id: str) -> ModelError:
         " openai/gpt-5.2, or choose another model.",
         "unknown_model",
     )
-
-
-async def _direct_events(request: Request, silence: float) -> AsyncGenerator[list[Any]]:
-    heard = False
-    async with (
-        http_connection.answering(request, silence) as response,
-        contextlib.aclosing(http_connection.events(response, silence)) as blocks,
-    ):
-        async for block in blocks:
-            heard = heard or bool(block)
-            done = _DONE in block
-            yield _decoded(block[: block.index(_DONE)] if done else block)
-            if done:
-                return
-    raise Failure("broken" if heard else "garbage", "the answer has no end")
-
-
-def _decoded(block: list[bytes]) -> list[Any]:
-    try:
-        return [from_json(data) for data in block if data]
-    except ValueError as error:
-        raise Failure("garbage", "an event that is no JSON") from error
 
 
 async def _read(source: AsyncGenerator[list[Any]], form: Form, on_token: OnToken) -> None:

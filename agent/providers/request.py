@@ -31,6 +31,10 @@ DIRECT = {
 }
 
 
+#: providers that LiteLLM tells in another form how hard to think
+_OWN_THINKING = frozenset(["anthropic", "ollama", "ollama_chat"])
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     url: str
@@ -45,6 +49,10 @@ def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         found["tools"] = [*tools]
     if target.thought_level:
         found["reasoning_effort"] = target.thought_level
+        if target.thinks and target.provider not in _OWN_THINKING:
+            found["allowed_openai_params"] = ["reasoning_effort"]
+    if target.window is not None:
+        found["num_ctx"] = target.window
     return found
 
 

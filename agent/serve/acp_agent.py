@@ -3,6 +3,8 @@
 Invariants
 - Nothing of a session is sent before the response that opens it (invariant P8), but a replay is
   sent whole before the response to its `session/load` (invariant R1).
+- Once a session that was opened again has its response, nothing is sent of it until the client
+  speaks (invariant C23).
 - An unknown session is an error, never a new one (invariant R2).
 - A missing key keeps a new session from being opened, and no old one from being shown.
 """
@@ -11,31 +13,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 from acp.schema import (
-    AgentCapabilities,
     AuthenticateResponse,
-    AuthMethodAgent,
     ClientCapabilities,
     CloseSessionResponse,
+    ForkSessionResponse,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
-    McpCapabilities,
     NewSessionResponse,
-    PromptCapabilities,
     PromptResponse,
     ResumeSessionResponse,
-    SessionAdditionalDirectoriesCapabilities,
-    SessionCapabilities,
-    SessionCloseCapabilities,
-    SessionDeleteCapabilities,
     SessionInfo,
-    SessionListCapabilities,
-    SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
 )
@@ -45,21 +39,11 @@ from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
+from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 from agent.wire_form import wire_form
-
-PROTOCOL_VERSION = 1
-AUTH_METHOD = AuthMethodAgent(
-    id="api-key",
-    name="API key",
-    description=(
-        "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY or"
-        " OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
-        " (ACP_BRIDGE_HOME); the file is read again without a restart."
-    ),
-)
 
 #: starts work that is to run once the response that is being returned has gone out
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
@@ -84,25 +68,7 @@ class AcpAgent:
         self._later(self._shared.models.warm)
         self.initialized = True
         self._shared.capabilities = client_capabilities or ClientCapabilities()
-        return InitializeResponse(
-            protocol_version=PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(
-                load_session=True,
-                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-                mcp_capabilities=McpCapabilities(http=True, sse=True),
-                session_capabilities=SessionCapabilities(
-                    list=SessionListCapabilities(),
-                    resume=SessionResumeCapabilities(),
-                    close=SessionCloseCapabilities(),
-                    delete=SessionDeleteCapabilities(),
-                    additional_directories=SessionAdditionalDirectoriesCapabilities(),
-                ),
-            ),
-            agent_info=Implementation(
-                name="acp-bridge-agent", title="acp-bridge", version=_version()
-            ),
-            auth_methods=[AUTH_METHOD],
-        )
+        return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
         """Answers if the default model's key is there now; there is nothing to log in to."""
@@ -111,7 +77,7 @@ class AcpAgent:
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
-            raise ModelError(str(error), "auth") from error
+            raise ModelError(str(error), "missing_key") from error
         return AuthenticateResponse()
 
     # opening sessions
@@ -142,7 +108,8 @@ class AcpAgent:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopen(session_id, params)
         await session.replay()
-        self._later(session.begin)
+        await session.reopened()
+        self._later(session.serve)
         return LoadSessionResponse(**_settings(session))
 
     async def resume_session(
@@ -155,8 +122,31 @@ class AcpAgent:
     ) -> ResumeSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopen(session_id, params)
-        self._later(session.begin)
+        await session.reopened()
+        self._later(session.serve)
         return ResumeSessionResponse(**_settings(session))
+
+    async def fork_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> ForkSessionResponse:
+        """Copies what was said so far, and the options, into a new session."""
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        folder, new_id = self._shared.settings.folder, uuid.uuid4().hex
+        try:
+            copy = partial(Transcript.fork, folder, session_id, new_id, cwd)
+            forked = await anyio.to_thread.run_sync(copy)
+        except UnknownSession:
+            raise unknown_session() from None
+        session = self._open(new_id, forked, params)
+        if (parent := self._sessions.get(session_id)) is not None:
+            session.options.take_over(parent.options)
+        self._later(session.begin)
+        return ForkSessionResponse(session_id=new_id, **_settings(session))
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -206,7 +196,7 @@ class AcpAgent:
             update = {"sessionUpdate": "current_mode_update", "currentModeId": value}
             self._later(lambda: session.client.update(update))
         else:
-            self._later(session.tell_options)
+            self._later(session.tell_options_of_choice)
         return SetSessionConfigOptionResponse(config_options=session.options.listed())
 
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
@@ -238,7 +228,7 @@ class AcpAgent:
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
-            if error.kind == "auth":
+            if error.kind == "missing_key":
                 raise
 
     async def _reopen(self, session_id: str, params: SessionParams) -> Session:
@@ -261,12 +251,3 @@ class AcpAgent:
 
 def _settings(session: Session) -> dict[str, Any]:
     return {"modes": session.options.modes(), "config_options": session.options.listed()}
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("acp-stdio-bridge")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"

@@ -23,7 +23,7 @@ from acp.schema import (
 )
 
 from agent.errors import invalid_params
-from agent.model import THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
+from agent.model import DEMO, THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
 from agent.turn.permissions import MODES, Mode, Permissions
 from agent.wire_form import wire_form
 
@@ -44,10 +44,27 @@ class ConfigOptions:
         self._models = models
         self._permissions = permissions
         self._model_id = models.default
+        #: True once the client has chosen a model
+        self._chosen = False
         self._level = DEFAULT_LEVEL
         self._infos: dict[str, ModelInfo] = {}
 
     # for the turn
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    def leave_demo(self) -> str | None:
+        """Takes the default model in place of the demo, if a key has come for one meanwhile.
+
+        Returns its id; None if the session is not the demo's, or the client chose the demo.
+        """
+        default = self._models.default if self._model_id == DEMO and not self._chosen else DEMO
+        if default == DEMO:
+            return None
+        self._model_id = default
+        return default
 
     def model(self) -> Model:
         """Returns the model as it is chosen now. Raises ModelError."""
@@ -55,19 +72,17 @@ class ConfigOptions:
         return self._models.open(self._model_id, level)
 
     async def info(self) -> ModelInfo:
-        """Returns what is known of the chosen model, once its library is imported.
+        """Returns what is known of the chosen model now, once its library is imported.
 
         Raises ModelError.
         """
         model_id = self._model_id
-        known = self._infos.get(model_id)
-        if known is None:
-            known = self._infos[model_id] = await self._models.open(model_id).info()
+        known = self._infos[model_id] = await self._models.open(model_id).info()
         return known
 
     @property
     def known(self) -> ModelInfo | None:
-        """The result of `info` if it is known already, otherwise None."""
+        """The last result of `info`; None before the first."""
         return self._infos.get(self._model_id)
 
     async def learn(self) -> bool:
@@ -103,12 +118,20 @@ class ConfigOptions:
             raise invalid_params("no such mode")
         self._permissions.mode = known
 
+    def take_over(self, other: ConfigOptions) -> None:
+        """Takes the choices of another session, so that a fork of it has no more rights."""
+        self._permissions.mode = other.mode
+        self._model_id, self._chosen = other._model_id, other._chosen
+        self._level = other._level
+        self._infos |= other._infos
+
     def _set_model(self, model_id: str | bool) -> None:
         known = next((each.id for each in self._offered() if each.id == model_id), None)
         if known is None:
             raise invalid_params("no such model")
         self._models.open(known)
         self._model_id = known
+        self._chosen = True
 
     def _set_level(self, level: str | bool) -> None:
         # A level that only another model has is taken too: it was chosen for that one, and the

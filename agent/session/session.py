@@ -5,8 +5,10 @@ Invariants
   whatever else came of it (invariants C3, C5), and only when its work has ended (invariant C10).
 - A cancel applies to the oldest prompt that is not answered at that moment, and to no other
   (invariants C1, C2).
-- A prompt that can't be taken (no key, or an image for a model that takes none) is refused before
-  anything of it is recorded.
+- After the session was opened again, and after a cancelled prompt, nothing is sent of it until the
+  client speaks (invariant C23).
+- A prompt that can't be taken, because the model has no key, is refused before anything of it is
+  recorded.
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ from typing import Any
 
 import anyio
 
+from agent.client import Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.replay import notice
-from agent.conversation.token_estimate import TokenEstimate
 from agent.conversation.transcript import Transcript
-from agent.errors import invalid_params
 from agent.mcp_servers.session_servers import SessionServers
 from agent.model import Model
+from agent.session.asides import Asides
 from agent.session.config_options import ConfigOptions
+from agent.session.demo_notice import DemoNotice
+from agent.session.model_news import ModelNews
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
 from agent.tools import Toolbox, ToolContext
-from agent.turn.loop import StopReason, Turn, usage_update
+from agent.turn.loop import StopReason, Turn
 from agent.turn.permissions import Permissions, PromptCancelled
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,10 @@ logger = logging.getLogger(__name__)
 COMMANDS = [
     {"name": "compact", "description": "Summarise the conversation so far, to make room for more"}
 ]
+COMMANDS_UPDATE: Update = {
+    "sessionUpdate": "available_commands_update",
+    "availableCommands": COMMANDS,
+}
 
 
 class _PendingPrompt:
@@ -60,15 +68,22 @@ class Session:
         self.client = shared.client(session_id)
         self.permissions = Permissions()
         self.options = ConfigOptions(shared.models, self.permissions)
+        self._asides = Asides(self.client.update)
         self.servers = SessionServers(self.say)
         #: what the tools of the next turn work with
-        self.context = ToolContext(params.cwd, self.client, environment=shared.environment)
+        self.context = ToolContext(
+            params.cwd, self.client, environment=shared.environment, secrets=shared.secrets
+        )
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
+        history = transcript.history
+        self._news = ModelNews(self.options, history, self._tools, self.client, self._asides)
+        self._demo_notice = DemoNotice(
+            self.options, history, shared.settings, self.say, self._news.show_options
+        )
         self._pending: deque[_PendingPrompt] = deque()
-        self._titled = transcript.history.title is not None
-        self._open = True
+        self._titled = history.title is not None
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
         #: the names of missing tools that the user was told of
@@ -83,43 +98,40 @@ class Session:
         self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
-        """Sends what follows the response that opened the session, and serves its MCP servers.
+        """Sends what follows the response that made the session, and serves its MCP servers.
 
         Returns when the servers have ended.
         """
-        await self.client.update(
-            {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
-        )
+        await self.client.update(COMMANDS_UPDATE)
+        await self.serve()
+
+    async def reopened(self) -> None:
+        """Sends what belongs before the response that opens the session again.
+
+        What comes later waits until the client speaks. The commands are sent once more then, for
+        clients that know a session only once they have the response.
+        """
+        await self.client.update(COMMANDS_UPDATE)
+        await self._news.tell_promptly()
+        if not self._pending:
+            self._asides.hold()
+            await self._asides.tell(COMMANDS_UPDATE)
+
+    async def serve(self) -> None:
+        """Serves the session's MCP servers until they have ended, and tells what becomes known."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.servers.serve)
-            tasks.start_soon(self._tell_what_is_known)
+            tasks.start_soon(self._news.tell)
             tasks.start_soon(self._name_gone_tools)
 
-    async def tell_options(self) -> None:
-        """Looks the model up and tells the client if the options have changed by that."""
-        if await self.options.learn() and self._open:
-            await self.client.update(self.options.update())
-
-    async def _tell_what_is_known(self) -> None:
-        await self.tell_options()
-        await self._tell_usage()
-
-    async def _tell_usage(self) -> None:
-        """Tells how full the window is where no answer tells it: after a load or a summary."""
-        history = self.transcript.history
-        info = self.options.known
-        if info is None or not history.entries or not self._open:
-            return
-        spent = history.spent
-        if history.measured is None:  # what the model is given has changed since it was counted
-            estimate = TokenEstimate(history, self._tools.specs, images=info.takes_images)
-            spent = dataclasses.replace(spent, context=estimate.tokens())
-        if (update := usage_update(spent, info)) is not None:
-            await self.client.update(update)
+    async def tell_options_of_choice(self) -> None:
+        """Tells what a model that the client has chosen can do, once that is known."""
+        await self._asides.release()
+        await self._news.tell_options()
 
     async def close(self) -> None:
         """Cancels every prompt, waits until they are answered, and leaves nothing running."""
-        self._open = False
+        self._asides.close()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
@@ -147,6 +159,8 @@ class Session:
             logger.exception("a cancelled turn failed")
         finally:
             self._pending.remove(pending)
+            if pending.scope.cancel_called and not self._pending:
+                self._asides.hold()
             pending.answered.set()
         return "cancelled" if pending.scope.cancel_called else stop
 
@@ -169,21 +183,21 @@ class Session:
 
     async def say(self, text: str) -> None:
         """Shows the user a sentence that the model did not say; it is not recorded."""
-        if self._open:
-            await self.client.update(notice(text))
+        await self._asides.tell(notice(text))
 
     # answering a prompt
 
     async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
+        await self._asides.release()
+        await self._demo_notice.before_answer()
         model = self.options.model()
         if _command(blocks) == "/compact":
             await self.say(await self._compactor.compact(model))
-            await self._tell_usage()
+            await self._news.tell_usage()
             return "end_turn"
-        if any(block["type"] == "image" for block in blocks):
-            await self._check_sight()
         await self.servers.settled()
-        await self.tell_options()
+        await self._news.wait()
+        await self._news.tell_unseen(blocks)
         await self._introduce()
         turn = Turn(
             model=self.options.model,
@@ -199,13 +213,6 @@ class Session:
             return await turn.run(blocks)
         except PromptCancelled:
             return "cancelled"
-
-    async def _check_sight(self) -> None:
-        if not (await self.options.info()).takes_images:
-            name = self.options.model().id
-            raise invalid_params(
-                f"the model {name} takes no images; choose another, or leave the image out"
-            )
 
     async def _introduce(self) -> None:
         """Records the system prompt before the first turn, and again if it has changed since."""

@@ -2,8 +2,8 @@
 
 Invariants
 - Updates keep their order. While a transcript is replayed, those of a running turn wait behind it.
-- Whatever is wrong with a client's answer becomes a ClientError here, so that neither its text nor
-  a library's reaches the wire.
+- Whatever is wrong with a client's answer becomes a ClientError here. It has the client's own words
+  if the client refused, and no text of a library's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
+from acp import RequestError
 
-from agent.client import ClientError, Update
+from acp_bridge.protocol import ErrorCode
+from agent.client import ClientError, NotOffered, Update
 
 #: sends one request and returns its result; may raise anything
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -25,6 +27,8 @@ SendNotification = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
 #: keeps a command in a terminal from waiting for a key in its pager
 _NO_PAGER = {"PAGER": "cat", "GIT_PAGER": "cat"}
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+#: characters of a client's reason; it is cut between words, so that no half of a secret is left
+_REASON = 400
 
 
 class SessionClient:
@@ -131,12 +135,34 @@ class SessionClient:
     async def _call(self, method: str, params: dict[str, Any]) -> Any:
         try:
             return await self._request(method, {"sessionId": self._session_id, **params})
+        except RequestError as error:
+            kind = NotOffered if error.code == ErrorCode.METHOD_NOT_FOUND else ClientError
+            raise kind(f"{method} failed", _reason(error)) from error
         except Exception as error:
             raise ClientError(f"{method} failed") from error
 
     async def _send(self, update: Update) -> None:
         params = {"sessionId": self._session_id, "update": update}
         await self._notify("session/update", params)
+
+
+def _reason(error: RequestError) -> str:
+    """Returns what the client said: its message, and the details that clients put beside it."""
+    match error.data:
+        case {"details": str(details)} | str(details):
+            pass
+        case _:
+            details = ""
+    said = str(error)
+    words = f"{said} ({details})" if details and details not in said else said
+    kept: list[str] = []
+    room = _REASON
+    for word in words.split(maxsplit=_REASON)[:_REASON]:
+        room -= len(word) + 1
+        if room < 0:
+            return " ".join([*kept, "…"])
+        kept.append(word)
+    return " ".join(kept)
 
 
 def _exit_status(told: Any) -> dict[str, Any]:

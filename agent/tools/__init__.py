@@ -2,6 +2,7 @@
 
 Invariants
 - A call is prepared, then allowed or not, then run; `prepare` changes nothing.
+- A text is cut with `Secrets.mask_part`, so that no half of a secret is left at a limit.
 - A tool ends when it is cancelled, and leaves nothing running (invariant C10).
 - The text of a ToolError is for the model and the user. Any other exception is a bug: it is logged,
   and the model is told only that the tool failed.
@@ -18,6 +19,7 @@ from pydantic import BaseModel
 
 from agent.client import Client
 from agent.model import ToolSpec
+from agent.secrets import Secrets
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel)
 
@@ -61,11 +63,13 @@ class Action:
     #: raises ToolError
     run: Callable[[Show], Awaitable[ToolResult]]
     grant: Grant
-    #: True if it leads out of the session's folders or into git's own, and so is asked for in every
-    #: mode
+    #: True if it leads out of the session's folders, or changes files that others act on, and so is
+    #: asked for in every mode
     outside: bool = False
     #: ACP tool call content that the card shows before the call runs, such as a diff
     content: tuple[dict[str, Any], ...] = ()
+    #: True if it shows the file of keys, and so is asked for in every mode but auto
+    shows_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class ToolContext:
     seen: dict[str, str] = field(default_factory=dict)
     #: the environment of processes that tools start: the user's, without the keys of models
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: mask what a tool cuts; what it gives whole is masked later
+    secrets: Secrets = field(default_factory=Secrets)
 
 
 class Tool(Protocol[ArgsT]):

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 
-#: bytes by which a cut may move to be at the end of a line. Half a line says little, and half a
-#: secret is not recognised as one
+from agent.secrets import Secrets
+
+#: bytes by which a cut may move to be at the end of a line, since half a line says little
 _NEAR = 4096
 
 
 class Bounded:
-    """Keeps `keep` bytes of the beginning of a stream of bytes, and as many of its end."""
+    """Keeps `keep` bytes of the beginning of a stream of bytes, and as many of its end.
 
-    def __init__(self, keep: int) -> None:
+    Where it is cut it is masked with `secrets`, for which a little more is kept.
+    """
+
+    def __init__(self, keep: int, secrets: Secrets | None = None) -> None:
         self._keep = keep
+        self._secrets = secrets or Secrets()
+        self._held = keep + self._secrets.longest
         self._size = 0
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -21,12 +27,12 @@ class Bounded:
 
     def add(self, data: bytes) -> None:
         self._size += len(data)
-        room = self._keep - len(self._head)
+        room = self._held - len(self._head)
         self._head += data[:room]
         if rest := data[room:]:
             self._tail.append(rest)
             self._tail_size += len(rest)
-        while self._tail and self._tail_size - len(self._tail[0]) >= self._keep:
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._held:
             self._tail_size -= len(self._tail.popleft())
 
     @property
@@ -40,22 +46,37 @@ class Bounded:
 
     def text(self) -> str:
         """Returns the whole output, or both ends and a line that says how much is missing."""
-        tail = b"".join(self._tail)
         if not self.truncated:
-            return (bytes(self._head) + tail).decode("utf-8", "replace")
-        first = _whole_lines(bytes(self._head))
+            return self._all_held().decode("utf-8", "replace")
+        head, tail = bytes(self._head), self._last_held()
+        first = _whole_lines(head[: self._keep])
         last = last_lines(tail, self._keep)
         left_out = self._size - len(first) - len(last)
         note = f"[{left_out} bytes left out; {2 * self._keep} can be shown]\n"
-        first += b"" if first.endswith(b"\n") else b"\n"
-        return first.decode("utf-8", "replace") + note + last.decode("utf-8", "replace")
+        begin = self._secrets.mask_part(_text(head), 0, len(_text(head[: len(first)])))
+        begin += "" if begin.endswith("\n") else "\n"
+        return begin + note + self._from(tail, len(tail) - len(last))
 
     def end(self, size: int) -> str:
         """Returns the last lines that are kept, of `size` bytes at most."""
-        kept = b"".join(self._tail)
-        if len(kept) < size and not self.truncated:
-            kept = bytes(self._head) + kept
-        return last_lines(kept, size).decode("utf-8", "replace")
+        held = self._all_held()
+        if self.truncated:
+            held, size = self._last_held(), min(size, self._keep)
+        return self._from(held, len(held) - len(last_lines(held, size)))
+
+    def _all_held(self) -> bytes:
+        """Returns everything, if the output is not truncated."""
+        return bytes(self._head) + b"".join(self._tail)
+
+    def _last_held(self) -> bytes:
+        """Returns the end of a truncated output, with the little more that is kept."""
+        tail = b"".join(self._tail)
+        if len(tail) < self._held:  # a part of the end may be in what is kept of the beginning
+            tail = bytes(self._head[max(0, self._size - self._held) :]) + tail
+        return tail
+
+    def _from(self, held: bytes, start: int) -> str:
+        return self._secrets.mask_part(_text(held), len(_text(held[:start])))
 
 
 def last_lines(data: bytes, size: int) -> bytes:
@@ -69,3 +90,7 @@ def last_lines(data: bytes, size: int) -> bytes:
 def _whole_lines(data: bytes) -> bytes:
     line_end = data.rfind(b"\n", max(0, len(data) - _NEAR))
     return data[: line_end + 1] if line_end >= 0 else data
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

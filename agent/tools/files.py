@@ -3,6 +3,8 @@
 Invariants
 - Only regular files are opened, so that opening never waits for a pipe or a device.
 - A file is not changed if the model has not read it, or if it has changed since.
+- What the client refuses is not done on the disk instead, but for reading a file outside of the
+  session's folders, which some clients never do and the user has allowed.
 - A file is changed whole or not at all: the new content is written beside it, then renamed.
 """
 
@@ -17,7 +19,7 @@ from typing import BinaryIO
 
 from anyio import to_thread
 
-from agent.client import ClientError
+from agent.client import ClientError, NotOffered
 from agent.tools import ToolContext, ToolError
 from agent.tools.paths import Place, still
 from agent.tools.text_file import Text, decode, from_client
@@ -67,8 +69,12 @@ async def read(place: Place, context: ToolContext) -> Text | None:
         return on_disk
     try:
         content = await context.client.read_file(place.shown, None, None)
-    except ClientError:  # some clients refuse files outside of their project
+    except NotOffered:
         return on_disk
+    except ClientError as error:
+        if on_disk is None or place.outside:
+            return on_disk
+        raise ToolError(error.explain(f"The editor refused to give {place.given}")) from error
     if on_disk is None:
         return from_client(content) if content else None  # some clients open no file as empty
     if on_disk.encoding != "utf-8" and "\ufffd" in content:  # the client does not know the encoding
@@ -102,28 +108,25 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
     if await read_to_change(place, context) != before:
         raise ToolError(f"{place.given} has changed since the edit was made. Read it again.")
     await to_thread.run_sync(_make_folder, place)
-    if not await _write_through_client(place, before, after, context):
+    if not await _write_through_client(place, after, context):
         await to_thread.run_sync(_write, place, data)
     note_seen(place, after, context)
 
 
-async def _write_through_client(
-    place: Place, before: Text | None, after: Text, context: ToolContext
-) -> bool:
+async def _write_through_client(place: Place, after: Text, context: ToolContext) -> bool:
     """Returns False if the file has to be written on the disk.
 
-    Some clients can't write, or not in the file's encoding, or not in that place.
+    Some clients can't write, or not in the file's encoding. Raises ToolError if the client refuses.
     """
     client = context.client
-    knows_it = before is None or before.from_client or not client.reads_files
-    if not (client.writes_files and knows_it and after.encoding == "utf-8"):
+    if not (client.writes_files and after.encoding == "utf-8"):
         return False
     try:
         await client.write_file(place.shown, after.mark + after.raw)
+    except NotOffered:
+        return False
     except ClientError as error:
-        if place.outside:  # the user has allowed it, but some clients never do
-            return False
-        raise ToolError(f"The editor could not write {place.given}.") from error
+        raise ToolError(error.explain(f"The editor refused to write {place.given}")) from error
     return True
 
 

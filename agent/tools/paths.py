@@ -17,6 +17,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from agent.tools import Action, Grant, Show, ToolContext, ToolError, ToolResult
+from agent.tools.trusted_files import is_git_s, is_keys_file, is_trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,20 @@ class Place:
     #: the path for the client, below the session's folder as the client named that
     shown: str
     outside: bool
+    #: True if others act on what the file says (see agent.tools.trusted_files)
+    trusted: bool = False
+
+    @property
+    def holds_keys(self) -> bool:
+        return is_keys_file(self.real.name)
 
     @property
     def asked_for(self) -> bool:
         """Tells if the user is asked before a change in every mode.
 
-        That holds outside of the session's folders, and for git's own files: its hooks would be run
-        by commands that were allowed.
+        That holds outside of the session's folders, and for files that others act on unasked.
         """
-        return self.outside or ".git" in map(str.lower, self.real.parts)
+        return self.outside or self.trusted
 
 
 async def locate(path: str, context: ToolContext) -> Place:
@@ -59,7 +65,7 @@ def look(
         await still(place, context)
         return await run()
 
-    return Action(run_there, grant, place.outside)
+    return Action(run_there, grant, place.outside, shows_keys=place.holds_keys)
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
@@ -77,11 +83,15 @@ def absolute(path: str, cwd: Path) -> str:
 
 
 def edit_grant(place: Place, context: ToolContext) -> Grant:
+    if place.trusted:
+        return Grant(("edit", str(place.real)), f"edits of {_name(place.real, context.cwd)}")
     folder = place.real.parent
     return Grant(("edit", str(folder)), f"edits in {_name(folder, context.cwd)}")
 
 
 def read_grant(place: Place, context: ToolContext) -> Grant:
+    if place.holds_keys:
+        return Grant(("read", str(place.real)), f"reading {_name(place.real, context.cwd)}")
     folder = place.real.parent
     return Grant(("read", str(folder)), f"reading files in {_name(folder, context.cwd)}")
 
@@ -101,7 +111,13 @@ def _locate(path: str, context: ToolContext) -> Place:
         raise ToolError("That is not a path.") from error
     for root in (context.cwd, *context.extra_roots):
         with contextlib.suppress(ValueError):
-            return Place(path, real, str(root / real.relative_to(os.path.realpath(root))), False)
+            below = real.relative_to(os.path.realpath(root))
+            trusted = is_git_s(real.parts) or is_trusted(below.parts)
+            # The name that was given counts too: the folder of that name may be a link.
+            given = Path(absolute(path, context.cwd))
+            if not trusted and given.is_relative_to(root):
+                trusted = is_trusted(given.relative_to(root).parts)
+            return Place(path, real, str(root / below), False, trusted)
     return Place(path, real, str(real), True)
 
 

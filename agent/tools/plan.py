@@ -1,6 +1,7 @@
 """Shows the model's plan to the user; each call replaces the whole plan.
 
-ACP: docs/protocol/v1/agent-plan. The result's raw output has the plan, for the transcript.
+ACP: docs/protocol/v1/agent-plan. The call has no card: the plan is what the user sees of it. The
+result's raw output has the plan, for the transcript.
 """
 
 from __future__ import annotations

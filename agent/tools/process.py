@@ -1,18 +1,13 @@
-"""Runs a command as a process of the agent's own, in a process group of its own.
-
-Every process that the command starts inherits one end of a pipe, the lifeline; the other end tells
-when the last of them is gone.
+"""Runs a command as a process of the agent's own, behind a guard.
 
 Invariants
-- When `run_process` returns or is cancelled, the whole group is dead and its leader reaped, with
-  what the command left in the background (invariants C10, P1). A process that has left the group is
-  ended by the bridge's guard.
+- When `run_process` returns or is cancelled, every process that the command has started is dead,
+  also one with a session of its own (invariants C10, P1).
 - Memory is bounded, whatever the command prints.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -21,16 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from anyio.abc import ByteReceiveStream, Process
 
+from acp_bridge.wire.stdio import Reader
+from agent.guarded_process import GuardedProcess
+from agent.secrets import Secrets
 from agent.tools import Show, ToolError
 from agent.tools.bounded_output import Bounded
 from agent.tools.cards import code
 
 #: seconds for output that is still in the pipe once the command has ended
 _DRAIN = 0.5
-#: seconds for a killed group to be gone; a process that has left it may hold the lifeline longer
-_REAP = 0.5
+#: seconds for a killed tree to be dead
+_REAP = 1.0
 #: seconds between two looks at a running command's output: at first, and at most
 _LOOK, _LONGEST_LOOK = 0.3, 2.0
 #: bytes of a running command's output that are shown
@@ -61,54 +58,57 @@ class Command:
     timeout: float
     #: bytes of output to keep
     limit: int
+    #: mask the output where it is cut
+    secrets: Secrets
 
 
 async def run_process(command: Command, show: Show) -> Ended:
     """Runs the command to its end or its timeout. Raises ToolError if it can't be started."""
-    output = Bounded(command.limit // 2)
-    lifeline, held = os.pipe()
-    try:
-        process = await _start(command, held)
-    except BaseException:
-        os.close(lifeline)
-        raise
-    finally:
-        os.close(held)
+    output = Bounded(command.limit // 2, command.secrets)
+    process, stdout = await _start(command)
     try:
         with anyio.move_on_after(command.timeout):
-            await _run_to_end(process, output, show)
+            await _run_to_end(process, stdout, output, show)
         code = process.returncode
     finally:
-        await _end_group(process, lifeline)
+        try:
+            await process.kill(_REAP)
+        finally:
+            stdout.close()
     return _ended(code, output)
 
 
-async def _start(command: Command, lifeline: int) -> Process:
-    # Shielded, because asyncio would kill only the shell if it were cancelled halfway.
+async def _start(command: Command) -> tuple[GuardedProcess, Reader]:
+    """Returns the process and our end of its output."""
+    readable, writable = os.pipe()
     try:
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                ["/bin/sh", "-c", command.text],
-                cwd=command.cwd,
-                env=command.environment,
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=[lifeline],
-            )
-    except OSError as error:
-        raise ToolError(f"The command could not be started: {error.strerror}") from error
-    except ValueError as error:  # a NUL character
-        raise ToolError("The command holds a character that no command can have.") from error
-    return process
+        process = await GuardedProcess.start(
+            ["/bin/sh", "-c", command.text],
+            cwd=command.cwd,
+            env=command.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=writable,
+            stderr=writable,
+        )
+    except BaseException as error:
+        os.close(readable)
+        if isinstance(error, OSError):
+            problem = f"The command could not be started: {error.strerror}"
+            raise ToolError(problem) from error
+        if isinstance(error, ValueError):
+            problem = "The command holds a character that no command can have."
+            raise ToolError(problem) from error
+        raise
+    finally:
+        os.close(writable)
+    return process, Reader(readable)
 
 
-async def _run_to_end(process: Process, output: Bounded, show: Show) -> None:
+async def _run_to_end(process: GuardedProcess, stdout: Reader, output: Bounded, show: Show) -> None:
     """Collects output until the command has ended; its children may hold the pipe for ever."""
-    assert process.stdout is not None
     async with anyio.create_task_group() as tasks:
         read_all = anyio.Event()
-        tasks.start_soon(_collect, process.stdout, output, read_all)
+        tasks.start_soon(_collect, stdout, output, read_all)
         tasks.start_soon(_show_as_it_comes, output, show)
         await process.wait()
         with anyio.move_on_after(_DRAIN):
@@ -116,8 +116,8 @@ async def _run_to_end(process: Process, output: Bounded, show: Show) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def _collect(stream: ByteReceiveStream, output: Bounded, read_all: anyio.Event) -> None:
-    async for data in stream:
+async def _collect(stdout: Reader, output: Bounded, read_all: anyio.Event) -> None:
+    while data := await stdout.read():
         output.add(data)
     read_all.set()
 
@@ -131,17 +131,6 @@ async def _show_as_it_comes(output: Bounded, show: Show) -> None:
         shown = output.size
         await show(code(output.end(_SHOWN)))
         pause = min(pause * 1.5, _LONGEST_LOOK)
-
-
-async def _end_group(process: Process, lifeline: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        with anyio.move_on_after(_REAP, shield=True):
-            await process.aclose()
-            await anyio.wait_readable(lifeline)
-    finally:
-        os.close(lifeline)
 
 
 def _ended(code: int | None, output: Bounded) -> Ended:

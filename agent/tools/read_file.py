@@ -21,6 +21,7 @@ from anyio import from_thread, to_thread
 from pydantic import BaseModel, Field
 
 from agent.content.images import IMAGE_BYTES, image_type
+from agent.secrets import Secrets
 from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
@@ -80,7 +81,7 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
         data = await to_thread.run_sync(_read_image, place, abandon_on_cancel=True)
         return _image(place, data, mime_type)
     if size > MAX_TEXT:
-        return await to_thread.run_sync(_long_file, place, start, args)
+        return await to_thread.run_sync(_long_file, place, start, args, context.secrets)
     text = await read(place, context)
     if text is None:
         raise ToolError(f"There is no file {args.path}.")
@@ -92,19 +93,21 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
         return ToolResult("[the file is empty]", {"path": place.shown, "totalLines": 0})
     if args.line > len(lines):
         raise ToolError(f"{args.path} has only {len(lines)} lines.")
-    page = _Page(iter(lines[args.line - 1 :]), args)
+    page = _Page(iter(lines[args.line - 1 :]), args, context.secrets)
     return page.result(place, {"totalLines": len(lines), "encoding": text.encoding})
 
 
 class _Page:
     """Takes as many of the lines as the model asked for and may have."""
 
-    def __init__(self, lines: Iterator[str], args: ReadFileArgs) -> None:
+    def __init__(self, lines: Iterator[str], args: ReadFileArgs, secrets: Secrets) -> None:
         self._line = args.line
         self._kept: list[str] = []
         size = 0
         for line in islice(lines, min(args.limit, MAX_LINES)):
-            kept = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} [the line goes on]"
+            kept = line
+            if len(line) > MAX_LINE:
+                kept = f"{secrets.mask_part(line, 0, MAX_LINE)} [the line goes on]"
             size += len(kept) + 8
             if size > MAX_CHARACTERS:
                 self._more = True
@@ -155,7 +158,7 @@ def _read_image(place: Place) -> bytes:
         raise unreadable(place, error) from error
 
 
-def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
+def _long_file(place: Place, start: bytes, args: ReadFileArgs, secrets: Secrets) -> ToolResult:
     """Reads lines of a file that is too long to be held, and so does not allow to edit it."""
     if b"\0" in start:
         raise binary(place)
@@ -166,7 +169,7 @@ def _long_file(place: Place, start: bytes, args: ReadFileArgs) -> ToolResult:
             first = next(lines, None)
             if first is None:
                 raise ToolError(f"{place.given} has only {skipped} lines.")
-            page = _Page(chain([first], lines), args)
+            page = _Page(chain([first], lines), args, secrets)
     except OSError as error:
         raise unreadable(place, error) from error
     return page.result(place, {"tooLongToChange": True})

@@ -1,6 +1,7 @@
 """Runs ripgrep, the program from the wheel, and hands over its output line by line.
 
 Invariants
+- The file of keys is found only if it is named as what to search.
 - The program reads no configuration of the user's, follows no link, and takes no text of the
   model's for an option.
 - The process is dead and reaped when `ripgrep` returns or is cancelled (invariants C10, P1).
@@ -23,6 +24,7 @@ from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import ToolError
+from agent.tools.trusted_files import KEYS_FILE
 
 #: seconds that a search may take
 _SECONDS = 30.0
@@ -33,6 +35,7 @@ _MESSAGES = 16 * 1024
 
 _OPTIONS = (
     *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
+    f"--iglob=!{KEYS_FILE}",
     "--sort=path",  # so that a search has the same result each time, and its end is what is cut
 )
 

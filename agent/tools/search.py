@@ -12,12 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from agent.secrets import Secrets
 from agent.tools import Access, Action, ToolContext, ToolResult
 from agent.tools.cards import code, short
 from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
 from agent.tools.ripgrep import ripgrep
 
-#: bytes that are shown of a line
+#: characters that are shown of a line
 MAX_COLUMNS = 400
 #: characters given to the model at once
 MAX_CHARACTERS = 64 * 1024
@@ -68,10 +69,11 @@ class Search:
 
 async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:
     folder, target, prefix = await search_from(place, context)
-    found = _Found(args.limit, prefix)
+    found = _Found(args.limit, prefix, context.secrets)
+    columns = MAX_COLUMNS + context.secrets.longest + 1
     options = [
         *("--no-heading", "--with-filename", "--line-number", "--null"),
-        *(f"--max-columns={MAX_COLUMNS}", "--max-columns-preview"),
+        *(f"--max-columns={columns}", "--max-columns-preview"),
         *(f"--context={args.context}", f"--regexp={args.pattern}"),
         *(["--ignore-case"] if args.ignore_case else []),
     ]
@@ -100,13 +102,14 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
 class _Found:
     """Gathers ripgrep's lines below the names of their files."""
 
-    def __init__(self, limit: int, prefix: str) -> None:
+    def __init__(self, limit: int, prefix: str, secrets: Secrets) -> None:
         self.lines: list[str] = []
         self.matches = 0
         self.files = 0
         self.more = False
         self._limit = limit
         self._prefix = prefix
+        self._secrets = secrets
         self._file = b""
         self._size = 0
 
@@ -122,9 +125,14 @@ class _Found:
             return False
         if file != self._file:
             self._name(file)
-        self._add(f"{found[1]}{found[2]}{found[3].removesuffix(chr(13))}")
+        self._add(f"{found[1]}{found[2]}{self._cut(found[3].removesuffix(chr(13)))}")
         self.matches += is_match
         return True
+
+    def _cut(self, line: str) -> str:
+        if len(line) <= MAX_COLUMNS:
+            return line
+        return f"{self._secrets.mask_part(line, 0, MAX_COLUMNS)} [the line goes on]"
 
     def _name(self, file: bytes) -> None:
         if self._file:

@@ -55,7 +55,9 @@ class Shell:
         return []
 
     async def prepare(self, args: ShellArgs, context: ToolContext) -> Action:
-        command = Command(args.command, context.cwd, context.environment, args.timeout, LIMIT)
+        command = Command(
+            args.command, context.cwd, context.environment, args.timeout, LIMIT, context.secrets
+        )
         return Action(partial(_run, command, context), grant(args.command))
 
 
@@ -64,7 +66,7 @@ async def _run(command: Command, context: ToolContext, show: Show) -> ToolResult
         try:
             return _result(await run_in_terminal(command, context.client, show), command)
         except NoTerminal:
-            logger.info("the client made no terminal; the command is run without one")
+            logger.info("the client has no terminals; the command is run without one")
     return _result(await run_process(command, show), command)
 
 

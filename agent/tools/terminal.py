@@ -3,7 +3,8 @@
 Invariants
 - A terminal that was made is released, whatever happens, and its command killed first if it still
   runs. The client ends what a command has left in the background.
-- A command is not run twice: it is run without a terminal only if the client refused to make one.
+- A command is not run twice, and not against the client's will: it is run without a terminal only
+  if the client has no terminals after all. A refusal is final.
 - Every wait for the client is bounded.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from agent.client import Client, ClientError
+from agent.client import Client, ClientError, NotOffered
 from agent.tools import Show, ToolError
 from agent.tools.bounded_output import Bounded
 from agent.tools.process import Command, Ended
@@ -31,13 +32,14 @@ _CLEAN = 0.5
 
 
 class NoTerminal(Exception):
-    """The client made no terminal, so the command has not begun."""
+    """The client has no terminals, so the command has not begun."""
 
 
 async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended:
     """Runs the command to its end or its timeout.
 
-    Raises NoTerminal if the client makes no terminal, ToolError if it fails later.
+    Raises NoTerminal if the client has no terminals, ToolError if it refuses to make one or fails
+    later.
     """
     terminal_id = await _create(command, client)
     ended = False
@@ -48,11 +50,12 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
         with anyio.fail_after(_ANSWER):
             told = await client.terminal_output(terminal_id)
     except (ClientError, TimeoutError) as error:
-        problem = "The editor's terminal failed; the command may have done a part of its work."
-        raise ToolError(problem) from error
+        problem = "The editor's terminal failed; the command may have done a part of its work"
+        told_why = error.explain(problem) if isinstance(error, ClientError) else f"{problem}."
+        raise ToolError(told_why) from error
     finally:
         await _release(terminal_id, client, kill=not ended)
-    text, truncated = _bounded(told, command.limit)
+    text, truncated = _bounded(told, command)
     if status is None:
         return Ended(text, truncated, None, "SIGKILL", True, terminal_id)
     return Ended(text, truncated, status["exitCode"], status["signal"], False, terminal_id)
@@ -60,15 +63,17 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
 
 async def _create(command: Command, client: Client) -> str:
     """Returns the terminal's id; after a cancellation it still waits a moment for it."""
-    terminal_id, refusal = "", None
+    terminal_id = ""
+    refusal: ClientError | None = None
     try:
         async with anyio.create_task_group() as tasks:
             deadline = anyio.current_time() + _CREATE
             with anyio.CancelScope(deadline=deadline, shield=True) as patience:
                 tasks.start_soon(_shorten_when_cancelled, patience)
                 try:
+                    limit = command.limit + command.secrets.longest
                     terminal_id = await client.create_terminal(
-                        "/bin/sh", ["-c", command.text], str(command.cwd), command.limit
+                        "/bin/sh", ["-c", command.text], str(command.cwd), limit
                     )
                 except ClientError as error:
                     refusal = error
@@ -80,8 +85,10 @@ async def _create(command: Command, client: Client) -> str:
         if terminal_id:
             await _release(terminal_id, client, kill=True)
         raise
-    if refusal is not None:
+    if isinstance(refusal, NotOffered):
         raise NoTerminal from refusal
+    if refusal is not None:
+        raise ToolError(refusal.explain("The editor refused to run the command")) from refusal
     if not terminal_id:
         raise ToolError(f"The editor did not open a terminal within {_CREATE} s.")
     return terminal_id
@@ -111,10 +118,13 @@ async def _release(terminal_id: str, client: Client, *, kill: bool) -> None:
                 await request(terminal_id)
 
 
-def _bounded(told: dict[str, Any], limit: int) -> tuple[str, bool]:
+def _bounded(told: dict[str, Any], command: Command) -> tuple[str, bool]:
     """Returns the output, and True if some of it is missing."""
-    output = Bounded(limit // 2)  # a client may keep more than it was asked to
-    output.add(told["output"].encode("utf-8", "replace"))
+    text: str = told["output"]
+    if told["truncated"]:  # by the client, perhaps in the middle of a secret
+        text = command.secrets.mask_part(text, command.secrets.longest)
+    output = Bounded(command.limit // 2, command.secrets)  # a client may keep more than asked
+    output.add(text.encode("utf-8", "replace"))
     if told["truncated"]:
         return f"[the editor kept only a part of the output]\n{output.text()}", True
     return output.text(), output.truncated

@@ -2,7 +2,8 @@
 
 Invariants
 - Each `on_token` callback gets every token in order, the transcript's and the client's first. A
-  string is a text part; an empty one is passed on, None is dropped; a notice is only shown. A
+  string is a text part; an empty one is told to them all but not shown, None is dropped; a notice
+  is only shown. A
   callback that fails is logged and left out for the rest of the turn; the others, the stream and
   the turn go on, and the user is told (invariant T1).
 - After a cancellation no model call and no tool begins (invariant C3), and none is left running
@@ -115,9 +116,9 @@ class Turn:
         model = self._model()
         if self._compactor is not None:
             await self._compactor.fit(model, self._tools.specs)
-        info = await model.info()
         while True:
             self._told = False
+            info = await model.info()  # which a refusal may have changed
             await anyio.lowlevel.checkpoint()
             messages = self._recorder.history.messages(images=info.takes_images)
             try:

@@ -74,7 +74,8 @@ class Permissions:
         always = self._always.get(key)
         if always is False:
             raise ToolError("The user said to reject this always.")
-        if tool.access == "none" or always or (free and not action.outside):
+        asked = action.outside or (action.shows_keys and self.mode != "auto")
+        if tool.access == "none" or always or (free and not asked):
             return
         chosen = await self._ask(action.grant.name, card, client)
         if chosen in ("allow_always", "reject_always"):
@@ -85,9 +86,9 @@ class Permissions:
     async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
         try:
             chosen = await client.ask(card, _options(grant))
-        except ClientError:
+        except ClientError as error:
             logger.warning("permission was not given: the request failed", exc_info=True)
-            return ""
+            raise Rejected(error.explain("The user did not allow it")) from error
         if chosen is None:
             raise PromptCancelled
         return chosen

@@ -46,7 +46,8 @@ class Recorder:
             await self.record({"t": part.kind, "d": part.text})
 
     async def show_token(self, part: Part) -> None:
-        if part.kind == "text" or part.kind == "reasoning":
+        # An empty part says only that the model is at work, and some clients show it as a message.
+        if part.text and (part.kind == "text" or part.kind == "reasoning"):
             update = text_chunk(part.kind, part.text, self.history.message_id)
             await self._client.update(update)
 

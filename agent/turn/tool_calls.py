@@ -1,6 +1,7 @@
 """Runs the tool calls of one answer: shows them, asks for permission, records their results.
 
-A card is a tool call as the client shows it (ACP: `tool_call` and `tool_call_update`).
+A card is a tool call as the client shows it (ACP: `tool_call` and `tool_call_update`). The plan
+tool has none, because its plan is shown.
 
 Invariants
 - All cards are opened in the order of the calls before the first call is prepared. Each is ended
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,13 +26,16 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
+from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image
 from agent.conversation.entries import INTERRUPTED, Outcome
 from agent.conversation.messages import parsed
 from agent.conversation.replay import card_end, card_start
 from agent.model import ToolCall
-from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
+from agent.tools import Toolbox, ToolContext, ToolError, ToolResult
+from agent.tools.plan import Plan
+from agent.turn.card import Card
 from agent.turn.permissions import Permissions, PromptCancelled, Rejected
 from agent.turn.recorder import Recorder
 
@@ -55,28 +58,6 @@ _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answ
 
 Content = list[dict[str, Any]]
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Card:
-    """A tool call from its start to its end."""
-
-    call: ToolCall
-    #: the `tool_call` that the client is shown, in wire form
-    shown: dict[str, Any]
-    tool: AnyTool | None = None
-    args: BaseModel | None = None
-    #: why the call can't be run, for the model; empty if it can
-    problem: str = ""
-    ended: bool = False
-
-    @property
-    def id(self) -> str:
-        return str(self.shown["toolCallId"])
-
-    @property
-    def only_reads(self) -> bool:
-        return self.tool is not None and self.tool.access == "read"
 
 
 class ToolCalls:
@@ -159,7 +140,7 @@ class ToolCalls:
         await self._permissions.check(tool, action, card.shown, client)
         await self._update(card, status="in_progress")
         await anyio.lowlevel.checkpoint()
-        if tool.name == "plan":
+        if isinstance(tool, Plan):
             await self._keep_plan(card.args)
 
         async def show(content: Sequence[dict[str, Any]]) -> None:
@@ -224,17 +205,19 @@ class ToolCalls:
             card.problem = _FAILED
         else:
             card.tool, card.args = tool, args
+            if isinstance(tool, Plan):
+                card.shown["hidden"] = True
         return card
 
     async def _open(self, card: Card) -> None:
         call = card.call
         record = {"t": "call", "id": call.id, "name": call.name, "arguments": call.arguments}
         await self._recorder.record({**record, "card": dict(card.shown)})
-        await self._recorder.show(card_start(card.shown))
+        await self._show(card, card_start(card.shown))
 
     async def _update(self, card: Card, **changed: Any) -> None:
         update = {"sessionUpdate": "tool_call_update", "toolCallId": card.id}
-        await self._recorder.show({**update, **changed})
+        await self._show(card, {**update, **changed})
 
     async def _end(self, card: Card, outcome: Outcome) -> None:
         if card.ended:
@@ -244,7 +227,11 @@ class ToolCalls:
         more = {"raw": outcome.raw, "content": outcome.content, "images": outcome.images or None}
         given = {name: value for name, value in more.items() if value is not None}
         await self._recorder.record({**record, **given})
-        await self._recorder.show(card_end(card.id, outcome))
+        await self._show(card, card_end(card.id, outcome))
+
+    async def _show(self, card: Card, update: Update) -> None:
+        if not card.hidden:
+            await self._recorder.show(update)
 
     def _outcome(self, card: Card, status: str, result: ToolResult) -> Outcome:
         """Returns the outcome without secrets.

@@ -1,10 +1,12 @@
 """Secrets: which they are; masked wherever they stand, also in pieces; kept from tools."""
 
+import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given
@@ -84,7 +86,123 @@ def test_the_password_in_a_url_is_a_secret_whatever_the_name() -> None:
     assert secrets.mask("PASS: p@ssw0rd99") == "PASS: ***"
 
 
+PEM = """-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASC
+BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
+-----END PRIVATE KEY-----
+"""
+LINES = PEM.splitlines()[1:3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PEM,
+        PEM.replace("\n", "\r\n"),
+        "".join(f"    {number}\t{line}\n" for number, line in enumerate(PEM.splitlines(), 1)),
+        "".join(f"+  {line}\n" for line in PEM.splitlines()),
+        "key.pem:2:" + LINES[0],
+        json.dumps({"key": PEM}),
+        json.dumps(json.dumps({"key": PEM})),
+        PEM.replace("\n", "\\n"),
+        LINES[1],
+    ],
+)
+@pytest.mark.parametrize("value", [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\r\n")])
+def test_a_secret_of_several_lines_is_masked_line_by_line_too(value: str, text: str) -> None:
+    masked = Secrets.from_environment({"DEPLOY_KEY": value}).mask(text)
+    assert MASK in masked
+    assert not any(line in masked for line in LINES)
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        lambda text: json.dumps(text),
+        lambda text: json.dumps(text, ensure_ascii=False),
+        lambda text: json.dumps(json.dumps(text)),
+        lambda text: json.dumps(text).replace("/", "\\/"),
+        lambda text: json.dumps(text).replace("&", "\\u0026").replace("<", "\\u003c"),
+        lambda text: quote(text),
+        lambda text: quote(text, safe=""),
+        repr,
+    ],
+)
+@pytest.mark.parametrize("value", ['pa"ss\\wo/rd&1', "pässwörd<17&", "tab\tand/slash"])
+def test_a_secret_is_masked_in_the_forms_in_which_others_write_it(
+    escape: Callable[[str], str], value: str
+) -> None:
+    written = escape(value)
+    masked = Secrets([value]).mask(f"x {written} y")
+    assert masked.replace("'", "").replace('"', "").replace("\\", "") == "x *** y"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("SLACK_WEBHOOK_URL", "https://hooks.example.org/x/abcdefgh", "abcdefgh"),
+        ("NOTIFY", "https://hooks.slack.com/services/T0/B0/abcdefgh", "abcdefgh"),
+        ("NOTIFY", "https://discord.com/api/webhooks/1/abcdefgh", "abcdefgh"),
+        ("STORE", "DefaultEndpointsProtocol=https;AccountKey=abcdefgh==;X=y", "abcdefgh=="),
+        ("BUS", "Endpoint=sb://x/;SharedAccessKey=abcdefgh=", "abcdefgh="),
+        ("DB", "Server=x;User Id=me;Password=abcdefgh;", "abcdefgh"),
+        ("EXTRA_HEADER", "Authorization: Basic YWJjOmRlZmdo", "YWJjOmRlZmdo"),
+        ("HEADERS", '{"Authorization": "Bearer abcdefgh"}', "abcdefgh"),
+        ("PROXY_LOGIN", "Basic YWJjOmRlZmdo", "YWJjOmRlZmdo"),
+        ("BLOB", "https://x.blob.core.windows.net/c?sv=1&sig=abcd%2Befgh", "abcd%2Befgh"),
+        ("MIRROR", "see http://me:abcdefgh@mirror.example.org/x", "abcdefgh"),
+        ("REMOTE", "https://ghp0123456789012345678901@github.com/x", "ghp0123456789012345678901"),
+    ],
+)
+def test_a_secret_inside_of_a_longer_value_is_found(name: str, value: str, secret: str) -> None:
+    secrets = Secrets.from_environment({name: value})
+    for text in (f"curl {value}", f"it is {secret}.", json.dumps({"x": value})):
+        assert secret not in secrets.mask(text), text
+
+
+def test_what_stands_in_the_file_of_keys_is_masked_and_a_line_added_later_too(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "keys.env"
+    secrets = Secrets()
+    secrets.watch(file)
+    assert secrets.mask("any-old-value") == "any-old-value"
+    file.write_text(
+        "MY_THING='any-old-value'\nAWS_REGION_NAME=eu-central-1\n"
+        "OPENAI_BASE_URL=http://localhost:8080\nMODEL_NAME=gpt-large-99\n"
+    )
+    assert secrets.mask("any-old-value") == "***"
+    for setting in ("eu-central-1", "http://localhost:8080", "gpt-large-99"):
+        assert secrets.mask(setting) == setting
+    with file.open("a") as lines:
+        lines.write("MORE=another-value\n")
+    assert secrets.so_far("so: another-value.") == "so: ***."
+    file.write_bytes(b"\xff\xfe")
+    file.unlink()
+    assert secrets.mask("any-old-value") == "***"
+
+
 # texts
+
+
+@given(secret_values, st.text(letters, max_size=60), st.integers(0, 60), st.integers(0, 60))
+def test_a_part_of_a_text_shows_nothing_that_the_whole_does_not(
+    values: list[str], text: str, start: int, end: int
+) -> None:
+    secrets = Secrets(values)
+    shown = secrets.mask_part(text, start, end)
+    for piece in shown.split(MASK):
+        assert piece in secrets.mask(text)
+    assert secrets.mask_part(text) == secrets.mask(text)
+
+
+def test_half_a_secret_is_masked_where_a_text_is_cut() -> None:
+    secrets = Secrets([KEY])
+    text = f"the key {KEY} of it"
+    assert secrets.mask_part(text, 0, 12) == "the key ***"
+    assert secrets.mask_part(text, 12) == "*** of it"
+    assert secrets.mask_part(text, 0, 8) == "the key "
+    assert secrets.mask_part(text, 10, 12) == "***"
 
 
 def test_the_longest_secret_is_masked_first() -> None:

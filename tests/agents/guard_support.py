@@ -63,7 +63,7 @@ async def failure_of(command: list[str]) -> StartFailed:
 
 
 async def read_line(process: AgentProcess) -> str:
-    """What the agent says first, up to its line end."""
+    """Read the agent's first line."""
     line = b""
     with anyio.fail_after(5):
         while not line.endswith(b"\n"):
@@ -75,7 +75,7 @@ async def read_line(process: AgentProcess) -> str:
 
 
 async def read_all(fd: int) -> bytes:
-    """Everything up to the end of the pipe."""
+    """Read up to the end of the pipe."""
     content = bytearray()
     with anyio.fail_after(5):
         while True:
@@ -95,7 +95,7 @@ def session_of(pid: int) -> int:
 
 
 def exists(pid: int) -> bool:
-    """Whether there is such a process, be it a zombie."""
+    """Return whether there is such a process, be it a zombie."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -105,7 +105,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def open_files(pid: int) -> dict[int, str]:
-    """Descriptor to what it is: a path, or e.g. "pipe:[123]"."""
+    """Return what each descriptor of a process is: a path, or e.g. "pipe:[123]"."""
     found = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -116,7 +116,7 @@ def open_files(pid: int) -> dict[int, str]:
 
 
 def zombies() -> list[int]:
-    """Children of this process that have ended and were not waited for."""
+    """Return children of this process that have ended and were not waited for."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

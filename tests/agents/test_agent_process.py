@@ -104,7 +104,7 @@ async def test_an_agent_that_floods_stderr_is_not_held_up_by_a_bridge_that_does_
 
 
 async def test_a_stderr_that_outlives_the_tree_does_not_hold_up_the_end() -> None:
-    """The agent gave it to a process outside: here, to us."""
+    """The agent gave it to a process outside of its tree, here to the test."""
     async with started(stand_in("deaf")) as (process, _):
         await read_line(process)
         kept = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY)

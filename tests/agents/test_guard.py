@@ -197,7 +197,7 @@ async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> N
 
 
 async def end_orphan(process: AgentProcess, orphan: int) -> None:
-    """Let it end and see it collected; its parent is the guard."""
+    """Let the orphan end, and wait until the guard, its parent, has collected it."""
     os.write(process.stdin_fd, b"\n")
     with anyio.fail_after(5):
         while exists(orphan):
@@ -226,7 +226,7 @@ async def test_the_guard_keeps_no_end_of_the_agents_pipes_and_no_folder(
 
 
 async def echo(process: AgentProcess) -> None:
-    """A line to `cat` and back: it has started for good, nothing of its start is open."""
+    """Send a line to `cat` and back, so that it has started and has closed what that took."""
     os.write(process.stdin_fd, b"echo\n")
     assert await read_line(process) == "echo"
 
@@ -272,3 +272,47 @@ async def test_nothing_of_the_users_is_imported_by_the_guard(
         assert await read_line(process) == str(tmp_path)
         assert await process.kill()
     assert not trace.exists()
+
+
+#: drops the rights of root, such as to look into every process, and becomes the command
+AS_A_USER = """
+import ctypes, os, sys
+for capability in range(64):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+os.execv(sys.executable, [sys.executable, "-I", *sys.argv[1:]])
+"""
+PRIVATE = f"""
+import os, subprocess, sys
+sys.path.append({str(FOLDER.parents[1])!r})
+from acp_bridge.agents import guard
+guard.keep_private()
+look = "cat /proc/$PPID/environ; cat /proc/$PPID/maps >/dev/null && echo readable; env"
+done = subprocess.run(look, shell=True, capture_output=True, text=True)
+print(done.stdout.replace("\\0", "\\n").replace(sys.argv[1], "the key"))
+"""
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("debuggable", [False, True])
+def test_a_private_process_shows_neither_keys_nor_memory_and_loses_nothing(
+    debuggable: bool,
+) -> None:
+    key = "sk-0123456789"
+    env = {"A_TOKEN": key, "PATH": os.environ["PATH"]}
+    env |= {"ACP_BRIDGE_DEBUGGABLE": "1"} if debuggable else {}
+    command = [sys.executable, "-I", "-c", AS_A_USER, "-c", PRIVATE, key]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.count("A_TOKEN=the key") == (2 if debuggable else 1), done
+    assert ("readable" in done.stdout) == debuggable
+
+
+@pytest.mark.hazard("K5")
+def test_a_private_process_shows_root_its_variables_without_their_keys() -> None:
+    code = PRIVATE.replace("cat /proc/$PPID/maps >/dev/null && echo readable; env", "true")
+    env = {"A_TOKEN": "sk-0123456789", "MARK": "here", "A_TOKEN_2": "sk-9876543210"}
+    env["PATH"] = os.environ["PATH"]
+    command = [sys.executable, "-I", "-c", code, "sk-"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True)
+    assert "the key" not in done.stdout
+    if os.geteuid() == 0:
+        assert "MARK=here" in done.stdout

@@ -66,7 +66,7 @@ async def test_two_sessions_do_not_know_each_other(tmp_path: Path) -> None:
 async def test_a_lock_on_a_file_deleted_meanwhile_is_not_taken_for_the_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who deletes a session holds its lock, and may let go between our open and our flock."""
+    """A bridge that deletes a session may let go between another's open and its flock."""
     path = tmp_path / "lock"
     deleter = await acquire(path, 0)
 

@@ -16,7 +16,12 @@ from acp_bridge.journal import (
     SessionJournal,
 )
 from acp_bridge.journal import files as session_files
-from acp_bridge.journal.schema import INDEX_SCRIPTS, PAGE_BYTES, SESSION_SCRIPTS, connect, migrate
+from acp_bridge.journal.schema import (
+    PAGE_BYTES,
+    connect,
+    migrate,
+)
+from acp_bridge.journal.tables import INDEX_SCHEMA, SESSION_SCHEMA, Schema
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, text_of, tool, transcript
@@ -33,7 +38,7 @@ async def texts(session: SessionJournal) -> list[str]:
 
 
 async def closed_session(journal: Journal, words: int, size: int = 0) -> Path:
-    """The file of a session of so many messages, each in a row of its own, all of turn 1."""
+    """Make a session of so many messages, each in a row of its own; returns its file."""
     session = await journal.create(SESSION, cwd="/project", agent="demo")
     for number in range(words):
         session.record(1, lines(chunk(word(number) + "." * size, f"m{number}")))
@@ -71,7 +76,7 @@ async def test_any_prefix_of_the_writes_loads(
 
 
 async def load_with(home: Path, wal: bytes) -> int:
-    """Load the session with this much of its WAL; how many words are there."""
+    """Load the session with this much of its WAL; returns how many words are there."""
     again, path = Journal(home / "again"), home / "sessions" / f"{SESSION}.db"
     folder = home / "again" / "sessions"
     shutil.rmtree(home / "again", ignore_errors=True)
@@ -162,18 +167,55 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(journal: 
     assert path.read_bytes() == before
 
 
+FIRST_VERSION = Schema(
+    """
+    CREATE TABLE session(
+        id INTEGER PRIMARY KEY CHECK (id = 1), session_id TEXT NOT NULL, cwd TEXT NOT NULL,
+        additional_directories TEXT NOT NULL, agent TEXT NOT NULL, agent_session_id TEXT,
+        title TEXT, created_at TEXT NOT NULL, updated_at TEXT NOT NULL,
+        merged_to INTEGER NOT NULL DEFAULT 0, touched INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE prompts(
+        seq INTEGER PRIMARY KEY, prompt_id TEXT NOT NULL UNIQUE,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
+        accepted_at TEXT NOT NULL, ended_at TEXT, outcome TEXT, agent_outcome TEXT
+    );
+    CREATE TABLE prompt_params(seq INTEGER PRIMARY KEY, params TEXT NOT NULL);
+    CREATE TABLE updates(id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, lines BLOB NOT NULL);
+    CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
+    """
+)
 ADDED = "ALTER TABLE session ADD COLUMN colour TEXT; UPDATE session SET colour = 'a;b'"
+
+
+def upgraded(script: str) -> Schema:
+    return Schema(SESSION_SCHEMA.tables, (*SESSION_SCHEMA.upgrades, script))
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return every table and index with the statement that made it, blanks apart."""
+    found = connection.execute("SELECT name, coalesce(sql, '') FROM sqlite_schema").fetchall()
+    return {name: " ".join(sql.split()) for name, sql in found}
+
+
+def test_an_upgraded_file_has_the_tables_of_a_new_one() -> None:
+    with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as new:
+        migrate(old, FIRST_VERSION)
+        migrate(old, SESSION_SCHEMA)
+        migrate(new, SESSION_SCHEMA)
+        assert tables(old) == tables(new)
 
 
 async def test_an_older_file_is_brought_forward_with_all_that_is_in_it(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await closed_session(journal, 3)
-    monkeypatch.setattr(session_files, "SESSION_SCRIPTS", (*SESSION_SCRIPTS, ADDED))
+    monkeypatch.setattr(session_files, "SESSION_SCHEMA", upgraded(ADDED))
     session = await journal.open(SESSION)
     assert await texts(session) == [word(0), word(1), word(2)]
     assert session._file.value("SELECT colour FROM session") == "a;b"
-    assert session._file.value("PRAGMA user_version") == len(SESSION_SCRIPTS) + 1
+    assert session._file.value("PRAGMA user_version") == SESSION_SCHEMA.version + 1
 
 
 async def test_a_file_of_the_first_version_is_brought_forward_with_its_prompts(
@@ -184,7 +226,7 @@ async def test_a_file_of_the_first_version_is_brought_forward_with_its_prompts(
     path.unlink()
     path.touch()
     with closing(connect(path, wait=1)) as first:
-        migrate(first, SESSION_SCRIPTS[:1])
+        migrate(first, FIRST_VERSION)
         first.execute(
             "INSERT INTO session VALUES (1, ?, '/w', '[]', 'demo', '0', 'A title', ?, ?, 7, 1)",
             (SESSION, "then", "now"),
@@ -209,22 +251,20 @@ async def test_a_migration_that_fails_half_way_leaves_the_old_version_whole(
     await closed_session(journal, 3)
     broken = f"{ADDED}; INSERT INTO nowhere VALUES (1)"
     with monkeypatch.context() as patch:
-        patch.setattr(session_files, "SESSION_SCRIPTS", (*SESSION_SCRIPTS, broken))
+        patch.setattr(session_files, "SESSION_SCHEMA", upgraded(broken))
         with pytest.raises(JournalError):
             await journal.open(SESSION)
     session = await journal.open(SESSION)
     assert await texts(session) == [word(0), word(1), word(2)]
-    assert session._file.value("PRAGMA user_version") == len(SESSION_SCRIPTS)
+    assert session._file.value("PRAGMA user_version") == SESSION_SCHEMA.version
 
 
-@pytest.mark.parametrize("scripts", [SESSION_SCRIPTS, INDEX_SCRIPTS])
-def test_no_statement_of_a_script_is_lost_when_it_is_divided(scripts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("schema", [SESSION_SCHEMA, INDEX_SCHEMA])
+def test_no_statement_of_a_script_is_lost_when_it_is_divided(schema: Schema) -> None:
     with closing(sqlite3.connect(":memory:")) as whole, closing(sqlite3.connect(":memory:")) as own:
-        migrate(own, scripts)
-        for script in scripts:
-            whole.executescript(script)
-        schema = "SELECT type, name, sql FROM sqlite_schema"
-        assert own.execute(schema).fetchall() == whole.execute(schema).fetchall()
+        migrate(own, schema)
+        whole.executescript(schema.tables)
+        assert tables(own) == tables(whole)
 
 
 def words_until_behind(session: SessionJournal) -> int:

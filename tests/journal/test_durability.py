@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.journal import file as file_module
 from acp_bridge.journal.schema import WAL_LIMIT_BYTES
+from acp_bridge.journal.threads import in_thread
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.files import inode, size, tree
@@ -18,7 +20,7 @@ from tests.journal.sayings import chunk, lines, transcript
 
 
 class Disk:
-    """fsync as it is, but each one waits to be let through; says what had been written."""
+    """Does fsync, but lets each one wait to be let through, and notes the size of the WAL."""
 
     def __init__(self, session: SessionJournal) -> None:
         self._session = session
@@ -193,3 +195,44 @@ async def test_close_waits_for_a_running_fsync(session: SessionJournal, disk: Di
             assert not session.closed
             disk.let_through()
     assert session.closed
+
+
+@pytest.mark.hazard("P6")
+async def test_a_journal_that_is_being_closed_refuses_and_its_connection_is_not_touched(
+    session: SessionJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A connection that one thread uses while another closes it crashes the process.
+    closing, may_close = anyio.Event(), anyio.Event()
+
+    async def slow(work: Callable[..., object], *args: object) -> object:
+        closing.set()
+        await may_close.wait()
+        return await in_thread(work, *args)
+
+    session.record(1, lines(chunk("x")))
+    monkeypatch.setattr(file_module, "in_thread", slow)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.close)
+            await closing.wait()
+            uses: dict[str, Callable[[], object]] = {
+                "get": lambda: session.get("key"),
+                "set": lambda: session.set("key", 1),
+                "record": lambda: session.record(1, lines(chunk("y"))),
+                "accept": lambda: session.accept("id", {}),
+                "prompts": lambda: session.prompts(),
+                "add_ids": lambda: session.add_ids(["id"]),
+                "used_ids": lambda: session.used_ids(),
+                "change_info": lambda: session.change_info(title="t"),
+            }
+            taken = [name for name, use in uses.items() if not refuses(use)]
+            may_close.set()
+    assert taken == []
+
+
+def refuses(use: Callable[[], object]) -> bool:
+    try:
+        use()
+    except JournalError:
+        return True
+    return False

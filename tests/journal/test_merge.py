@@ -52,7 +52,7 @@ def is_chunk(params: Params) -> bool:
 
 
 def expected(told: list[tuple[int, Params]]) -> list[Params]:
-    """The plainest way to say what merging is."""
+    """Merge in the plainest way."""
 
     def key(numbered: tuple[int, tuple[int, Params]]) -> object:
         number, (turn, params) = numbered
@@ -69,7 +69,7 @@ def expected(told: list[tuple[int, Params]]) -> list[Params]:
 
 
 def exactly(values: list[Any]) -> list[str]:
-    """For comparing: `==` holds 1 and True for the same."""
+    """Return a text to compare by, since `==` holds 1 and True for the same."""
     return [json.dumps(value, sort_keys=True) for value in values]
 
 

@@ -217,7 +217,7 @@ class Reference:
         self.prompts: list[list[Any]] = []
 
     def do(self, what: str, index: int) -> bool:
-        """Whether it is allowed."""
+        """Do one operation; returns whether it is allowed."""
         if what == "accept":
             new = index == len(self.prompts)
             if new:

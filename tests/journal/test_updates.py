@@ -161,7 +161,7 @@ async def test_compaction_waits_until_no_replay_reads_the_rows(session: SessionJ
 
 
 def fill(session: SessionJournal, messages: int, tokens: int) -> None:
-    """As many records, in one transaction only to be quick about it."""
+    """Record so many tokens of so many messages, in one transaction to be quick."""
     rows = (
         (lines(chunk("token ", f"m{message}")),)
         for message in range(messages)

@@ -164,7 +164,7 @@ def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_
     ]
     assert set(bench.armed) == {Timer.KILL}
     assert bench.do(AgentExited(1), Committed(3)) == []
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]
     assert (bench.state, bench.armed) == ("CLOSED", {})
 
 
@@ -186,7 +186,7 @@ def test_close_during_a_drain_drops_the_spare_and_needs_no_reload() -> None:
     assert bench.do(Close()) == [Kill(2)]
     assert bench.answer()[1:] == [CloseCards(), cancelled(1), CloseAgent(1)]
     assert bench.dead() == [Release(1)]
-    assert bench.do(TreeDead(2)) == [Release(2), CloseCards(), Closed()]
+    assert bench.do(TreeDead(2)) == [Release(2), Closed()]
 
 
 def test_close_while_a_dead_agents_turn_is_put_in_order_answers_it_cancelled() -> None:
@@ -209,7 +209,7 @@ def test_the_end_of_a_session_without_a_process_is_at_once(end: Event) -> None:
 def test_the_end_of_an_idle_session_lets_the_agent_close_by_itself(end: Event) -> None:
     bench = Bench()
     assert bench.do(end) == [CloseAgent(1)]
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]
 
 
 @pytest.mark.hazard("P1")
@@ -221,7 +221,7 @@ def test_the_end_of_a_session_kills_a_process_that_is_not_ready(
     bench = Bench(epoch=0)
     bench.do(Warm(), *before)
     assert bench.do(end) == [Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]
 
 
 @pytest.mark.hazard("P1", "C21")
@@ -230,7 +230,7 @@ def test_the_end_of_a_session_tries_once_more_to_kill_and_gives_up_after_the_dea
     bench.do(AgentExited(1))
     bench.fire(Timer.KILL)
     assert bench.do(Close()) == [Kill(1)]
-    assert bench.fire(Timer.KILL) == [Release(1), CloseCards(), Closed()]
+    assert bench.fire(Timer.KILL) == [Release(1), Closed()]
     assert bench.dead() == []
 
 
@@ -262,7 +262,7 @@ def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_ar
         CloseAgent(1),
     ]
     assert bench.answer() == []
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]
 
 
 def test_when_the_client_goes_a_cancelled_turn_is_cancelled_and_not_interrupted() -> None:
@@ -282,7 +282,7 @@ def test_when_the_client_goes_while_a_tree_dies_its_turn_ends_at_once() -> None:
         CloseCards(),
         failed(1, Failure.AGENT_DIED, "x"),
     ]
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]
 
 
 def test_when_the_client_goes_during_a_close_the_close_is_hurried() -> None:
@@ -291,4 +291,4 @@ def test_when_the_client_goes_during_a_close_the_close_is_hurried() -> None:
     bench.do(Close())
     assert bench.do(Shutdown()) == [CloseCards(), cancelled(1), CloseAgent(1)]
     assert bench.do(Close(), Shutdown()) == []
-    assert bench.dead() == [Release(1), CloseCards(), Closed()]
+    assert bench.dead() == [Release(1), Closed()]

@@ -59,14 +59,13 @@ def test_loads_that_are_refused_and_processes_that_end_count_as_tries() -> None:
     bench = starting(1)
     bench.do(Started(1))
     assert bench.do(LoadRefused(1)) == [Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards(), Start(2)]
+    assert bench.dead() == [Release(1), Start(2)]
     assert bench.do(AgentExited(2)) == [Kill(2)]
-    assert bench.dead() == [Release(2), CloseCards(), Start(3)]
+    assert bench.dead() == [Release(2), Start(3)]
     bench.do(Started(3))
     assert bench.do(AgentExited(3, "code 1")) == [Kill(3)]
     assert bench.dead() == [
         Release(3),
-        CloseCards(),
         failed(1, Failure.NO_AGENT, "code 1"),
     ]
 
@@ -99,7 +98,6 @@ def test_a_start_that_fails_for_good_is_believed_though_its_process_ended_first(
     bench.do(AgentExited(1, "code 0"))
     assert bench.do(StartFailed(1, permanent=True, detail="no ACP")) == [
         Release(1),
-        CloseCards(),
         failed(1, Failure.NO_AGENT, "no ACP"),
     ]
 
@@ -128,7 +126,7 @@ def test_a_restart_that_takes_too_long_answers_all_that_wait_and_kills_it(loadin
         Kill(1),
     ]
     assert bench.do(Started(1), Loaded(1)) == []
-    assert bench.dead() == [Release(1), CloseCards()]
+    assert bench.dead() == [Release(1)]
     assert bench.state == "BLOCKED"
     assert bench.prompt(3) == [Start(2)]
 
@@ -141,7 +139,7 @@ def test_all_tries_of_a_restart_share_one_deadline_also_while_a_failed_one_dies(
     assert bench.state == "KILLING"
     assert bench.armed[Timer.RESTART] == token
     assert bench.fire(Timer.RESTART) == [failed(1, Failure.NO_AGENT, "busy")]
-    assert bench.dead() == [Release(2), CloseCards()]
+    assert bench.dead() == [Release(2)]
     assert (bench.state, bench.armed) == ("BLOCKED", {})
 
 
@@ -184,7 +182,7 @@ def test_an_agent_that_dies_while_it_waits_for_authentication_is_started_anew() 
     bench = starting(1)
     bench.do(Started(1), NeedsAuth(1))
     assert bench.do(AgentExited(1)) == [Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards()]
+    assert bench.dead() == [Release(1)]
     assert bench.state == "COLD"
     assert bench.prompt(2) == [Start(2)]
 
@@ -222,9 +220,9 @@ def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_the_session_is_not_op
     bench = undead()
     assert (bench.state, bench.armed) == ("BLOCKED", {})
     assert bench.prompt(3) == [Kill(1)]
-    assert bench.fire(Timer.KILL) == [CloseCards(), failed(3, Failure.NO_AGENT)]
+    assert bench.fire(Timer.KILL) == [failed(3, Failure.NO_AGENT)]
     assert bench.prompt(4) == [Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards(), Start(2)]
+    assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 4)]
 
 
@@ -245,6 +243,6 @@ def test_a_spare_beside_a_tree_that_will_not_die_is_dropped() -> None:
     assert bench.fire(Timer.KILL) == [CloseCards(), cancelled(1), Kill(2)]
     assert bench.prompt(2) == [Kill(1), Kill(2)]
     assert bench.do(TreeDead(1)) == [Release(1)]
-    assert bench.do(TreeDead(2)) == [Release(2), CloseCards(), Start(3)]
+    assert bench.do(TreeDead(2)) == [Release(2), Start(3)]
     assert bench.ready() == [Open(3), SendPrompt(3, 2)]
     assert bench.answer() == [replied(2)]

@@ -176,7 +176,7 @@ def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_promp
     bench.answer()
     assert bench.do(Unclean(1)) == [Kill(1)]
     assert bench.prompt(2) == []
-    assert bench.dead() == [Release(1), CloseCards(), Start(2)]
+    assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
 
 
@@ -187,7 +187,7 @@ def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     bench.prompt(3)
     assert bench.do(Unclean(1)) == []
     assert bench.answer() == [replied(2), Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards(), Start(2)]
+    assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 3)]
 
 
@@ -251,7 +251,7 @@ def test_new_roots_while_a_process_loads_start_another_and_before_that_change_no
     assert bench.do(Renew(), Started(1)) == [Open(1)]
     assert bench.do(Renew()) == [Kill(1)]
     assert bench.do(Renew()) == []
-    assert bench.dead() == [Release(1), CloseCards(), Start(2)]
+    assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 1)]
     assert bench.answer() == [replied(1)]
     assert bench.state == "IDLE"
@@ -305,6 +305,6 @@ def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the
 ):
     bench = Bench()
     assert bench.do(AgentExited(1)) == [Kill(1)]
-    assert bench.dead() == [Release(1), CloseCards()]
+    assert bench.dead() == [Release(1)]
     assert bench.state == "COLD"
     assert bench.prompt(1) == [Start(2)]

@@ -183,7 +183,7 @@ def happen(state: str, event: str) -> str:
         effects = turns.step(EVENTS[event](turns.epoch, bench.sent))
     if not effects and turns.state is was:
         return NOTHING
-    if isinstance(effects[0], Dropped):
+    if effects and isinstance(effects[0], Dropped):
         assert len(effects) == 1
         assert turns.state is was
         return DROPPED

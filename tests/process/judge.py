@@ -12,6 +12,14 @@ ENDED = ("completed", "failed")
 
 def judge(recording: Recording, said: str) -> None:
     """What must hold of every line that a bridge wrote, to its client and to its log (`said`)."""
+    judge_lines(recording, said)
+    judge_answers(recording)
+    judge_cards(recording)
+    judge_ends(recording)
+
+
+def judge_lines(recording: Recording, said: str) -> None:
+    """A message each, and nothing in the log that somebody should have caught."""
     own = [line for line in said.splitlines() if "agent.stderr" not in line]
     said = "\n".join(own)
     assert "Traceback" not in said, said
@@ -20,9 +28,6 @@ def judge(recording: Recording, said: str) -> None:
     for record in lines:
         assert record.message is not None, f"not a JSON object: {record.raw[:200]!r}"
         assert record.message["jsonrpc"] == "2.0"
-    judge_answers(recording)
-    judge_cards(recording)
-    judge_ends(recording)
 
 
 def judge_answers(recording: Recording) -> None:

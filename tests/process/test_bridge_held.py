@@ -41,7 +41,7 @@ def interrupted(updates: list[Message]) -> list[Message]:
     *rest, card, notice = updates
     assert card["sessionUpdate"] == "tool_call_update"
     assert (card["toolCallId"], card["status"]) == ("t", "failed")
-    assert notice["content"]["text"].startswith("[acp-bridge] Interrupted")
+    assert notice["content"]["text"].startswith("\n\n[acp-bridge] Interrupted")
     return rest
 
 
@@ -66,7 +66,7 @@ async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
         told = [u for u in told if u["sessionUpdate"] != "user_message_chunk"]
         assert interrupted(told) == before
         assert "2 prompts were waiting" in held["content"]["text"]
-        assert "1. say three; gate h\n  2. say four; gate h" in held["content"]["text"]
+        assert "1. say three; gate h\n2. say four; gate h" in held["content"]["text"]
         blocks = loaded["_meta"]["acp_bridge"]["held"]
         assert [prompt[0]["text"] for prompt in blocks] == ["say three; gate h", "say four; gate h"]
         # New prompts run, what is held doesn't.
@@ -97,7 +97,7 @@ async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: 
     async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         told = await queue(client)
-        assert "Nothing is waiting.\nHeld since a restart:\n  1. say one; gate h" in told
+        assert "Nothing is waiting.\n\nHeld since a restart:\n\n1. say one; gate h" in told
         assert "Dropped 1." in await queue(client, "drop 2")
         assert "no held prompt" in await queue(client, "drop 9")
         assert "Usage" in await queue(client, "nonsense")
@@ -146,7 +146,7 @@ async def test_stop_reaches_the_held_prompts_that_run_and_the_rest_is_held_again
         assert await stopped(client, carrier) == "cancelled"
         assert await client.prompt("say after") == {"stopReason": "end_turn"}
         told = await queue(client)
-        assert "1. say two; gate h\n  2. say three; gate h" in told
+        assert "1. say two; gate h\n2. say three; gate h" in told
         assert "3." not in told
     assert "say two; gate h" not in world.log.prompts()
 

@@ -147,7 +147,7 @@ async def test_places_that_are_not_absolute_are_invalid(world: World) -> None:
             for bad in ("relative", "", 1, None):
                 error = await fails(client, method, -32602, **given, cwd=bad, mcpServers=[])
                 assert error.args[0].startswith("-32602 cwd: ")
-                assert error.data is None
+                assert error.data == {"details": error.args[0].removeprefix("-32602 ")}
             place = {**given, "cwd": str(world.cwd)}
             await fails(client, method, -32602, **place, mcpServers="none")
             roots = {"additionalDirectories": ["/ok", "relative"]}

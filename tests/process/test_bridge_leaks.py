@@ -17,7 +17,7 @@ async def cancelled(world: World, client: RecordingClient, text: str) -> None:
 
 
 @pytest.mark.hazard("C6", "C9", "C12")
-@pytest.mark.parametrize("kind", ["message", "tool", "plain", "new-tool"])
+@pytest.mark.parametrize("kind", ["message", "tool", "new-tool"])
 async def test_a_leak_between_turns_reaches_nobody_and_the_agent_is_restarted(
     world: World, kind: str
 ) -> None:
@@ -33,6 +33,20 @@ async def test_a_leak_between_turns_reaches_nobody_and_the_agent_is_restarted(
         await cancelled(world, client, "say two")
         assert await client.prompt("say three") == {"stopReason": "end_turn"}
     assert len(world.log.pids()) == 3
+
+
+@pytest.mark.hazard("C6")
+async def test_stray_text_between_turns_reaches_nobody_and_is_no_reason_to_kill(
+    world: World,
+) -> None:
+    world.gates.open("leaked-plain")
+    async with world.inside("leaks") as client:
+        await cancelled(world, client, "say one")
+        world.gates.open("leak-plain")
+        await world.gates.reached("leaked-plain")
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "say one; gate g"]
+    assert len(world.log.pids()) == 1
 
 
 @pytest.mark.hazard("C6", "C19")

@@ -213,3 +213,22 @@ async def test_resume_replays_nothing_and_goes_on(world: World) -> None:
         client.session_id = session
         assert await client.prompt("history") == {"stopReason": "end_turn"}
         assert client.texts() == ["say one"]
+
+
+@pytest.mark.hazard("P2", "Q9")
+async def test_a_load_that_runs_when_the_client_leaves_is_given_up_before_the_session_ends(
+    world: World,
+) -> None:
+    """Without an error in the log, which `judge` would find."""
+    async with world.inside() as client:
+        await client.prompt("big 300000")
+        session = client.session_id
+    async with world.inside(session=False, client_limit=1) as client:
+        client.pipe.pause_reading()
+        params = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
+        load = client.send_request("session/load", params)
+        await client.logged("client.slow")
+        client.close_stdin()
+        await client.logged("agent.exited")
+        client.pipe.resume_reading()
+        assert (await client.answer_to(load))["error"]["code"] == -32800

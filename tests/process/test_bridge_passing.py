@@ -44,7 +44,11 @@ async def test_unknown_updates_fields_and_meta_come_out_as_they_went_in_and_so_f
         for update in (UNKNOWN, known):
             seen = client.mark()
             await client.prompt(f"update {json.dumps(update)}")
-            (shown,) = client.updates(client.session_id, seen)
+            (shown,) = [
+                u
+                for u in client.updates(client.session_id, seen)
+                if u["sessionUpdate"] != "available_commands_update"
+            ]
             assert same(shown, update)
         seen = client.mark()
         await client.load_session(client.session_id, world.cwd)
@@ -171,8 +175,8 @@ async def test_noise_on_the_agents_stdout_reaches_nobody_and_breaks_nothing(worl
         assert client.texts() == ["one", "two"]
 
 
-@pytest.mark.hazard("C16")
-async def test_an_open_card_may_still_end_after_its_turn_and_ends_when_its_agent_dies(
+@pytest.mark.hazard("C16", "C22")
+async def test_an_open_card_may_still_end_after_its_turn_and_is_not_ended_for_its_agent(
     world: World,
 ) -> None:
     async with world.inside() as client:
@@ -185,7 +189,7 @@ async def test_an_open_card_may_still_end_after_its_turn_and_ends_when_its_agent
             for u in client.updates()
             if u["sessionUpdate"] == "tool_call_update"
         ]
-        assert ends == [("a", "completed"), ("b", "failed")]
+        assert ends == [("a", "completed")]
 
 
 @pytest.mark.hazard("P13")

@@ -91,7 +91,7 @@ async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_th
         assert await stopped(client, prompt) == "cancelled"
         assert await client.prompt("say two; history") == {"stopReason": "end_turn"}
         notice = client.texts()[1]
-        assert notice.startswith("[acp-bridge] The agent did not keep this session")
+        assert notice.strip().startswith("[acp-bridge] The agent did not keep this session")
         await kill_agent(world, client)
         assert await client.prompt("history; say three") == {"stopReason": "end_turn"}
         assert client.texts()[-2:] == ["say two; history", "three"]
@@ -105,7 +105,7 @@ async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
         await kill_agent(world, client)
         seen = client.mark()
         assert await client.prompt("history; say two") == {"stopReason": "end_turn"}
-        assert client.texts(since=seen)[0].startswith("[acp-bridge] Memory lost")
+        assert client.texts(since=seen)[0].strip().startswith("[acp-bridge] Memory lost")
         assert client.texts(since=seen)[1:] == ["", "two"]
         seen = client.mark()
         await client.load_session(client.session_id, world.cwd)
@@ -152,6 +152,25 @@ async def test_a_replay_that_comes_when_the_next_turn_has_begun_is_not_taken_for
         seen = client.mark()
         await client.load_session(client.session_id, world.cwd)
         assert client.texts(since=seen) == ["one", "two"]
+
+
+@pytest.mark.hazard("R11")
+async def test_what_the_bridge_itself_said_does_not_hide_a_replay_that_comes_late(
+    world: World,
+) -> None:
+    async with world.inside("late-replay", "load-only") as client:
+        await client.prompt("say one")
+        await client.prompt("/queue")
+        await client.prompt("say two")
+        await kill_agent(world, client)
+        prompt = client.send_prompt("gate g; say three")
+        await world.gates.reached("g")
+        before = shown(client)
+        world.gates.open("late-replay")
+        await world.gates.reached("replayed")
+        world.gates.open("g")
+        assert await stopped(client, prompt) == "end_turn"
+        assert shown(client)[:-1] == before
 
 
 @pytest.mark.hazard("R11", "P13")

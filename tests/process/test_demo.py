@@ -37,6 +37,9 @@ for line in bridge.stdout:
         sys.stdout.buffer.flush()
     if answers == 3:
         break
+sys.stdout.close()
+bridge.stdout.close()
+bridge.wait()  # or it would still write into the demo's folder while that is removed
 """
 
 

@@ -17,6 +17,8 @@ class Port:
     Every part of a session finds here what its own port asks for.
     """
 
+    id = "s"
+
     def __init__(self, tasks: TaskGroup | None = None) -> None:
         """`tasks` runs what is spawned."""
         self._tasks = tasks
@@ -29,8 +31,11 @@ class Port:
         self.state = State.RUNNING
         #: how the process that has the session is taken, if not as the state says.
         self.phase_now: Phase | None = None
+        #: the client has asked the agent something that is not answered yet.
+        self.excused = False
         self.waiting: tuple[int, ...] = ()
         self.closing = False
+        self.agent_replays = True
         self.link: Link | None = None
 
     # --- the machine ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from acp_bridge.journal import SessionJournal
 from acp_bridge.protocol import text_chunk
+from acp_bridge.session.client_view import Quiet
 from acp_bridge.session.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded_texts
 from tests.session.memory import ClientEnd
@@ -99,7 +100,9 @@ async def test_a_second_replay_of_the_same_client_holds_its_updates_again(
         both.say(number)
         assert both.view_one.full(1)
         assert texts(both.one) == []
-        both.view_one.end_replay()
+        async with beside(both.view_one.room, 1) as room:
+            assert not room.ended
+            both.view_one.end_replay()
         assert texts(both.one) == [number]
         assert not both.view_one.full(1)
 
@@ -210,3 +213,83 @@ async def test_every_client_is_told_that_the_journal_cannot_be_written(
         assert shown == "a"
         assert "can't be written" in warning
     assert await recorded_texts(journal) == ["a"]  # it is kept, and replayed all the same
+
+
+# --- the quiet after a cancel and after a load ----------------------------------------------------
+
+USAGE: Json = {"update": {"sessionUpdate": "usage_update", "used": 1, "size": 2}}
+COMMANDS: Json = {"update": {"sessionUpdate": "available_commands_update", "availableCommands": []}}
+
+
+@pytest.mark.hazard("C23")
+async def test_after_a_cancel_nothing_is_shown_until_the_client_speaks_and_nothing_is_lost(
+    journal: SessionJournal,
+) -> None:
+    one, two = ClientEnd(), ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    for end in (one, two):
+        transcript.attach(end.client)
+    answered: list[str] = []
+    transcript.then(one.client, lambda: answered.append("cancelled"))
+    transcript.hush(one.client)
+    transcript.show(USAGE)
+    transcript.notice("something")
+    transcript.notify("_x/y", {})
+    # A second prompt that was cancelled with the first is answered all the same.
+    transcript.then(one.client, lambda: answered.append("cancelled too"))
+    assert answered == ["cancelled", "cancelled too"]
+    assert one.sent.take() == []
+    assert len(two.sent.take()) == 3
+    transcript.wake(one.client)
+    assert [m["method"] for m in one.sent.take()] == ["session/update", "session/update", "_x/y"]
+
+
+@pytest.mark.hazard("C23")
+async def test_a_turn_that_begins_ends_the_quiet(journal: SessionJournal) -> None:
+    end = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    transcript.attach(end.client)
+    transcript.hush(end.client)
+    transcript.show(USAGE)
+    transcript.begin_turn(1)
+    transcript.show(USAGE)
+    assert len(end.sent.take()) == 2
+
+
+@pytest.mark.hazard("C23")
+async def test_after_a_load_all_but_the_conversation_waits_for_the_client(
+    journal: SessionJournal,
+) -> None:
+    end = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    view = transcript.attach(end.client)
+    view.hush(Quiet.ASIDES)
+    transcript.show(USAGE)
+    transcript.notice("of the bridge")
+    transcript.show({"update": text_chunk("agent_message_chunk", "of the agent", "m")})
+    transcript.flush()
+    (shown,) = end.sent.take()
+    assert "of the agent" in str(shown)
+    transcript.wake(end.client)
+    usage, notice = end.sent.take()
+    assert usage["params"] == {"sessionId": "s", **USAGE}
+    assert "of the bridge" in str(notice)
+
+
+async def test_commands_are_shown_once_and_once_more_with_the_first_prompt(
+    journal: SessionJournal,
+) -> None:
+    end = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    transcript.attach(end.client)
+    for _ in range(2):
+        transcript.show(COMMANDS)
+    assert len(end.sent.take()) == 1
+    transcript.begin_turn(1)
+    assert len(end.sent.take()) == 1
+    transcript.show(COMMANDS)
+    transcript.begin_turn(2)
+    assert end.sent.take() == []
+    other = {"update": {**COMMANDS["update"], "availableCommands": [{"name": "new"}]}}
+    transcript.show(other)
+    assert len(end.sent.take()) == 1

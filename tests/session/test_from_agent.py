@@ -9,7 +9,7 @@ from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
-from acp_bridge.protocol import REQUEST_PERMISSION, text_chunk
+from acp_bridge.protocol import AGENT_MESSAGE, REQUEST_PERMISSION, TOOL_CALL, text_chunk
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -126,7 +126,7 @@ async def test_an_update_keeps_all_its_fields_but_the_agents_id_of_the_session(
     [
         (Phase.LIVE, True, True, False),
         (Phase.REPLAY, False, True, False),
-        (Phase.TAINTED, False, True, True),
+        (Phase.TAINTED, False, True, False),
         (Phase.NOTHING, False, False, False),
     ],
 )
@@ -215,7 +215,8 @@ async def test_a_journal_that_cannot_be_written_keeps_nothing_from_the_client(
     stage = Stage(journal)
     with failing(journal, write):
         stage.says(card("t"), USAGE)
-    assert [card("t"), USAGE] == stage.shown()[:2]
+    shown = [update for update in stage.shown() if "content" not in update]  # but the notice
+    assert shown == [card("t"), USAGE]
     stage.says(chunk("on"))
     assert stage.shown() == [chunk("on")]
 
@@ -295,18 +296,53 @@ async def test_a_change_after_a_cancelled_turn_is_refused_and_makes_the_process_
     assert [message["method"] for message in stage.client.sent.take()] == ["fs/read_text_file"]
 
 
-@pytest.mark.hazard("C6", "C19")
-async def test_a_question_about_a_card_of_a_dead_turn_is_refused_and_unclean(
+@pytest.mark.hazard("C6")
+@pytest.mark.parametrize("said", [chunk("x", "m"), card("t"), card("t", opens=False), card("new")])
+async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean(
+    journal: SessionJournal, said: Json
+) -> None:
+    stage = Stage(journal)
+    stage.says(chunk("a", "m"), card("t"))
+    stage.updates.close_cards()
+    stage.client.sent.take()
+    stage.enter(State.IDLE, Phase.TAINTED)
+    stage.says(said)
+    assert stage.port.fed == [ev.Unclean(1)]
+    assert stage.shown() == []
+
+
+@pytest.mark.hazard("C6")
+async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_rest_of_that_turn(
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal)
-    stage.says(card("old"))
+    stage.says(chunk("a", "m"), card("t"))
+    stage.updates.close_cards()
+    stage.client.sent.take()
+    stage.enter(State.IDLE, Phase.TAINTED)
+    stage.port.excused = True
+    stage.says(chunk("[MODE_UPDATE] plan", "other"), card("new"))
+    assert [update["sessionUpdate"] for update in stage.shown()] == [AGENT_MESSAGE, TOOL_CALL]
+    stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "new"}})
+    assert [message["method"] for message in stage.client.sent.take()] == [REQUEST_PERMISSION]
+    assert stage.port.fed == []
+    stage.says(card("t", opens=False))
+    assert stage.port.fed == [ev.Unclean(1)]
+
+
+@pytest.mark.hazard("C16", "P13")
+async def test_a_permission_in_a_later_turn_is_asked_afresh_though_its_id_was_used_before(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "always"}})
     stage.updates.close_cards()
     stage.updates.new_turn(2)
     stage.client.sent.take()
-    stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "old"}})
-    assert (stage.answers(), stage.port.fed) == ([CANCELLED], [ev.Unclean(1)])
-    assert stage.client.sent.take() == []
+    stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "always"}}, 1)
+    (asked,) = stage.client.sent.take()
+    assert asked["params"]["toolCall"]["toolCallId"] == "always~2"
+    assert stage.port.fed == []
 
 
 # --- notifications --------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import pytest
 
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED
+from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED, running
+from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript_out import TranscriptOut
-from tests.session.journals import failing, recorded_texts, states
+from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.ports import Port
 
@@ -100,7 +101,7 @@ async def test_it_shows_what_waits_and_what_is_held_and_then_is_answered(
         stage.prompts.add(prompt("later"), None),
     )
     shown, done = stage.types("/queue")
-    assert shown.startswith("2 waiting.\n  1. next\n  2. later\nHeld since a restart:\n  1. old\n")
+    assert shown.startswith("2 waiting.\n\n1. next\n2. later\n\nHeld since a restart:\n\n1. old\n")
     assert done == DONE
     assert (stage.port.fed, stage.held) == ([], ["old"])
 
@@ -118,7 +119,7 @@ async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
 ) -> None:
     stage = Stage(journal, "a", "b")
     keys = tuple(stage.prompts.held)
-    assert stage.types("/queue run") == []
+    assert stage.types("/queue run") == [running(2)]
     (event,) = stage.port.fed
     assert isinstance(event, ev.RunHeld)
     assert event.keys == keys
@@ -139,7 +140,7 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
     second = list(stage.prompts.held)[1]
     seq = stage.prompts.get(second).seq
     with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
-        assert stage.types("/queue run") == [RUN_STOPPED]
+        assert stage.types("/queue run") == [RUN_STOPPED, running(1)]
     (event,) = stage.port.take()
     assert isinstance(event, ev.RunHeld)
     assert len(event.keys) == 1
@@ -204,3 +205,21 @@ async def test_during_a_replay_it_is_done_at_once_and_its_answer_comes_behind_th
     assert stage.held == []
     view.end_replay()
     assert stage.sent() == ["Dropped 1.", DONE]
+
+
+async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns_prompt(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    seq = journal.accept("running", prompt("run this"))
+    journal.start_turn(seq)
+    stage.transcript.seq = seq
+    stage.types("/queue run")
+    stage.types("/queue drop")
+    stage.types("/queue drop")
+    said = [
+        params["update"]["content"]["text"]
+        for params in await recorded(journal)
+        if params["update"]["sessionUpdate"] == USER_MESSAGE
+    ]
+    assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]

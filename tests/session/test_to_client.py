@@ -184,3 +184,69 @@ async def test_an_agent_takes_back_its_own_requests_only() -> None:
     stage.client.refuses(asked[1]["id"], -32800)
     stage.client.refuses(asked[1]["id"], -32800)
     assert len(two.sent.take()) == 1
+
+
+@pytest.mark.hazard("C19", "P13")
+async def test_a_terminal_is_released_and_a_question_called_back_at_the_client_that_has_it() -> (
+    None
+):
+    stage, link, other = Stage(), MemoryLink(), ClientEnd(CAN_ALL)
+    first = stage.client
+    stage.ask(link, "terminal/create", {}, 1)
+    first.answers(first.sent.take()[0]["id"], {"terminalId": "t1"})
+    stage.ask(link, "_x/y", {}, 2)
+    (asked,) = first.sent.take()
+    stage.client = other  # from now on another client is asked
+    stage.ask(link, "_x/y", {}, 3)
+    stage.to_client.release(link)
+    called_back, released = first.sent.take()
+    assert called_back["params"] == {"requestId": asked["id"]}
+    assert released["params"]["terminalId"] == "t1"
+    assert [message["method"] for message in other.sent.take()] == ["_x/y", "$/cancel_request"]
+
+
+@pytest.mark.hazard("P13")
+async def test_a_question_for_a_request_names_it_as_the_client_that_sent_it_does() -> None:
+    stage, link, other = Stage(), MemoryLink(), ClientEnd(CAN_ALL)
+    mine = link.request_for(stage.client.asks("_x", {}, "mine"), "_x", {}, lambda answer: None)
+    others = link.request_for(other.asks("_x", {}, "others"), "_x", {}, lambda answer: None)
+    own = link.request_for(None, "_x", {}, lambda answer: None)
+    link.sent.take()
+    for number, named in enumerate([mine, others, own, "odd", None]):
+        stage.ask(link, "elicitation/create", {"mode": "form", "requestId": named}, number)
+    asked = [message["params"]["requestId"] for message in stage.client.sent.take()]
+    assert asked == ["mine", others, own, "odd", None]
+
+
+@pytest.mark.hazard("Q9")
+async def test_without_a_client_every_request_is_refused_at_once() -> None:
+    link = MemoryLink()
+    to_client = ToClient("ours", lambda: None, Updates(set()))
+    assert not to_client.forward(link, link.asks("fs/read_text_file", {}), stopped=False)
+    assert link.sent.take()[0]["error"]["code"] == -32601
+
+
+@pytest.mark.hazard("P3", "C10")
+async def test_an_answer_to_a_dead_agent_is_nobodys_and_an_agent_is_answered_once() -> None:
+    stage, link = Stage(), MemoryLink()
+    stage.ask(link, "_x/y", {}, 1)
+    stage.ask(link, "_x/y", {}, 2)
+    first, second = (message["id"] for message in stage.client.sent.take())
+    stage.client.answers(first, {"n": 1})
+    stage.client.answers(first, {"n": 2})
+    assert [message["result"] for message in link.sent.take()] == [{"n": 1}]
+    stage.to_client.release(link)
+    stage.client.answers(second, {"n": 3})
+    assert link.sent.take() == []
+
+
+@pytest.mark.hazard("K1")
+async def test_a_card_that_only_a_permission_request_has_shown_is_recorded_once() -> None:
+    stage, link, recorded = Stage(), MemoryLink(), list[Json]()
+    client = stage.client.client
+    stage.to_client = ToClient("ours", lambda: client, stage.updates, recorded.append)
+    call = {"toolCallId": "new", "title": "Edit", "kind": "edit"}
+    for request_id in (1, 2):
+        stage.ask(link, REQUEST_PERMISSION, {"toolCall": call}, request_id)
+    shown = {"sessionUpdate": "tool_call", "status": "pending", **call}
+    assert recorded == [{"update": shown}]

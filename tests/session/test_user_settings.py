@@ -7,11 +7,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.journal import SessionJournal
+from acp_bridge import errors
+from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE
 from acp_bridge.session.opening import Refused
 from acp_bridge.session.user_settings import UserSettings
+from tests.session.journals import failing, unreadable
 from tests.session.memory import MemoryLink
+from tests.session.waiting import beside, quiet
 
 Json = dict[str, Any]
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
@@ -140,3 +143,91 @@ async def test_one_that_the_agent_will_not_set_again_is_named(
         await restored(settings, refuse=method)
     assert not caught.value.permanent
     assert len(chosen(settings)) == 2
+
+
+@pytest.mark.hazard("R9", "P3")
+async def test_a_process_that_ends_in_the_middle_loses_no_choice(journal: SessionJournal) -> None:
+    settings, link = UserSettings(journal), MemoryLink()
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), {})
+    settings.note_choice(SET_MODE, mode("plan"), {})
+    caught: list[Refused] = []
+
+    async def restore() -> None:
+        try:
+            await settings.restore(link, ())
+        except Refused as refused:
+            caught.append(refused)
+
+    async with beside(restore):
+        link.says({"id": 1, "result": {}})
+        await quiet()
+        link.peer.close(errors.agent_trouble("the agent's process has ended"))
+    assert "'plan'" in str(caught[0])
+    assert len(chosen(UserSettings(journal))) == 2
+
+
+@pytest.mark.hazard("R9", "Q8")
+async def test_a_restore_that_is_cancelled_gives_its_request_up_and_loses_no_choice(
+    journal: SessionJournal,
+) -> None:
+    settings, link = UserSettings(journal), MemoryLink()
+    settings.note_choice(SET_MODE, mode("plan"), {})
+    async with beside(settings.restore, link, ()) as restore:
+        restore.cancel()
+    asked, given_up = link.sent.take()
+    assert (asked["method"], given_up["method"]) == (SET_MODE, "$/cancel_request")
+    assert given_up["params"] == {"requestId": asked["id"]}
+    link.says({"id": asked["id"], "result": {}})  # too late, for nobody
+    assert chosen(settings) == [{"modeId": "plan"}]
+
+
+@pytest.mark.hazard("R9", "T3")
+async def test_what_the_agent_answers_when_it_is_set_again_is_shown(
+    journal: SessionJournal,
+) -> None:
+    settings, link = UserSettings(journal), MemoryLink()
+    settings.note_result({"modes": MODES, "configOptions": OPTIONS})
+    known = settings.shown
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), None)
+    changed = [{**OPTIONS[0], "currentValue": "high"}]
+    async with beside(settings.restore, link, ()):
+        link.says({"id": 1, "result": {"configOptions": changed}})
+    assert settings.shown["configOptions"] == changed
+    assert settings.news(known) == [
+        {"sessionUpdate": "config_option_update", "configOptions": changed}
+    ]
+
+
+@pytest.mark.hazard("R9", "K1")
+@pytest.mark.parametrize("kept", ["chosen", "shown"])
+async def test_what_cannot_be_kept_holds_for_this_bridge_all_the_same(
+    journal: SessionJournal, kept: str
+) -> None:
+    settings = UserSettings(journal)
+    settings.note_result({"modes": MODES})
+    settings.note_choice(SET_CONFIG_OPTION, option("effort", "high"), {})
+    with failing(journal, f"INSERT ON settings WHEN new.key = '{kept}'"):
+        settings.note_choice(SET_MODE, mode("edit"), {})
+        settings.forget(SET_CONFIG_OPTION, option("effort", "low"))
+        assert chosen(settings) == [{"modeId": "edit"}]
+        assert settings.shown["modes"]["currentModeId"] == "edit"
+        assert journal.behind
+    again = UserSettings(journal)  # it is kept until it can be written
+    assert (chosen(again), again.shown) == (chosen(settings), settings.shown)
+
+
+@pytest.mark.hazard("R3")
+async def test_settings_that_cannot_be_read_are_an_error(journal: SessionJournal) -> None:
+    with unreadable(journal, "settings"), pytest.raises(JournalError):
+        UserSettings(journal)
+
+
+async def test_a_mode_of_an_agent_that_told_of_no_modes_is_no_news(
+    journal: SessionJournal,
+) -> None:
+    settings = UserSettings(journal)
+    settings.note_update({"sessionUpdate": "current_mode_update", "currentModeId": "edit"})
+    settings.note_choice(SET_MODE, mode("edit"), {})
+    assert (settings.shown, settings.news({})) == ({}, [])
+    settings.note_result({"modes": MODES})
+    assert settings.news({}) == []

@@ -67,7 +67,7 @@ class ModelRequest:
     @property
     def prompt(self) -> str:
         """The text of the last user message that has one."""
-        for message in reversed(self.body["messages"]):
+        for message in reversed(self.body.get("messages", ())):
             if message["role"] == "user" and (text := _text(message["content"])):
                 return text
         return ""
@@ -84,6 +84,8 @@ class ModelServer:
         self.requests: list[ModelRequest] = []
         #: makes a reply from the body, when none is left that was prepared
         self.answer: Callable[[Json], Sequence[Step]] | None = None
+        #: JSON that is answered on a path at any time, such as what Ollama tells of its models
+        self.facts: dict[str, Json] = {}
         self._replies: deque[Sequence[Step]] = deque()
         self._reached: Counter[str] = Counter()
         self._gates: dict[str, anyio.Event] = {}
@@ -188,6 +190,8 @@ class ModelServer:
         await connection.send(b"0\r\n\r\n")
 
     def _reply_to(self, request: ModelRequest) -> Sequence[Step]:
+        if (facts := self.facts.get(request.path)) is not None:
+            return [Status(200, facts)]
         if self._replies:
             return self._replies.popleft()
         if self.answer is not None:
@@ -230,7 +234,7 @@ class _Connection:
         while len(self._buffer) < length:
             await self._more()
         body, self._buffer = self._buffer[:length], self._buffer[length:]
-        return ModelRequest(path, headers, json.loads(body))
+        return ModelRequest(path, headers, json.loads(body or b"{}"))
 
     async def _until(self, end: bytes) -> bytes:
         while end not in self._buffer:

@@ -24,6 +24,9 @@ def main() -> None:
         signal.signal(signal.SIGTERM, tidy)
     if "child" in BEHAVIOURS:
         subprocess.Popen(["sleep", "600"], stdin=-3, stdout=-3, stderr=-3)
+    if "daemon" in BEHAVIOURS:
+        command = ["sh", "-c", "setsid sleep 600 & exit"]
+        subprocess.run(command, stdin=-3, stdout=-3, stderr=-3, check=True)
     if "dies" in BEHAVIOURS:
         sys.exit(3)
     for line in sys.stdin:

@@ -25,6 +25,8 @@ from acp_bridge.wire.jsonrpc import (
 )
 from tests.wire.json_values import hostile_lines, messages, values
 
+received = RpcError.received
+
 
 def decode(data: bytes, limit: int = jsonrpc.DEFAULT_LIMIT) -> list[Any]:
     decoder = Decoder(limit)
@@ -339,7 +341,7 @@ def test_messages_are_built_as_the_specification_writes_them() -> None:
     assert jsonrpc.notification("m", []) == {"jsonrpc": "2.0", "method": "m", "params": []}
     assert jsonrpc.notification("m") == {"jsonrpc": "2.0", "method": "m"}
     assert jsonrpc.response(None, None) == {"jsonrpc": "2.0", "id": None, "result": None}
-    assert jsonrpc.error(2, RpcError(-1, "no", [1])) == {
+    assert jsonrpc.error(2, RpcError.received(-1, "no", [1])) == {
         "jsonrpc": "2.0",
         "id": 2,
         "error": {"code": -1, "message": "no", "data": [1]},
@@ -352,11 +354,10 @@ def test_messages_are_built_as_the_specification_writes_them() -> None:
         ({"result": {"a": 1}}, Ok({"a": 1})),
         ({"result": None}, Ok(None)),
         ({"result": 1, "error": None}, Ok(1)),
-        ({"error": {"code": -1, "message": "e"}}, Err(RpcError(-1, "e"))),
-        ({"error": {"code": -1, "message": "e", "data": None}}, Err(RpcError(-1, "e", None))),
-        ({"error": {"code": -1, "message": "e", "data": [1]}}, Err(RpcError(-1, "e", [1]))),
-        ({"result": 1, "error": {"code": -1, "message": "e"}}, Err(RpcError(-1, "e"))),
-        ({"result": None, "error": {"code": 5, "message": ""}}, Err(RpcError(5, ""))),
+        ({"error": {"code": -1, "message": "e"}}, Err(received(-1, "e"))),
+        ({"error": {"code": -1, "message": "e", "data": [1]}}, Err(received(-1, "e", [1]))),
+        ({"result": 1, "error": {"code": -1, "message": "e"}}, Err(received(-1, "e"))),
+        ({"result": None, "error": {"code": 5, "message": ""}}, Err(received(5, ""))),
     ],
 )
 def test_an_answer_is_read_exactly(message: Any, answer: Any) -> None:
@@ -387,12 +388,26 @@ def test_an_error_that_is_not_well_formed_is_an_internal_error(wire: Any) -> Non
     assert read_answer({"id": 1, "error": wire}) == spoiled
 
 
-def test_an_error_without_data_is_told_from_one_with_null() -> None:
-    assert RpcError(1, "m").to_wire() == {"code": 1, "message": "m"}
-    assert RpcError(1, "m", None).to_wire() == {"code": 1, "message": "m", "data": None}
-    assert RpcError(1, "m") != RpcError(1, "m", None)
+@pytest.mark.hazard("P16")
+def test_an_error_of_ours_says_its_sentence_where_clients_show_it() -> None:
+    told = {"code": 1, "message": "m", "data": {"details": "m"}}
+    assert RpcError(1, "m").to_wire() == told
+
+
+@pytest.mark.hazard("P16")
+def test_an_error_of_the_other_side_keeps_its_data_but_never_a_null() -> None:
+    assert received(1, "m").to_wire() == {"code": 1, "message": "m"}
+    assert received(1, "m", {"x": None}).to_wire()["data"] == {"x": None}
+    null = {"code": 1, "message": "m", "data": None}
+    answer = read_answer({"id": 1, "error": null})
+    assert answer == Err(RpcError(1, "m"))
+
+
+def test_errors_are_equal_when_they_say_the_same() -> None:
+    assert received(1, "m") != RpcError(1, "m")
+    assert received(1, "m", {"details": "m"}) == RpcError(1, "m")
     assert RpcError(1, "m") != (1, "m")
-    assert hash(RpcError(1, "m", [1])) == hash(RpcError(1, "m", [1]))
+    assert hash(received(1, "m", [1])) == hash(received(1, "m", [1]))
 
 
 def test_an_error_reads_well_in_a_log() -> None:

@@ -155,14 +155,14 @@ def test_an_answer_may_be_given_while_the_request_is_handed_over(talk: Conversat
 
 def test_an_rpc_error_raised_by_the_handler_is_the_answer(talk: Conversation) -> None:
     def refuse(call: Call) -> None:
-        raise RpcError(ErrorCode.INVALID_PARAMS, "cwd: must be absolute", {"at": "cwd"})
+        raise RpcError(ErrorCode.INVALID_PARAMS, "cwd: must be absolute")
 
     talk.handler.react = refuse
     talk.hear(request(1, "a"))
     assert talk.sent[0]["error"] == {
         "code": -32602,
         "message": "cwd: must be absolute",
-        "data": {"at": "cwd"},
+        "data": {"details": "cwd: must be absolute"},
     }
 
 
@@ -175,7 +175,7 @@ def test_an_unexpected_exception_says_nothing_of_itself_on_the_wire(
     talk.handler.react = fail
     talk.hear(request(1, "a"), notification("raise"), notification("b"))
     assert [message["error"] for message in talk.sent] == [
-        {"code": -32603, "message": "Internal error"}
+        {"code": -32603, "message": "Internal error", "data": {"details": "Internal error"}}
     ]
     assert talk.handler.told[-2:] == [("b", UNSET), "end"]
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
@@ -186,7 +186,7 @@ def test_the_owner_chooses_what_is_said_of_an_unexpected_exception() -> None:
 
     def opaque(exc: Exception) -> RpcError:
         seen.append(exc)
-        return RpcError(-32603, "Internal error", {"id": "e-1"})
+        return RpcError.received(-32603, "Internal error", {"id": "e-1"})
 
     talk = Conversation(internal_error=opaque)
     talk.handler.react = lambda call: talk.handler.told.remove("nothing")
@@ -228,7 +228,7 @@ def test_a_result_that_json_cannot_hold_is_answered_with_an_internal_error(
     if reply == "answer":
         talk.peer.answer(1, {"v": object()})
     else:
-        talk.peer.fail(1, RpcError(-1, "m", object()))
+        talk.peer.fail(1, RpcError.received(-1, "m", object()))
     assert errors(talk.sent) == [(1, -32603)]
 
 
@@ -278,7 +278,7 @@ def test_requests_are_numbered_and_each_answer_finds_its_own(talk: Conversation)
     ]
     talk.hear(response(3, "C"), response(1, "A"))
     talk.hear({"id": 2, "error": {"code": -5, "message": "m", "data": None}})
-    assert answers == [("c", Ok("C")), ("a", Ok("A")), ("b", Err(RpcError(-5, "m", None)))]
+    assert answers == [("c", Ok("C")), ("a", Ok("A")), ("b", Err(RpcError(-5, "m")))]
 
 
 def test_a_request_without_params_leaves_the_key_out(talk: Conversation) -> None:
@@ -362,7 +362,7 @@ def test_a_request_in_flight_can_be_cancelled_and_is_still_answered(talk: Conver
     assert talk.sent[1:] == [notification("$/cancel_request", {"requestId": first})]
     talk.hear({"id": first, "error": {"code": -32800, "message": "Cancelled"}})
     talk.peer.cancel(first)
-    assert answers == [Err(RpcError(-32800, "Cancelled"))]
+    assert answers == [Err(RpcError.received(-32800, "Cancelled"))]
     assert len(talk.sent) == 2
 
 

@@ -223,7 +223,7 @@ async def test_the_summariser_may_be_a_model_of_its_own(tmp_path: Path) -> None:
 
 async def test_if_it_fails_the_sessions_model_is_asked(tmp_path: Path) -> None:
     def opened() -> Model:
-        raise ModelError("No key.", "auth")
+        raise ModelError("No key.", "missing_key")
 
     bench = Bench(tmp_path, talking(5), Summariser(window=2_000), opened)
     await bench.fit()
@@ -266,7 +266,9 @@ async def test_without_a_summary_the_oldest_goes_and_the_user_is_told(
     assert bench.told[-1].startswith("It could not be summarised and was left out instead.")
 
 
-@pytest.mark.parametrize("kind", ["auth", "rate_limit", "unreachable", "unknown_model"])
+@pytest.mark.parametrize(
+    "kind", ["missing_key", "auth", "rate_limit", "unreachable", "unknown_model"]
+)
 async def test_what_may_work_later_costs_no_memory(tmp_path: Path, kind: ErrorKind) -> None:
     """The call that room is made for would fail in the same way."""
     bench = Bench(tmp_path, talking(5), model := Summariser(ModelError("Not now.", kind), "so far"))

@@ -50,6 +50,7 @@ class RecordedServers:
         report: Callable[[str], Awaitable[None]],
     ) -> None:
         self.given = servers
+        self.report = report
         self.cwd = cwd
         self.names = [server["name"] for server in servers]
         self.tools = [Greet(name) for name in self.names]

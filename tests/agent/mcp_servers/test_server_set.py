@@ -106,10 +106,11 @@ async def test_closed_none_of_their_processes_is_left(
         odd("stubborn", "stubborn", "child", mark=mark),
         odd("tidy", "tidy", mark=mark),
         odd("leaves_a_child", "child", mark=mark),
+        odd("leaves_a_daemon", "daemon", mark=mark),
         odd("good", mark=mark),
     ]
     async with serving(tmp_path, *specs) as stand:
-        assert len(marked(mark)) == 6
+        assert len(marked(mark)) >= 8  # and a guard each, which root alone can see
         await stand.servers.close()
         await all_gone(mark)
         assert (tmp_path / "tidied").exists()

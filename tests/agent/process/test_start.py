@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.agent.mcp_servers.support import odd, stdio
 from tests.agent.process.conftest import ROOT, Start
 from tests.agent.talking import error_of
 from tests.support.client import RecordingClient
-from tests.support.processes import all_gone, marked
+from tests.support.processes import MARK, all_gone, marked
 from tests.support.recording import RpcError
 
 pytestmark = pytest.mark.process
@@ -65,7 +66,7 @@ async def test_a_model_of_an_unknown_form_is_told_by_the_prompt(start: Start, cw
         await opened(client, cwd)
         with pytest.raises(RpcError, match=r"-32603 .*nonsense") as caught:
             await client.prompt("x", within=30)
-        assert set(caught.value.data) == {"id"}
+        assert caught.value.data == {"details": caught.value.message}
         assert all(record.message is not None for record in client.recording)
 
 
@@ -123,6 +124,25 @@ async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_
         written = "".join(path.read_text() for path in [*kept, model_log])
         for secret in env.values():
             assert secret not in written + str(client.recording) + client.stderr.decode()
+
+
+@pytest.mark.hazard("K5")
+async def test_no_process_of_ours_shows_a_key_in_proc(
+    start_either: Start, cwd: Path, mark: str
+) -> None:
+    """Also to root, and to a command of the model's, which is a process of the same user."""
+    key = f"sk-{uuid4().hex}"
+    command = "cat /proc/$PPID/environ /proc/[0-9]*/environ >seen 2>/dev/null; env >>seen"
+    dialogue = f'turn\ncall: shell {{"command": "{command}"}}\n---\ntext: done'
+    keys = {"OPENAI_API_KEY": key, "MISTRAL_API_KEY": f"x{key}"}
+    env = {**NO_KEYS, **keys, "ACP_BRIDGE_DEBUGGABLE": ""}
+    async with start_either(dialogue, env=env) as client:
+        await opened(client, cwd)
+        client.side.permission = "allow"
+        await client.prompt("go")
+        seen = (cwd / "seen").read_bytes()
+    assert f"{MARK}={mark}".encode() in seen
+    assert key.encode() not in seen
 
 
 # MCP servers

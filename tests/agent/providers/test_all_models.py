@@ -116,8 +116,9 @@ def test_a_missing_key_is_told_by_its_variable_until_it_is_there(
     found = models(file, model=name)
     with pytest.raises(ModelError) as raised:
         found.open(name)
-    assert raised.value.kind == "auth"
+    assert raised.value.kind == "missing_key"
     assert variable in str(raised.value)
+    assert str(file) in str(raised.value)
     file.write_text(f"{variable}=k\n")
     assert found.open(name).id == name
 
@@ -220,7 +221,7 @@ async def test_a_key_that_is_gone_is_told_at_the_next_call(litellm: Any, file: P
     env.clear()
     with anyio.fail_after(5), pytest.raises(ModelError) as raised:
         await model.complete(ASK, [], Tokens())
-    assert raised.value.kind == "auth"
+    assert raised.value.kind == "missing_key"
 
 
 async def test_a_bare_name_is_taken_to_its_provider(litellm: Any, file: Path) -> None:
@@ -273,13 +274,14 @@ async def test_ollama_is_asked_what_its_model_can_do_once_it_answers(
         with anyio.fail_after(5):
             windows = [(await model.info()).window for _ in range(3)]
         assert windows == [None, 32768, 32768]
-        assert [request.path for request in server.requests] == ["/api/show"] * 2
+        asked = [request.path for request in server.requests]
+        assert asked == ["/api/show"] * 2 + ["/api/ps"] * 2
 
 
 async def test_a_server_that_is_silent_about_its_model_holds_nothing_up_for_long(
     litellm: Any, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.providers.provider_model._INFO_SECONDS", 0.1)
+    monkeypatch.setattr("agent.providers.abilities._INFO_SECONDS", 0.1)
     async with ModelServer() as server:
         server.say(Gate("never"))
         model = models(file, {"OLLAMA_BASE_URL": server.url}).open("ollama_chat/silent")

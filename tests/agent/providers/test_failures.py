@@ -41,13 +41,13 @@ REFUSALS: list[tuple[int, str, ErrorKind, str]] = [
     (400, "model_not_found", "unknown_model", "check its name"),
     (500, "api_error", "unreachable", "try again later"),
     (529, "overloaded_error", "unreachable", "try again later"),
-    (400, "invalid_request_error", "other", "the log says why"),
+    (400, "invalid_request_error", "other", "choose another model"),
 ]
 
 
 @BOTH
 @pytest.mark.parametrize(("status", "said", "kind", "hint"), REFUSALS)
-async def test_a_refusal_becomes_one_sentence_of_ours(
+async def test_a_refusal_becomes_a_sentence_of_ours_and_what_the_server_says(
     server: ModelServer,
     open_model: Open,
     name: str,
@@ -59,11 +59,12 @@ async def test_a_refusal_becomes_one_sentence_of_ours(
     server.say(Status(status, said))
     error = await fails(open_model(name, retry=Retry(attempts=1)))
     assert error.kind == kind
-    text = str(error)
-    assert hint in text
-    assert text.count(".") <= 5  # the host's own four and the sentence's end
-    assert said not in text
-    assert KEY not in text
+    ours, _, theirs = str(error).partition(" The server says: ")
+    assert hint in ours
+    assert ours.count(".") <= 5  # the host's own four and the sentence's end
+    assert said not in ours
+    assert theirs == f'"{said}: sorry"'
+    assert KEY not in str(error)
     assert said in str(error.__cause__)
 
 

@@ -267,11 +267,11 @@ async def test_with_no_capabilities_the_client_is_asked_for_no_file(talk: Talk, 
 
 
 @pytest.mark.hazard("T2")
-async def test_an_empty_token_is_shown_and_none_is_not(talk: Talk, cwd: Path) -> None:
+async def test_neither_an_empty_token_nor_none_becomes_a_chunk(talk: Talk, cwd: Path) -> None:
     async with talk('turn\ntoken: "a"\ntoken: ""\ntoken: null\ntoken: "b"') as client:
         await opened(client, cwd)
         await client.prompt("x")
-        assert client.texts() == ["a", "", "b"]
+        assert client.texts() == ["a", "b"]
 
 
 # the end

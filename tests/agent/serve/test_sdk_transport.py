@@ -244,15 +244,19 @@ async def test_a_result_that_json_cannot_hold_is_answered(agent: Agent) -> None:
     agent.prompt_does = spoil
     async with running(agent) as client:
         client.say(prompt(1))
-        assert (await client.hear())["error"] == {"code": -32603, "message": "Internal error"}
+        assert (await client.hear())["error"] == {
+            "code": -32603,
+            "message": "Internal error",
+            "data": {"details": "Internal error"},
+        }
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ({"error": "no"}, (-32603, None)),
-        ({"error": {"code": "x"}}, (-32603, None)),
-        ({}, (-32603, None)),
+        ({"error": "no"}, (-32603, {"details": "The answer was malformed"})),
+        ({"error": {"code": "x"}}, (-32603, {"details": "The answer was malformed"})),
+        ({}, (-32603, {"details": "The answer was malformed"})),
         ({"result": None, "error": {"code": -5, "message": "m", "data": [1]}}, (-5, [1])),
     ],
 )

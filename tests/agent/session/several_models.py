@@ -16,7 +16,7 @@ class Known(ScriptedModel):
         super().__init__(parse_dialogue(dialogue), id, info)
         self.imported = anyio.Event()
         #: that it was asked so many times more what it can do
-        self.asked = [anyio.Event() for _ in range(9)]
+        self.asked = [anyio.Event() for _ in range(30)]
         self._count = iter(self.asked)
 
     async def info(self) -> ModelInfo:
@@ -44,7 +44,7 @@ class SeveralModels:
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
         if model_id not in self.keys:
-            raise ModelError(f"{model_id} needs a key: set SOME_API_KEY.", "auth")
+            raise ModelError(f"{model_id} needs a key: set SOME_API_KEY.", "missing_key")
         self.opened.append((model_id, thought_level))
         return self._models[model_id]
 

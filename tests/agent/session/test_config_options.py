@@ -120,7 +120,7 @@ def test_a_model_whose_key_is_missing_is_not_taken() -> None:
 
     def without_b(model_id: str, thought_level: str | None = None) -> Any:
         if model_id == "b":
-            raise ModelError("b needs a key", "auth")
+            raise ModelError("b needs a key", "missing_key")
         return open_model(model_id, thought_level)
 
     models.open = without_b  # type: ignore[method-assign]

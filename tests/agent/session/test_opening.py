@@ -344,7 +344,7 @@ async def test_tools_that_the_history_used_and_that_are_gone_are_named_once(
             await client.request(method, load)
             await client.request(method, load)
             await client.prompt("x", session_id)
-            assert client.text().count("not there any more: mcp__one__greet.]") == notices
+            assert client.text().count("not there any more: mcp__one__greet.") == notices
 
 
 @pytest.mark.hazard("C21", "C3")

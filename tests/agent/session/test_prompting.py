@@ -89,18 +89,37 @@ async def test_unchanged_it_is_written_once(talk: Talk, cwd: Path, tmp_path: Pat
 # images
 
 
-async def test_an_image_for_a_model_that_sees_none_is_refused_and_not_recorded(
-    talk: Talk, cwd: Path
+SVG = {"type": "image", "data": "PHN2Zz4=", "mimeType": "image/svg+xml"}
+ATTACHED = {"uri": "file:///a.png", "mimeType": "image/png", "blob": IMAGE["data"]}
+
+
+@pytest.mark.parametrize("image", [IMAGE, SVG, {"type": "resource", "resource": ATTACHED}])
+async def test_an_image_for_a_model_that_sees_none_is_taken_and_the_user_is_told(
+    talk: Talk, cwd: Path, model_log: Path, image: Message
 ) -> None:
     async with talk(SAYS) as client:
         session_id = await opened(client, cwd)
-        error = await error_of(client, "session/prompt", with_image(client))
-        assert (error.code, "takes no images" in error.message) == (-32602, True)
-        assert (await client.prompt("in words, then"))["stopReason"] == "end_turn"
+        asked = {"sessionId": session_id, "prompt": [image]}
+        assert (await client.request("session/prompt", asked))["stopReason"] == "end_turn"
+        told = "`scripted` can't see images: it is told only that there is one."
+        assert client.text() == f"\n\n[acp-bridge] {told}\n\nfine"
         since = client.mark()
         await client.load_session(session_id, cwd)
-        told = of_kind(client, "user_message_chunk", since)
-        assert [update["content"]["text"] for update in told] == ["in words, then"]
+        assert of_kind(client, "user_message_chunk", since)[0]["content"] == image
+        await client.prompt("in words, then")
+        assert client.text(since=since).count("can't see") == 0
+    (words,) = [m["content"] for m in given(model_log)[0] if m["role"] == "user"]
+    assert "not shown" in words
+
+
+async def test_an_image_that_no_model_takes_is_left_out_and_the_user_is_told(
+    talk: Talk, cwd: Path
+) -> None:
+    async with talk(f"images\n{SAYS}") as client:
+        session_id = await opened(client, cwd)
+        asked = {"sessionId": session_id, "prompt": [IMAGE, SVG]}
+        assert (await client.request("session/prompt", asked))["stopReason"] == "end_turn"
+        assert "An image was left out: models take PNG, JPEG" in client.text()
 
 
 async def test_an_image_is_given_to_a_model_that_sees_it(
@@ -109,7 +128,7 @@ async def test_an_image_is_given_to_a_model_that_sees_it(
     async with talk(f"images\n{SAYS}") as client:
         await opened(client, cwd)
         answer = await client.request("session/prompt", with_image(client))
-        assert answer["stopReason"] == "end_turn"
+        assert (answer["stopReason"], client.text()) == ("end_turn", "fine")
     (parts,) = [m["content"] for m in given(model_log)[0] if m["role"] == "user"]
     assert parts[-1]["image_url"]["url"] == f"data:image/png;base64,{IMAGE['data']}"
 

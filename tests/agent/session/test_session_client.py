@@ -5,8 +5,9 @@ from typing import Any
 
 import anyio
 import pytest
+from acp import RequestError
 
-from agent.client import ClientError
+from agent.client import ClientError, NotOffered
 from agent.session.session_client import SessionClient
 
 Answer = Callable[[], Awaitable[Any]]
@@ -151,6 +152,33 @@ async def test_a_request_that_fails_is_the_client_s_error_without_its_text(metho
     with pytest.raises(ClientError) as caught:
         await call(method, Wire(ConnectionError("detail")))
     assert str(caught.value) == f"{method} failed"
+
+
+@pytest.mark.parametrize(
+    ("message", "data", "reason"),
+    [
+        ("Not in\nthis project", None, "Not in this project"),
+        ("Internal error", {"details": "it is private"}, "Internal error (it is private)"),
+        ("Internal error", "it is private", "Internal error (it is private)"),
+        ("it is private", {"details": "private", "more": 1}, "it is private"),
+        ("", {"details": ["x"]}, ""),
+        ("a" * 100 + " " + "b" * 400, None, "a" * 100 + " …"),
+        (" x" * 10_000_000, None, "x " * 200 + "…"),
+    ],
+)
+async def test_a_refusal_has_the_client_s_reason_on_one_bounded_line(
+    message: str, data: Any, reason: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        await call("fs/read_text_file", Wire(RequestError(-32603, message, data)))
+    assert caught.value.reason == reason
+    assert not isinstance(caught.value, NotOffered)
+
+
+@pytest.mark.parametrize("method", CALLS)
+async def test_a_method_that_the_client_does_not_have_is_no_refusal(method: str) -> None:
+    with pytest.raises(NotOffered):
+        await call(method, Wire(RequestError.method_not_found(method)))
 
 
 @pytest.mark.parametrize("method", CALLS)

@@ -7,31 +7,44 @@ from typing import Any
 
 import anyio
 
-from agent.client import ClientError, Update
+from agent.client import ClientError, NotOffered, Update
+from agent.secrets import Secrets
 from agent.tools import Action, AnyTool, ToolContext, ToolError, ToolResult
 
 
 class FilesClient:
     """Reads and writes buffers; a path that it has no buffer for comes from `disk`, if set, as
-    an editor reads it."""
+    an editor reads it, and is refused without. `missing`: it has no such methods after all."""
 
-    def __init__(self, *, reads: bool = False, writes: bool = False, disk: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        reads: bool = False,
+        writes: bool = False,
+        disk: bool = False,
+        missing: bool = False,
+    ) -> None:
         self.reads_files = reads
         self.writes_files = writes
         self.has_terminals = False
         self.buffers: dict[str, str] = {}
         self.written: list[str] = []
         self._disk = disk
+        self._missing = missing
 
     async def read_file(self, path: str, line: int | None, limit: int | None) -> str:
         assert (line, limit) == (None, None)
         if path in self.buffers:
             return self.buffers[path]
+        if self._missing:
+            raise NotOffered("detail", "Method not found")
         if not self._disk:
-            raise ClientError("detail")
+            raise ClientError("detail", "it is private")
         return _as_an_editor_reads(Path(path))
 
     async def write_file(self, path: str, content: str) -> None:
+        if self._missing:
+            raise NotOffered("detail", "Method not found")
         self.buffers[path] = content
         self.written.append(path)
 
@@ -57,8 +70,16 @@ class FilesClient:
         raise AssertionError
 
 
-def session(cwd: Path, client: FilesClient | None = None, *roots: Path) -> ToolContext:
-    return ToolContext(cwd, client or FilesClient(), roots, environment=dict(os.environ))
+def session(
+    cwd: Path, client: FilesClient | None = None, *roots: Path, secrets: Secrets | None = None
+) -> ToolContext:
+    return ToolContext(
+        cwd,
+        client or FilesClient(),
+        roots,
+        environment=dict(os.environ),
+        secrets=secrets or Secrets(),
+    )
 
 
 async def prepare(tool: AnyTool, context: ToolContext, /, **args: Any) -> Action:

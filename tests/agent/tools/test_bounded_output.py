@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.secrets import Secrets
 from agent.tools.bounded_output import Bounded
 
 pieces = st.lists(st.binary(max_size=40), max_size=40)
@@ -45,3 +46,16 @@ def test_its_end_is_given_in_whole_lines() -> None:
     assert filled(100, b"one\ntwo\nthree\n").end(100) == "one\ntwo\nthree\n"
     assert filled(100, b"one\ntwo\nthree\n").end(9) == "three\n"
     assert filled(10, b"1234567\n" * 9).end(9) == "1234567\n"
+
+
+@given(st.integers(0, 80), st.integers(0, 80), st.integers(1, 20), st.integers(1, 90))
+def test_no_part_of_a_secret_is_left_where_it_is_cut(
+    before: int, after: int, size: int, end: int
+) -> None:
+    secret = "SECRETVALUE"
+    output = Bounded(20, Secrets([secret]))
+    data = (b"a" * before) + secret.encode() + (b"b" * after)
+    for start in range(0, len(data), size):
+        output.add(data[start : start + size])
+    shown = [Secrets([secret]).mask(text) for text in (output.text(), output.end(end))]
+    assert not any(letter in text for text in shown for letter in "SECRTVALU")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools import ToolContext, ToolError
+from agent.tools import Grant, ToolContext, ToolError
 from agent.tools.list_files import ListFiles
 from agent.tools.paths import Place, locate, still
 from agent.tools.read_file import ReadFile
@@ -124,8 +124,52 @@ async def test_a_change_of_what_git_runs_and_believes_is_asked_for_like_one_outs
     (cwd / "hooks").symlink_to(".git/hooks")
     context = session(cwd)
     asked = [".git/hooks/pre-commit", ".git/config", "hooks/x", "sub/.GIT/config"]
-    free = [".gitignore", ".github/workflows/x.yml", "a.git/x"]
+    free = [".gitignore", ".github/CODEOWNERS", "a.git/x"]
     for path in asked + free:
         args = {"path": path, "content": "x"}
         assert (await prepare(WriteFile(), context, **args)).outside == (path in asked), path
     assert not (await prepare(ReadFile(), context, path=".git/config")).outside
+
+
+TRUSTED = [
+    *(".vscode/tasks.json", ".vscode/a/b", ".zed/tasks.json", ".ZED/settings.json", ".idea/x"),
+    *(".husky/pre-commit", ".devcontainer/devcontainer.json", ".envrc", "sub/.envrc"),
+    *(".pre-commit-config.yaml", "lefthook.yml", ".mise.toml", ".github/workflows/ci.yml"),
+    *(".github/actions/x/action.yml", ".gitea/workflows/x.yaml", ".gitlab-ci.yml"),
+    *(".gitlab-ci-deploy.yaml", ".circleci/config.yml", ".travis.yml", "azure-pipelines.yml"),
+    *("Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/pipeline.yml", "all.code-workspace"),
+    *(".exrc", ".dir-locals.el", "linked/tasks.json"),
+]
+NOT_TRUSTED = [
+    *("vscode/x", "a.vscode/x", ".vscodes/x", "workflows/ci.yml", ".github/ISSUE_TEMPLATE/x.md"),
+    *(".env", "envrc", "src/Jenkins.py", "Makefile"),
+]
+
+
+@pytest.mark.parametrize("path", TRUSTED + NOT_TRUSTED)
+async def test_a_change_of_what_others_act_on_unasked_is_asked_for_like_one_outside(
+    path: str, cwd: Path
+) -> None:
+    """An editor, a shell, a hook or a build server runs what stands there."""
+    (cwd / "linked").symlink_to(".vscode")
+    context = session(cwd)
+    for given in (path, str(cwd / path)):
+        action = await prepare(WriteFile(), context, path=given, content="x")
+        assert action.outside == (path in TRUSTED)
+    assert not (await prepare(ReadFile(), context, path=path)).outside
+
+
+async def test_a_trusted_name_that_is_a_link_is_asked_for_and_one_above_the_folder_is_not(
+    cwd: Path, tmp_path: Path
+) -> None:
+    (cwd / "conf").mkdir()
+    (cwd / ".vscode").symlink_to("conf")
+    assert (await prepare(WriteFile(), session(cwd), path=".vscode/x", content="")).outside
+    inside = tmp_path / ".github" / "workflows"
+    inside.mkdir(parents=True)
+    assert not (await prepare(WriteFile(), session(inside), path="x", content="")).outside
+
+
+async def test_a_grant_for_a_trusted_file_is_for_that_file_alone(cwd: Path) -> None:
+    action = await prepare(WriteFile(), session(cwd), path=".envrc", content="")
+    assert action.grant == Grant(("edit", str(cwd / ".envrc")), "edits of .envrc")

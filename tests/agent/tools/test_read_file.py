@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from agent.content.images import IMAGE_BYTES
-from agent.tools import ToolError, read_file
+from agent.secrets import Secrets
+from agent.tools import Grant, ToolError, read_file
 from agent.tools.edit_file import EditFile
 from agent.tools.files import MAX_TEXT
 from agent.tools.read_file import MAX_CHARACTERS, MAX_LINE, MAX_LINES, ReadFile
@@ -266,9 +267,24 @@ async def test_a_file_that_is_nowhere_is_missing_also_if_the_client_calls_it_emp
     assert await problem(ReadFile(), session(cwd, client), path="none") == "There is no file none."
 
 
-async def test_what_the_client_refuses_is_read_from_the_disk(cwd: Path) -> None:
+async def test_what_the_client_refuses_to_read_inside_is_not_read_and_the_model_told_why(
+    cwd: Path,
+) -> None:
     (cwd / "a").write_text("disk")
-    assert await text(cwd, FilesClient(reads=True), path="a") == "     1\tdisk"
+    said = await problem(ReadFile(), session(cwd, FilesClient(reads=True)), path="a")
+    assert said == "The editor refused to give a: it is private"
+
+
+async def test_what_the_client_refuses_to_read_outside_is_read_from_the_disk(
+    cwd: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("disk")
+    assert await text(cwd, FilesClient(reads=True), path="../a") == "     1\tdisk"
+
+
+async def test_a_client_that_has_no_files_after_all_is_no_reason_not_to_read(cwd: Path) -> None:
+    (cwd / "a").write_text("disk")
+    assert await text(cwd, FilesClient(reads=True, missing=True), path="a") == "     1\tdisk"
 
 
 async def test_a_client_that_does_not_know_the_encoding_is_not_believed(cwd: Path) -> None:
@@ -291,3 +307,26 @@ async def test_a_path_that_became_a_link_elsewhere_is_not_read(cwd: Path, tmp_pa
     (cwd / "a").symlink_to("../secret")
     with pytest.raises(ToolError, match="leads elsewhere"):
         await run(action)
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("padding", [0, MAX_TEXT])
+async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(
+    cwd: Path, padding: int
+) -> None:
+    line = "x" * (MAX_LINE - 6) + "SECRETVALUE" + "y" * 3000
+    (cwd / "a").write_text(f"{line}\n" + "z\n" * (padding // 2))
+    context = session(cwd, secrets=Secrets(["SECRETVALUE"]))
+    result = await call(ReadFile(), context, path="a", limit=1)
+    assert "xxx*** [the line goes on]" in result.text
+    assert "SECRET" not in result.text
+
+
+async def test_the_file_of_keys_is_shown_only_if_the_user_says_so(cwd: Path) -> None:
+    (cwd / "keys.env").write_text("A_KEY=abc")
+    (cwd / "link").symlink_to("keys.env")
+    for path in ("keys.env", "link"):
+        action = await prepare(ReadFile(), session(cwd), path=path)
+        assert (action.shows_keys, action.outside) == (True, False)
+        assert action.grant == Grant(("read", str(cwd / "keys.env")), "reading keys.env")
+    assert not (await prepare(ReadFile(), session(cwd), path="a.env")).shows_keys

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from agent.secrets import Secrets
 from agent.tools import ToolContext, ripgrep, search
 from agent.tools.search import MAX_COLUMNS, Search
 from tests.agent.tools.support import FilesClient, call, prepare, problem, run, session
@@ -239,3 +240,26 @@ def test_the_card_says_what_is_searched_and_where(cwd: Path) -> None:
     location = {"path": str(cwd / "src")}
     assert tool.locations(tool.Args(pattern="x", path="src"), cwd) == [location]
     assert (tool.kind, tool.access) == ("search", "read")
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("at", range(MAX_COLUMNS - 12, MAX_COLUMNS + 2, 3))
+async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(cwd: Path, at: int) -> None:
+    (cwd / "a").write_text("needle".ljust(at, "x") + "SECRETVALUE" + "y" * 3000)
+    context = session(cwd, secrets=Secrets(["SECRETVALUE"]))
+    shown = (await call(Search(), context, pattern="needle")).text
+    assert "xxx" in shown
+    assert "S" not in shown
+
+
+async def test_the_file_of_keys_is_searched_only_if_it_is_named_and_the_user_says_so(
+    cwd: Path,
+) -> None:
+    (cwd / "home").mkdir()
+    (cwd / "home/keys.env").write_text("A=needle")
+    (cwd / "Keys.ENV").write_text("A=needle")
+    assert await found(cwd) == "[no match]"
+    assert await found(cwd, glob="*.env") == "[no match]"
+    action = await prepare(Search(), session(cwd), pattern="needle", path="home/keys.env")
+    assert action.shows_keys
+    assert "A=needle" in (await run(action)).text

@@ -142,27 +142,56 @@ async def test_cancelled_the_whole_group_is_dead_when_it_returns(
         assert not marked(mark)
 
 
-@pytest.mark.hazard("C10")
-async def test_a_killed_group_is_waited_for_until_the_last_of_it_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(own_process, "_REAP", 5)
-    lifeline, held = os.pipe()  # the test holds it, as a process does that is slow to die
-    process = await anyio.open_process(["true"], start_new_session=True)
-    ended = anyio.Event()
+#: a process with a session and a parent of its own, which tells when it runs and then goes on
+ESCAPED = "setsid sh -c 'echo up; exec sleep 600' </dev/null 2>/dev/null"
 
-    async def end() -> None:
-        await own_process._end_group(process, lifeline)
-        ended.set()
+
+@pytest.mark.hazard("C10", "P1")
+@pytest.mark.parametrize("way", ["ends", "times out", "cancelled"])
+async def test_a_process_that_left_the_command_s_group_is_dead_when_the_call_has_ended(
+    cwd: Path, running: Fifo, mark: str, way: str
+) -> None:
+    rest = {"ends": "read _ <gate", "times out": "sleep 600", "cancelled": "sleep 600"}[way]
+    command = f"({ESCAPED} >running &) ; ({ESCAPED} >running &) ; {rest}"
+    os.mkfifo(cwd / "gate")
+    seconds = 1 if way == "times out" else 60
+
+    async def run() -> None:
+        await shell(cwd, command, {MARK: mark}, seconds)
+        assert not marked(mark)
 
     with anyio.fail_after(10):
-        await process.wait()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(end)
-            await anyio.wait_all_tasks_blocked()
-            assert not ended.is_set()
-            os.close(held)
-    assert ended.is_set()
+            tasks.start_soon(run)
+            await running.lines(2)
+            assert marked(mark)
+            match way:
+                case "ends":
+                    (cwd / "gate").write_text("go\n")
+                case "cancelled":
+                    tasks.cancel_scope.cancel()
+        assert not marked(mark)
+
+
+@pytest.mark.hazard("C10", "P1")
+async def test_a_command_that_kills_its_guard_ends_with_its_group(
+    cwd: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_process, "_LOOK", 0.001)
+    shown = Shown()
+    os.mkfifo(cwd / "gate")
+    command = "sleep 600 & echo up; read _ <gate; kill -9 $PPID; sleep 600"
+
+    async def run() -> None:
+        result = await shell(cwd, command, {MARK: mark}, 60, shown)
+        assert result.text == "up\n[ended by SIGKILL]"
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await shown.came.wait()
+            (cwd / "gate").write_text("go\n")
+    await all_gone(mark)
 
 
 @pytest.mark.hazard("P1")

@@ -7,9 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from agent.client import ClientError
+from agent.client import ClientError, NotOffered
 from agent.conversation.entries import Outcome
 from agent.conversation.replay import card_end
+from agent.secrets import Secrets
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import terminal as client_terminal
 from agent.tools.shell import LIMIT, Shell, ShellArgs
@@ -54,6 +55,17 @@ class Editor(MemoryClient):
     async def release_terminal(self, terminal_id: str) -> None:
         self.calls.append("release")
         await super().release_terminal(terminal_id)
+
+
+class Refusing(Editor):
+    """Makes no terminal."""
+
+    def __init__(self, refusal: ClientError) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    async def create_terminal(self, command: str, args: Sequence[str], cwd: str, limit: int) -> str:
+        raise self._refusal
 
 
 class SlowEditor(Editor):
@@ -193,19 +205,25 @@ async def test_a_client_that_does_not_kill_is_still_asked_to_release(
 
 @pytest.mark.process
 async def test_without_a_terminal_it_runs_as_a_process_of_the_agent(tmp_path: Path) -> None:
-    class Refusing(Editor):
-        async def create_terminal(
-            self, command: str, args: Sequence[str], cwd: str, limit: int
-        ) -> str:
-            raise ClientError("terminal/create failed")
-
-    client = Refusing()
+    client = Refusing(NotOffered("terminal/create failed", "Method not found"))
     with anyio.fail_after(5):
         context = ToolContext(tmp_path, client)
         action = await Shell().prepare(ShellArgs(command="echo here"), context)
         result = await action.run(client.show)
     assert result.text == "here\n"
     assert client.calls == []
+
+
+async def test_a_command_that_the_client_refuses_is_not_run_and_the_model_told_why(
+    tmp_path: Path,
+) -> None:
+    client = Refusing(ClientError("terminal/create failed", "not in this project"))
+    context = ToolContext(tmp_path, client)
+    action = await Shell().prepare(ShellArgs(command="touch made"), context)
+    with anyio.fail_after(5), pytest.raises(ToolError) as caught:
+        await action.run(client.show)
+    assert str(caught.value) == "The editor refused to run the command: not in this project"
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.hazard("C3")
@@ -320,3 +338,15 @@ async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answe
         await client.prompt("again")
         assert client.text() == "done"
         assert client.side.terminals == []
+
+
+@pytest.mark.hazard("K5")
+async def test_no_half_of_a_secret_is_left_where_the_client_cut_the_output() -> None:
+    client = Editor(printing("VALUE and the end\n", truncated=True))
+    secrets = Secrets(["SECRETVALUE"])
+    context = ToolContext(Path("/project"), client, secrets=secrets)
+    with anyio.fail_after(5):
+        action = await Shell().prepare(ShellArgs(command="make"), context)
+        result = await action.run(client.show)
+    assert client.terminals["t1"].limit == LIMIT + len("SECRETVALUE")
+    assert result.text == "[the editor kept only a part of the output]\nhe end\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.client import ClientError
+from agent.client import ClientError, NotOffered
 from agent.tools import ToolContext, ToolError
 from agent.tools.files import MAX_TEXT
 from agent.tools.read_file import ReadFile
@@ -270,30 +270,48 @@ async def test_a_client_that_only_writes_is_given_no_other_encoding(cwd: Path) -
     assert (cwd / "a").read_bytes() == b"th\xe9\n"
 
 
-async def test_a_file_that_the_client_refused_to_read_is_written_on_the_disk(cwd: Path) -> None:
+async def test_a_client_that_has_no_files_after_all_is_no_reason_not_to_write(cwd: Path) -> None:
     (cwd / "a").write_text("x")
-    client = FilesClient(reads=True, writes=True)
+    client = FilesClient(reads=True, writes=True, missing=True)
     await call(WriteFile(), await seen(cwd, "a", client), path="a", content="y")
-    assert ((cwd / "a").read_text(), client.written) == ("y", [])
+    assert (cwd / "a").read_text() == "y"
 
 
 class Refusing(FilesClient):
+    """Refuses every write; reads it does not have, or it refuses them too."""
+
+    async def read_file(self, path: str, line: int | None, limit: int | None) -> str:
+        raise NotOffered("detail")
+
     async def write_file(self, path: str, content: str) -> None:
-        raise ClientError("detail")
+        raise ClientError("detail", "the project is read-only")
+
+
+async def test_a_client_that_reads_nothing_is_still_asked_before_a_file_is_written(
+    cwd: Path,
+) -> None:
+    (cwd / "a").write_text("x")
+    client = Refusing(reads=True, writes=True)
+    context = await seen(cwd, "a", client)
+    said = await problem(WriteFile(), context, path="a", content="y")
+    assert said == "The editor refused to write a: the project is read-only"
+    assert (cwd / "a").read_text() == "x"
 
 
 async def test_what_the_client_refuses_to_write_inside_is_not_written(cwd: Path) -> None:
     client = Refusing(writes=True)
     said = await problem(WriteFile(), session(cwd, client), path="a", content="x")
-    assert said == "The editor could not write a."
+    assert said == "The editor refused to write a: the project is read-only"
     assert not (cwd / "a").exists()
 
 
-async def test_what_the_client_refuses_to_write_outside_is_written_on_the_disk(
+async def test_what_the_client_refuses_to_write_outside_is_not_written_either(
     cwd: Path, tmp_path: Path
 ) -> None:
-    await call(WriteFile(), session(cwd, Refusing(writes=True)), path="../a", content="x")
-    assert (tmp_path / "a").read_text() == "x"
+    client = Refusing(writes=True)
+    said = await problem(WriteFile(), session(cwd, client), path="../a", content="x")
+    assert said == "The editor refused to write ../a: the project is read-only"
+    assert not (tmp_path / "a").exists()
 
 
 def test_the_card_names_the_file(cwd: Path) -> None:

@@ -47,13 +47,14 @@ async def test_a_token_is_a_string_or_a_part_empty_ones_pass_and_none_is_dropped
         Part("reasoning", "b"),
         Part("text", ""),
     ]
-    assert bench.client.texts() == ["a", "", ""]
+    assert bench.client.texts() == ["a"], "an empty chunk is no message"
+    assert all(u["content"]["text"] for u in bench.history.replay() if "content" in u)
 
 
 async def test_a_notice_is_shown_and_is_no_part_of_the_answer(tmp_path: Path) -> None:
     bench, tokens = Bench(tmp_path, Saying(Part("notice", "Wait."), "a")), Tokens()
     await run(bench, "x", tokens)
-    assert bench.client.texts() == ["\n[Wait.]\n", "a"]
+    assert bench.client.texts() == ["\n\n[acp-bridge] Wait.\n\n", "a"]
     assert tokens.told == [Part("text", "a")]
     assert "Wait" not in str(bench.reloaded().history.replay())
 

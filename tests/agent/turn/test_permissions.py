@@ -77,6 +77,15 @@ async def test_in_plan_mode_reading_outside_is_asked_and_a_change_is_refused() -
     assert await asking.check("execute", outside) == "refused"
 
 
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("ask", "asked"), ("plan", "asked"), ("edit", "asked"), ("auto", "free")]
+)
+async def test_the_file_of_keys_is_asked_for_in_every_mode_but_auto(
+    mode: Mode, expected: str
+) -> None:
+    assert await Asking(mode).check("read", replace(ACTION, shows_keys=True)) == expected
+
+
 async def test_plan_mode_tells_the_model_that_it_is_plan_mode() -> None:
     asking = Asking("plan")
     with pytest.raises(ToolError, match="plan mode"):

@@ -200,6 +200,16 @@ async def test_a_plan_is_recorded_before_it_is_shown_and_replayed(tmp_path: Path
     shown = {"sessionUpdate": "plan", "entries": entries}
     assert bench.client.of_kind("plan") == [shown]
     assert on_disk == [[shown]]
+    assert "tool_call" not in str([bench.client.updates, bench.history.replay()])
+    assert bench.told() == ["The user sees the plan: 0 of 1 done."]
+
+
+async def test_a_call_that_is_no_plan_has_a_card_that_failed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 'turn\ncall: plan {"entries": "all"}\n---\ntext: So.')
+    with anyio.fail_after(5):
+        await bench.turn(tools=Toolbox([Plan()])).run(user("x"))
+    assert [status for _, status in bench.client.card_states()] == ["pending", "failed"]
+    assert bench.client.of_kind("plan") == []
 
 
 async def test_of_two_plans_of_an_answer_the_last_one_stays(tmp_path: Path) -> None:

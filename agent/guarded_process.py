@@ -1,0 +1,177 @@
+"""A process that is started behind a guard of the bridge's, which kills its whole tree.
+
+`acp_bridge.agents.guard` does the work, here as for whole agents: it adopts every descendant, so
+that none escapes by a session or a process group of its own, and it kills the tree also when this
+process dies.
+
+Invariants
+- When `kill` returns, the process and all its descendants are dead, unless the system does not let
+  one die within the time that is given.
+- The guard is waited for, so that no zombie is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import anyio
+from anyio import to_thread
+
+from acp_bridge.agents import guard
+
+#: seconds for the guard to execute the command
+_START = 10
+#: seconds for it to end if it can't
+_FAIL = 1
+
+
+class GuardedProcess:
+    """A process made by `start`. One task at a time may wait for it."""
+
+    def __init__(self) -> None:
+        #: the id of the process, and of its group and session
+        self.pid = 0
+        #: as subprocess has it: a negative number is that of a signal; None while it runs
+        self.returncode: int | None = None
+        self._control, self._guard_end = socket.socketpair()
+        self._control.setblocking(False)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._reports = b""
+        self._dead = False
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+    ) -> Self:
+        """Starts the command; the descriptors become its standard streams and stay the caller's.
+
+        Raises OSError, or ValueError if a null byte is in the command. When it fails, or is
+        cancelled before the guard runs, nothing is left behind.
+        """
+        process = cls()
+        streams = stdin, stdout, stderr
+        try:
+            # Shielded, because a process that is started halfway would have no owner.
+            with anyio.CancelScope(shield=True):
+                process._send(guard.LINGER)
+                await to_thread.run_sync(process._spawn, command, cwd, env, streams)
+                with anyio.fail_after(_START):
+                    await process._wait_started()
+        except BaseException as error:
+            if isinstance(error, TimeoutError) and process._guard is not None:
+                process._guard.kill()  # stuck before or in exec: there is no tree yet
+            await process.kill(_FAIL)
+            if isinstance(error, TimeoutError):
+                raise OSError(0, "it did not start in time") from error
+            raise
+        return process
+
+    async def wait(self) -> int:
+        """Waits until the process has ended, while descendants may live; returns its exit code."""
+        while self.returncode is None and await self._take_report():
+            pass
+        if self.returncode is None:  # the guard was killed, and with it the process
+            self.returncode = -signal.SIGKILL
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the process and its group; does nothing once the process has ended."""
+        if self.returncode is None:
+            self._signal_group(number)
+
+    async def kill(self, within: float) -> None:
+        """Kills the whole tree and waits, shielded, until it is dead, or for `within` seconds.
+
+        The guard goes on trying after that. Nothing may be called afterwards.
+        """
+        self._guard_end.close()
+        self._send(guard.KILL)
+        try:
+            with anyio.move_on_after(within, shield=True):
+                while await self._take_report():
+                    pass
+                if not self._dead:  # the guard was killed; the group is what can still be found
+                    self._signal_group(signal.SIGKILL)
+                if self._guard is not None:
+                    await to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
+        finally:
+            self._control.close()  # which tells the guard too
+
+    def _spawn(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+    ) -> None:
+        """Starts the guard; runs in a thread."""
+        control = self._guard_end.fileno()
+        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
+        try:
+            self._guard = subprocess.Popen(
+                [*guard.COMMAND_LINE, str(control), locale, *command],
+                cwd=cwd,
+                env=dict(env),
+                pass_fds=[control],
+                start_new_session=True,
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+            )
+        finally:
+            self._guard_end.close()
+
+    async def _wait_started(self) -> None:
+        match await self._take_report():
+            case ["started", pid]:
+                self.pid = int(pid)
+            case ["failed", number]:
+                raise OSError(int(number), os.strerror(int(number)))
+            case _:
+                raise OSError(0, "it could not be started")
+
+    async def _take_report(self) -> list[str] | None:
+        """Takes the guard's next line and returns its words; None once the guard has ended."""
+        while b"\n" not in self._reports:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._reports += data
+        line, _, self._reports = self._reports.partition(b"\n")
+        match words := line.decode().split():
+            case ["exited", code, "-"]:
+                self.returncode = int(code)
+            case ["exited", "-", number]:
+                self.returncode = -int(number)
+            case ["dead"]:
+                self._dead = True
+        return words
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _send(self, command: bytes) -> None:
+        with contextlib.suppress(OSError):  # the guard is gone
+            self._control.send(command)

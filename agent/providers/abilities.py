@@ -1,0 +1,115 @@
+"""What is known of a model: declared by the user, asked of its server, learnt, or LiteLLM's.
+
+Invariants
+- A window that a provider named when it refused an input counts from then on, in the whole process.
+- What the user declares wins over every map, and a refusal over what the user declares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio import to_thread
+
+from agent.model import THOUGHT_LEVELS, ModelInfo
+from agent.providers import library, ollama
+from agent.providers.outgoing import Target
+
+#: providers whose models all take images. Of others this is not assumed if LiteLLM's map does not
+#: say it, because a model that refuses one image refuses the whole conversation from then on
+_ALL_SEE = frozenset(["anthropic", "gemini", "openai"])
+#: seconds for a server on the user's own machine to say what its model can do
+_INFO_SECONDS = 3.0
+#: what `thinking` without levels stands for
+_USUAL_LEVELS = ("low", "medium", "high")
+_TRUTHS = {"": True, "yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the user says of a model; None where they say nothing."""
+
+    #: tokens
+    window: int | None = None
+    images: bool | None = None
+    #: thought levels, weakest first; empty if it has none
+    thinking: tuple[str, ...] | None = None
+
+
+NOTHING = Declared()
+
+
+class Abilities:
+    """`declared`: the setting ACP_BRIDGE_MODEL_ABILITIES. Raises ValueError if it makes no sense.
+
+    Its form: `MODEL window=TOKENS images[=no] thinking[=LEVEL,LEVEL...]`, several separated by `;`.
+    """
+
+    def __init__(self, declared: str = "") -> None:
+        self._declared = dict(_declaration(part) for part in declared.split(";") if part.strip())
+        self._ollama = ollama.Ollama()
+        #: the windows that providers named, by the model's id and its base URL
+        self._learnt: dict[tuple[str, str | None], int] = {}
+
+    def declared(self, model_id: str) -> Declared:
+        return self._declared.get(model_id, NOTHING)
+
+    def learn(self, model_id: str, base_url: str | None, window: int | None) -> None:
+        """Takes in the window that a provider named when it refused an input."""
+        if window is not None:
+            self._learnt[model_id, base_url] = window
+
+    async def info(self, model_id: str, target: Target, *, own_server: bool) -> ModelInfo:
+        """Returns what is known. `own_server`: the user has set another base URL."""
+        known = await self._looked_up(target)
+        if known is None:
+            known = ModelInfo(takes_images=target.provider in _ALL_SEE and not own_server)
+        said = self.declared(model_id)
+        if said.images is not None:
+            known = replace(known, takes_images=said.images)
+        if said.thinking is not None:
+            known = replace(known, thought_levels=said.thinking)
+        window = known.window if said.window is None else said.window
+        if (learnt := self._learnt.get((model_id, target.base_url))) is not None:
+            window = learnt if said.window is None else min(learnt, said.window)
+        return replace(known, window=window)
+
+    async def _looked_up(self, target: Target) -> ModelInfo | None:
+        if target.provider not in ollama.PROVIDERS:
+            return library.model_info(target.model, target.provider)
+        with anyio.move_on_after(_INFO_SECONDS):
+            return await self._ollama.info(target)
+        return None
+
+
+async def loaded() -> None:
+    """Waits until LiteLLM is imported."""
+    if not library.is_loaded():
+        await to_thread.run_sync(library.load, abandon_on_cancel=True)
+
+
+def _declaration(text: str) -> tuple[str, Declared]:
+    model_id, *words = text.split()
+    said = NOTHING
+    for word in words:
+        name, _, value = word.partition("=")
+        match name:
+            case "window" if value.isdecimal() and int(value) > 0:
+                said = replace(said, window=int(value))
+            case "images" if value in _TRUTHS:
+                said = replace(said, images=_TRUTHS[value])
+            case "thinking":
+                said = replace(said, thinking=_levels(value))
+            case _:
+                raise ValueError(f"ACP_BRIDGE_MODEL_ABILITIES: {word} of {model_id} makes no sense")
+    return model_id, said
+
+
+def _levels(value: str) -> tuple[str, ...]:
+    if value in _TRUTHS:
+        return _USUAL_LEVELS if _TRUTHS[value] else ()
+    named = value.split(",")
+    if unknown := [level for level in named if level not in THOUGHT_LEVELS]:
+        raise ValueError(f"ACP_BRIDGE_MODEL_ABILITIES: there is no thought level {unknown[0]}")
+    return tuple(level for level in THOUGHT_LEVELS if level in named)

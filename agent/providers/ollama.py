@@ -1,0 +1,89 @@
+"""Asks an Ollama server what its model can do.
+
+Ollama cuts a conversation that doesn't fit, without a word. The window that counts is neither the
+model's own nor the same on each machine: it is what the server gave the model when it loaded it.
+
+Invariants
+- Nothing is asked that would make the server load a model.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model import ModelInfo
+from agent.providers import http_connection
+from agent.providers.outgoing import Target
+
+_log = logging.getLogger(__name__)
+
+PROVIDERS = frozenset(["ollama", "ollama_chat"])
+_ADDRESS = "http://localhost:11434"
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+#: the thought levels of a model that thinks; Ollama turns each into on or, for some, a level
+_LEVELS = ("low", "medium", "high")
+
+
+class Ollama:
+    """Remembers, for one process, what the servers said."""
+
+    def __init__(self) -> None:
+        #: what `/api/show` says of a model, by the server's address and the model's name
+        self._shown: dict[tuple[str, str], ModelInfo] = {}
+        #: the window with which a model was seen loaded
+        self._loaded: dict[tuple[str, str], int] = {}
+
+    async def info(self, target: Target) -> ModelInfo | None:
+        """Returns what the server says of the model; None if it doesn't answer or has no such.
+
+        The window is that of the loaded model, as long as it was ever seen loaded, else what its
+        definition says.
+        """
+        key = (target.base_url or _ADDRESS).removesuffix("/api"), target.model
+        try:
+            if key not in self._shown:
+                self._shown[key] = _shown(await _ask(key[0], "show", target, {"model": key[1]}))
+            running = await _ask(key[0], "ps", target)
+        except Exception as error:  # whatever the HTTP library raises, or an odd answer leads to
+            _log.info("Ollama said nothing of %s: %r", target.model, error)
+            running = {}
+        for each in running.get("models") or ():
+            if each.get("name") in (key[1], f"{key[1]}:latest") and each.get("context_length"):
+                self._loaded[key] = int(each["context_length"])
+        shown = self._shown.get(key)
+        if shown is None or (window := self._loaded.get(key)) is None:
+            return shown
+        return ModelInfo(window, shown.takes_images, shown.thought_levels)
+
+
+async def _ask(
+    address: str, what: str, target: Target, body: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    http = await http_connection.client()
+    headers = {"authorization": f"Bearer {target.key}"} if target.key else {}
+    url = f"{address}/api/{what}"
+    if body is None:
+        response = await http.get(url, headers=headers)
+    else:
+        response = await http.post(url, headers=headers, json=body)
+    response.raise_for_status()
+    answer = response.json()
+    if not isinstance(answer, dict):
+        raise TypeError(f"/api/{what} answered {type(answer)}")
+    return answer
+
+
+def _shown(answer: Mapping[str, Any]) -> ModelInfo:
+    """Reads what `/api/show` answers (github.com/ollama/ollama, docs/api.md)."""
+    about = answer.get("model_info") or {}
+    own = next((n for name, n in about.items() if name.endswith(".context_length")), None)
+    set_to = _NUM_CTX.search(answer.get("parameters") or "")
+    can = answer.get("capabilities") or ()
+    return ModelInfo(
+        window=int(set_to[1]) if set_to else own,
+        takes_images="vision" in can,
+        thought_levels=_LEVELS if "thinking" in can else (),
+    )

@@ -1,0 +1,50 @@
+"""Finds the sentence in a server's answer that says what is wrong, and makes it fit to be shown.
+
+Invariants
+- Secrets are masked before the sentence is cut, so that no half of one is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import from_json
+
+#: characters of the sentence
+_LONGEST = 300
+#: how deep objects, and JSON in strings, are looked into
+_DEPTH = 6
+#: names of a library's exceptions before the server's words
+_NAMES = re.compile(r"\A(?:[\w.]*(?:Error|Exception)\w*\s*(?::|-)\s*)+")
+_MEMBERS = ("error", "message", "detail", "details", "msg", "error_msg", "errors", "title")
+
+
+def words_of(body: str, mask: Callable[[str], str]) -> str:
+    """Returns what the body of an error says, in one line; empty if there are no words in it."""
+    line = "".join(c for c in " ".join(mask(_words(body, _DEPTH)).split()) if c.isprintable())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _words(text: str, depth: int) -> str:
+    text = _NAMES.sub("", text.strip())
+    start = text.find("{")
+    if start >= 0 and depth:
+        try:
+            return _member(from_json(text[start : text.rfind("}") + 1]), depth - 1)
+        except ValueError:  # plain words with a brace in them
+            pass
+    return "" if text.startswith("<") else text  # a proxy's page in HTML
+
+
+def _member(value: Any, depth: int) -> str:
+    """Returns the words in an object of any form, empty if it has none."""
+    if isinstance(value, str):
+        return _words(value, depth)
+    if isinstance(value, list):
+        return _member(value[0], depth - 1) if value and depth else ""
+    if not isinstance(value, dict) or not depth:
+        return ""
+    found = (_member(value[name], depth - 1) for name in _MEMBERS if value.get(name))
+    return next((words for words in found if words), "")

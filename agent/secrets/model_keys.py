@@ -1,0 +1,48 @@
+"""Names the environment variables that hold keys of models, and keeps them from tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+#: Model providers that read `<NAME>_API_KEY`. Keys that the user's commands may need are left
+#: out: STRIPE_API_KEY, and also WANDB_API_KEY, though there are models behind it.
+_PROVIDERS = frozenset(
+    """AI21 AIML ALEPH_ALPHA ALEPHALPHA AMAZON_NOVA ANTHROPIC ANTHROPIC_AWS ANYSCALE ARK AZURE
+    AZURE_AI AZURE_OPENAI BASETEN BEDROCK_MANTLE BYTEZ CEREBRAS CHUTES CLARIFAI CO CODESTRAL COHERE
+    COMETAPI COMPACTIFAI DASHSCOPE DATAROBOT DEEPINFRA DEEPSEEK EMPOWER FEATHERLESS
+    FEATHERLESS_AI FIREWORKS FIREWORKSAI FIREWORKS_AI FRIENDLIAI GALADRIEL GEMINI GIGACHAT
+    GOOGLE GRADIENT_AI GROQ HOSTED_VLLM HUGGINGFACE HYPERBOLIC INCEPTION INFINITY LAMBDA
+    LEMONADE LITELLM LITELLM_PROXY LLAMA LLAMAFILE LM_STUDIO MARITALK META MINIMAX MISTRAL
+    MISTRAL_AZURE MODELSCOPE MOONSHOT MORPH NANOGPT NEBIUS NLP_CLOUD NOVITA NSCALE NVIDIA
+    NVIDIA_NIM OLLAMA OPENAI OPENAI_LIKE OPENROUTER OR OVHCLOUD PALM PERPLEXITY PERPLEXITYAI POE
+    PREDIBASE PUBLICAI REPLICATE SAMBANOVA SYNTHETIC TENCENT TOGETHER TOGETHERAI TOGETHER_AI V0
+    VERCEL_AI_GATEWAY VOLCENGINE VOYAGE WATSONX WX XAI XINFERENCE ZAI ZHIPUAI""".split()  # noqa: SIM905
+)
+#: model providers' keys that have other names
+_MODEL_KEYS = frozenset(
+    """AIMLAPI_KEY ANTHROPIC_AUTH_TOKEN AWS_BEARER_TOKEN_BEDROCK COMETAPI_KEY DATAROBOT_API_TOKEN
+    FIREWORKS_AI_TOKEN FRIENDLI_TOKEN GIGACHAT_ACCESS_TOKEN GIGACHAT_CREDENTIALS LITELLM_MASTER_KEY
+    REPLICATE_API_TOKEN TOGETHER_AI_TOKEN WATSONX_APIKEY WATSONX_TOKEN WATSONX_ZENAPIKEY""".split()  # noqa: SIM905
+)
+_API_KEY = re.compile(r"(.+)_API_KEYS?(_\d+)?")
+
+
+def is_model_key(name: str) -> bool:
+    """Tells if an environment variable of that name holds the key of a model's provider."""
+    found = _API_KEY.fullmatch(name)
+    return name in _MODEL_KEYS or (found is not None and found[1] in _PROVIDERS)
+
+
+def child_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Returns `env` without the keys of models, for the processes of tools."""
+    return {name: value for name, value in env.items() if not is_model_key(name)}
+
+
+def emptied_keys(env: Mapping[str, str]) -> dict[str, str]:
+    """Returns the keys of models in `env`, each with an empty value.
+
+    They are for a client's terminals: variables can be added to their environment, but not taken
+    out of it.
+    """
+    return {name: "" for name in env if is_model_key(name)}

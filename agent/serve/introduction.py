@@ -1,0 +1,60 @@
+"""What the agent says of itself in answer to `initialize`."""
+
+from __future__ import annotations
+
+from acp.schema import (
+    AgentCapabilities,
+    AuthMethodAgent,
+    Implementation,
+    InitializeResponse,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionForkCapabilities,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+)
+
+PROTOCOL_VERSION = 1
+AUTH_METHOD = AuthMethodAgent(
+    id="api-key",
+    name="API key",
+    description=(
+        "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY or"
+        " OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
+        " (ACP_BRIDGE_HOME); the file is read again without a restart."
+    ),
+)
+
+
+def introduction() -> InitializeResponse:
+    return InitializeResponse(
+        protocol_version=PROTOCOL_VERSION,
+        agent_capabilities=AgentCapabilities(
+            load_session=True,
+            prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            mcp_capabilities=McpCapabilities(http=True, sse=True),
+            session_capabilities=SessionCapabilities(
+                list=SessionListCapabilities(),
+                resume=SessionResumeCapabilities(),
+                close=SessionCloseCapabilities(),
+                delete=SessionDeleteCapabilities(),
+                fork=SessionForkCapabilities(),
+                additional_directories=SessionAdditionalDirectoriesCapabilities(),
+            ),
+        ),
+        agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=_version()),
+        auth_methods=[AUTH_METHOD],
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("acp-stdio-bridge")
+    except PackageNotFoundError:  # run from a checkout
+        return "0"

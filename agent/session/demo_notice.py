@@ -1,0 +1,70 @@
+"""What a session tells a user who has no key yet: that it is the demo, and how to leave it.
+
+Invariants
+- The first answer of a session that is the demo's begins with it, and names the full path of the
+  file of keys, whose folder exists by then.
+- Once a key is there the session goes on with a real model at its next prompt, and says so. A demo
+  that was asked for by name stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from agent.conversation.history import History
+from agent.model import DEMO
+from agent.session.config_options import ConfigOptions
+from agent.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class DemoNotice:
+    """`say` shows the user a text; `tell_options` tells the client the session's options."""
+
+    def __init__(
+        self,
+        options: ConfigOptions,
+        history: History,
+        settings: Settings,
+        say: Callable[[str], Awaitable[None]],
+        tell_options: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._options = options
+        self._history = history
+        self._settings = settings
+        self._say = say
+        self._tell_options = tell_options
+
+    async def before_answer(self) -> None:
+        """Says what there is to say before a prompt is answered; may change the model."""
+        if (model_id := self._options.leave_demo()) is not None:
+            await self._tell_options()
+            await self._say(f"A key was found: from here on `{model_id}` answers, not the demo.")
+        elif self._is_new_demo():
+            await self._make_folder()
+            await self._say(_notice(str(self._settings.keys_file)))
+
+    def _is_new_demo(self) -> bool:
+        named = self._settings.model == DEMO
+        return self._options.model_id == DEMO and not named and DEMO not in self._history.models
+
+    async def _make_folder(self) -> None:
+        folder = self._settings.keys_file.parent
+        try:
+            await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:  # the session's own record will say what is wrong with the disk
+            logger.exception("the folder of keys can't be made")
+
+
+def _notice(keys_file: str) -> str:
+    return (
+        "This is the demo: it has a few prepared answers, and no model reads what you write."
+        " For a real one you need a key: write a line such as `ANTHROPIC_API_KEY=...`,"
+        " `OPENAI_API_KEY=...` or `GEMINI_API_KEY=...` into this file:\n\n"
+        f"- `{keys_file}`\n\n"
+        "Your next prompt here then goes to a model; no `--model` and no restart is needed."
+    )

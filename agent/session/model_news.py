@@ -1,0 +1,103 @@
+"""Tells the client of a session what becomes known of its model.
+
+What a model can do is known only once a library is imported, or a server on the user's machine has
+answered, so it may come long after the session was opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import anyio
+
+from agent.client import Client
+from agent.content.blocks import images_of, unreadable_images
+from agent.content.images import IMAGES_TAKEN
+from agent.conversation.history import History
+from agent.conversation.replay import notice, thought
+from agent.conversation.token_estimate import TokenEstimate
+from agent.session.asides import Asides
+from agent.session.config_options import ConfigOptions
+from agent.tools import Toolbox
+from agent.turn.loop import usage_update
+
+#: seconds that the response which opens a session again waits for what is known of its model
+_PROMPTLY = 0.2
+#: seconds that a prompt may wait for the model's library before the user is told why
+_QUIET_SECONDS = 1.0
+_LOADING = "Loading the library of models, as the first prompt after a start has to."
+
+
+class ModelNews:
+    def __init__(
+        self,
+        options: ConfigOptions,
+        history: History,
+        tools: Toolbox,
+        client: Client,
+        asides: Asides,
+    ) -> None:
+        self._options = options
+        self._history = history
+        self._tools = tools
+        self._client = client
+        self._asides = asides
+        self._told = False
+
+    async def tell_promptly(self) -> None:
+        """Tells it before the response that opens a session again, if no library is loading.
+
+        The options are not told, because the response has them.
+        """
+        with anyio.move_on_after(_PROMPTLY):
+            await self._options.learn()
+            await self.tell_usage()
+            self._told = True
+
+    async def tell(self) -> None:
+        """Tells it once it is known, if `tell_promptly` could not."""
+        if not self._told:
+            await self.tell_options()
+            await self.tell_usage()
+
+    async def tell_options(self) -> None:
+        """Looks the model up and tells the client if the options have changed by that."""
+        if await self._options.learn():
+            await self.show_options()
+
+    async def show_options(self) -> None:
+        await self._asides.tell(self._options.update())
+
+    async def tell_usage(self) -> None:
+        """Tells how full the window is where no answer tells it: after a load or a summary."""
+        history, info = self._history, self._options.known
+        if info is None or not history.entries:
+            return
+        spent = history.spent
+        if history.measured is None:  # what the model is given has changed since it was counted
+            estimate = TokenEstimate(history, self._tools.specs, images=info.takes_images)
+            spent = dataclasses.replace(spent, context=estimate.tokens())
+        if (update := usage_update(spent, info)) is not None:
+            await self._asides.tell(update)
+
+    async def wait(self) -> None:
+        """Waits until the model is known, for a prompt, and tells why if that takes a while."""
+        with anyio.move_on_after(_QUIET_SECONDS) as quiet:
+            await self.tell_options()
+        if quiet.cancelled_caught:
+            await self._client.update(thought(_LOADING))
+            await self.tell_options()
+
+    async def tell_unseen(self, blocks: list[dict[str, Any]]) -> None:
+        """Says which images of a prompt the model will not see. Raises ModelError."""
+        if images_of(blocks) == 0:
+            return
+        if not (await self._options.info()).takes_images:
+            name = self._options.model_id
+            told = f"`{name}` can't see images: it is told only that there is one."
+        elif unreadable_images(blocks):
+            told = f"An image was left out: models take {IMAGES_TAKEN}."
+        else:
+            return
+        await self._client.update(notice(told))

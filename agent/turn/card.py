@@ -1,0 +1,38 @@
+"""A tool call of a turn, from its start to its end, with the card that the client shows for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from agent.model import ToolCall
+from agent.tools import AnyTool
+
+
+@dataclass(slots=True)
+class Card:
+    """A tool call from its start to its end."""
+
+    call: ToolCall
+    #: the `tool_call` that the client is shown, in wire form
+    shown: dict[str, Any]
+    tool: AnyTool | None = None
+    args: BaseModel | None = None
+    #: why the call can't be run, for the model; empty if it can
+    problem: str = ""
+    ended: bool = False
+
+    @property
+    def id(self) -> str:
+        return str(self.shown["toolCallId"])
+
+    @property
+    def hidden(self) -> bool:
+        """Tells if the client is not shown it."""
+        return "hidden" in self.shown
+
+    @property
+    def only_reads(self) -> bool:
+        return self.tool is not None and self.tool.access == "read"

@@ -1,0 +1,59 @@
+"""`python -m tests.fuzz --n 2000 --seed 1`: prints what happened, exits 1 if anything was lost."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from tests.fuzz import script
+from tests.fuzz.run import attempt
+
+#: Operations of one seed.
+EACH = 40
+
+
+def runs(count: int, seed: int) -> list[tuple[int, int]]:
+    """Seeds and the operations of each; a failure is played again with its own seed and count."""
+    whole, rest = divmod(count, EACH)
+    counts = [EACH] * whole + ([rest] if rest else [])
+    return [(seed + number, each) for number, each in enumerate(counts)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser.add_argument("--n", type=int, default=200, help="operations")
+    parser.add_argument("--seed", type=int, default=1, help="the first one; each run has its own")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at a time")
+    parser.add_argument("--show", action="store_true", help="print the lines of what failed")
+    options = parser.parse_args()
+    planned = runs(options.n, options.seed)
+    print(f"{options.n} operations in {len(planned)} runs, SEED={options.seed}", flush=True)
+    began, failed = time.monotonic(), 0
+    counts: Counter[str] = Counter()
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(attempt, *one, options.show): one for one in planned}
+        for number, done in enumerate(as_completed(waiting), 1):
+            seed, count = waiting[done]
+            happened, problem = done.result()
+            counts += happened
+            if problem:
+                failed += 1
+                names = ",".join(script.behaviours(seed)) or "none"
+                print(f"\nFAILED with the agent's behaviours {names}: {problem}")
+                print(f"again: make fuzz SEED={seed} N={count}", flush=True)
+            print(".", end="" if number % 25 else f" {number}\n", flush=True)
+    print()
+    for name, times in sorted(counts.items()):
+        print(f"  {name:26} {times:6}")
+    seconds = time.monotonic() - began
+    print(f"{len(planned) - failed} runs passed, {failed} failed in {seconds:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

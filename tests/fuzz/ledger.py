@@ -1,0 +1,265 @@
+"""What was asked and what was said in one run, and what must hold of it, bridge after bridge.
+
+Judged when a bridge has ended, from the recorded lines and the agents' log alone:
+
+- every line, answer and tool card is as `tests/process/judge.py` wants it;
+- a request is answered once; when the bridge was given time, none is unanswered;
+- a whole turn's words were shown before its answer, and nothing of a cancelled one after it;
+- nobody is answered `cancelled` without a reason;
+- a load shows what was shown (`transcripts.py`);
+- an agent gets each prompt at most once, and a session's prompts in the order of sending.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from acp_bridge.protocol import (
+    SESSION_DELETE,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_RESUME,
+    SESSION_UPDATE,
+)
+from tests.crash.rounds import Lost
+from tests.fuzz.transcripts import Transcript, kept
+from tests.process.judge import PROMPT, judge_answers, judge_cards, judge_lines, stop_reason
+from tests.support.fixture_agents import FixtureLog
+from tests.support.recording import Message, Record, Recording
+
+#: requests about a session as a whole, whose answers change what is expected of it.
+_OPENINGS = (SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_DELETE)
+_WORD = re.compile(r"p(\d+)\.\d+\.")
+
+
+@dataclass(slots=True)
+class Prompt:
+    """One prompt, and what became of it."""
+
+    number: int
+    session_id: str
+    #: the bridge that it was sent to, from 0.
+    life: int
+    text: str
+    #: what a whole turn says.
+    words: list[str]
+    #: it cancels what runs: it may overtake others.
+    urgent: bool
+    accepted: bool = False
+    #: None if the bridge ended before.
+    answer: Message | None = None
+
+    @property
+    def stopped(self) -> Any:
+        """The stop reason; None for an error, and for no answer."""
+        return stop_reason(self.answer or {})
+
+
+def key(request_id: object) -> str:
+    """An id as it is on the wire: 1 and "1" are two."""
+    return json.dumps(request_id)
+
+
+@dataclass
+class Ledger:
+    """Everything of one run."""
+
+    transcripts: dict[str, Transcript] = field(default_factory=dict)
+    prompts: list[Prompt] = field(default_factory=list)
+    #: the agent names things alike in every turn.
+    reuses_ids: bool = False
+    #: sessions with something that may cancel a prompt, by life.
+    stops: set[tuple[int, str]] = field(default_factory=set)
+    #: sessions that the client wanted to be deleted, and those that were.
+    gone: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    #: sessions whose held prompts may have been dropped by the user's word.
+    dropped: set[str] = field(default_factory=set)
+    #: how many turns the agents' log had when each bridge had ended.
+    turns: list[int] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def transcript(self, session_id: str) -> Transcript:
+        return self.transcripts.setdefault(session_id, Transcript(session_id, unknown=True))
+
+    def judge_life(
+        self, recording: Recording, said: str, prompts: dict[str, Prompt], *, quiet: bool
+    ) -> None:
+        """Take all that one bridge said; `prompts`: by the key of their ids. Raises Lost."""
+        walk = _Walk(self, prompts)
+        for record in recording:
+            walk.take(record)
+        for transcript in self.transcripts.values():
+            transcript.ended(quiet=quiet)
+        try:
+            judge_lines(recording, said)
+            judge_answers(recording)
+            judge_cards(Recording(walk.outside))
+        except AssertionError as exc:
+            raise Lost(f"judge: {exc}") from exc
+
+    def judge_agents(self, log: FixtureLog) -> None:
+        """Take what the agents of all bridges got. Raises Lost."""
+        if log.events("overlap"):
+            raise Lost("an agent got a prompt during a turn")
+        if log.events("locked out") and not self.reuses_ids:
+            raise Lost("a session was open in two processes")
+        texts = [block["text"] for m in log.received(PROMPT) for block in m["params"]["prompt"]]
+        if twice := [text for text, times in Counter(texts).items() if times > 1]:
+            raise Lost(f"sent to an agent twice: {twice}")
+        self._judge_order([number_of(turn["prompt"]) for turn in log.turns()])
+
+    def _judge_order(self, ran: list[int | None]) -> None:
+        last: defaultdict[tuple[object, ...], int] = defaultdict(lambda: -1)
+        life = 0
+        for at, number in enumerate(ran):
+            while life < len(self.turns) and at >= self.turns[life]:
+                life += 1
+            if number is None or number >= len(self.prompts):
+                continue
+            prompt = self.prompts[number]
+            if prompt.urgent:
+                continue
+            # Prompts that were held ran later, by the user's word, and in an order of their own.
+            which = (prompt.session_id, life, prompt.life == life)
+            if number < last[which]:
+                raise Lost(f"prompt {number} ran after {last[which]}")
+            last[which] = number
+
+
+def number_of(text: str) -> int | None:
+    """The number of the prompt whose words these are."""
+    found = _WORD.search(text)
+    return int(found[1]) if found else None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a session shows now, as far as words tell whose it is."""
+
+    number: int | None = None
+    #: messages and cards since the first word.
+    ids: set[str] = field(default_factory=set)
+    #: those of turns that were cancelled.
+    dead: set[str] = field(default_factory=set)
+
+
+class _Walk:
+    """Goes through one bridge's lines in their order."""
+
+    def __init__(self, ledger: Ledger, prompts: dict[str, Prompt]) -> None:
+        self._ledger = ledger
+        self._prompts = prompts
+        #: requests that open a session, by key: method and session.
+        self._openings: dict[str, tuple[str, str]] = {}
+        self._replaying: Counter[str] = Counter()
+        self._heard: defaultdict[int, set[str]] = defaultdict(set)
+        self._live: set[str] = set()
+        self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
+        #: the lines without those of a replay, where ended cards and messages come again.
+        self.outside: list[Record] = []
+
+    def take(self, record: Record) -> None:
+        message = record.message or {}
+        method, about = message.get("method"), message.get("params")
+        session_id = about.get("sessionId") if isinstance(about, dict) else None
+        if record.direction == "in" and method == SESSION_UPDATE and isinstance(about, dict):
+            self._update(about)
+            if self._replaying[str(session_id)]:
+                return
+        self.outside.append(record)
+        if record.direction == "out":
+            if method in _OPENINGS and "id" in message:
+                self._opens(key(message["id"]), str(method), str(session_id))
+        elif method == "_acp_bridge/accepted" and isinstance(about, dict):
+            if prompt := self._prompts.get(key(about["requestId"])):
+                prompt.accepted = True
+        elif "method" not in message:
+            self._answer(key(message.get("id")), message)
+
+    def _opens(self, request: str, method: str, session_id: str) -> None:
+        self._openings[request] = (method, session_id)
+        if method == SESSION_LOAD:
+            self._replaying[session_id] += 1
+            self._ledger.transcript(session_id).load_sent(request)
+
+    def _update(self, params: Message) -> None:
+        session_id, update = params["sessionId"], params["update"]
+        self._ledger.transcript(session_id).shown(params)
+        if kept(params) is None:
+            return
+        content = update.get("content")
+        said = str(content.get("text", "")) if isinstance(content, dict) else ""
+        words = {found[0]: int(found[1]) for found in _WORD.finditer(said)}
+        if not self._replaying[session_id]:
+            self._judge_live(session_id, params, set(words))
+        for word, number in words.items():
+            self._heard[number].add(word)
+
+    def _judge_live(self, session_id: str, params: Message, words: set[str]) -> None:
+        """Nothing comes twice, and nothing of a turn that was cancelled."""
+        update = params["update"]
+        if again := words & self._live:
+            raise Lost(f"shown before, and no load: {again} in {params}")
+        self._live |= words
+        number = number_of(" ".join(words))
+        turn = self._turns[session_id]
+        if number is not None and number != turn.number:
+            turn.number, turn.ids = number, set()
+        turn.ids |= {str(update[name]) for name in ("toolCallId", "messageId") if name in update}
+        if turn.ids & turn.dead or self._is_cancelled(number):
+            raise Lost(f"after the answer `cancelled`: {params}")
+
+    def _is_cancelled(self, number: int | None) -> bool:
+        known = number is not None and number < len(self._ledger.prompts)
+        return known and self._ledger.prompts[number or 0].stopped == "cancelled"
+
+    def _answer(self, request: str, message: Message) -> None:
+        if opening := self._openings.pop(request, None):
+            self._opened(request, *opening, message)
+        if not (prompt := self._prompts.get(request)) or prompt.answer is not None:
+            return
+        if "sessions" in str(message) or "in flight" in str(message):
+            return  # to another request, which used the id while it was in flight
+        prompt.answer = message
+        how = str(prompt.stopped or message.get("error", {}).get("code"))
+        self._ledger.counts[f"prompt: {how}"] += 1
+        self._ended(prompt)
+
+    def _ended(self, prompt: Prompt) -> None:
+        missing = set(prompt.words) - self._heard[prompt.number]
+        # A message with an id that a cancelled turn had can't be told from a leak of that turn.
+        if prompt.stopped == "end_turn" and missing and not self._ledger.reuses_ids:
+            raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
+        turn = self._turns[prompt.session_id]
+        if prompt.stopped == "cancelled":
+            if (prompt.life, prompt.session_id) not in self._ledger.stops:
+                raise Lost(f"prompt {prompt.number} is cancelled, and nobody did")
+            if turn.number == prompt.number:
+                turn.dead |= turn.ids
+                turn.ids = set()
+
+    def _opened(self, request: str, method: str, session_id: str, message: Message) -> None:
+        result = message.get("result")
+        if method == SESSION_NEW and isinstance(result, dict):
+            own = result["sessionId"]
+            self._ledger.transcripts.setdefault(own, Transcript(own)).attached = True
+            return
+        if method == SESSION_DELETE:
+            self._ledger.deleted |= {session_id} if result is not None else set()
+            return
+        transcript = self._ledger.transcript(session_id)
+        if method == SESSION_LOAD:
+            self._replaying[session_id] -= 1
+            if result is None:
+                transcript.load_failed(request)
+            else:
+                compared = transcript.compared
+                transcript.loaded(request)
+                self._ledger.counts["load: compared"] += transcript.compared - compared
+        elif result is not None:
+            transcript.attached |= method == SESSION_RESUME

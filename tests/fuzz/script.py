@@ -1,0 +1,148 @@
+"""What a run does, drawn from its seed alone: the agent, the bridge's options, the operations.
+
+Nothing here looks at what a bridge answers, so a shorter run is the beginning of a longer one: a
+failure is made small by lowering N.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.support.fixture_agents import BEHAVIOURS
+
+#: Operations and how often they come, in parts of the sum.
+WEIGHTS = {
+    "prompt": 34,
+    "interrupt": 6,
+    "cancel": 11,
+    "cancel_request": 6,
+    "open_gate": 12,
+    "new": 4,
+    "load": 6,
+    "resume": 2,
+    "close": 2,
+    "delete": 1,
+    "list": 2,
+    "adopt": 1,
+    "set_mode": 3,
+    "set_option": 3,
+    "pass_on": 3,
+    "queue": 2,
+    "queue_run": 4,
+    "queue_drop": 1,
+    "authenticate": 1,
+    "garbage": 2,
+    "permission": 2,
+    "kill_agent": 4,
+    "stop_reading": 1,
+    "go_on_reading": 2,
+    "restart": 4,
+}
+#: Sessions that a run has at the same time.
+SLOTS = 3
+#: An update of 10 MB in every turn: a few are enough.
+_HEAVY = "big-line"
+#: Request ids beside the usual ones: JSON-RPC allows any string and any number.
+_ODD_IDS = ("", "0", "null", "é\ud800", "x" * 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a run; `rng` is its own, so that no step changes what another one draws."""
+
+    kind: str
+    #: the session that is meant, from 0.
+    slot: int
+    rng: random.Random
+
+
+def behaviours(seed: int) -> tuple[str, ...]:
+    """Each behaviour comes once in as many seeds as there are, now and then with another one."""
+    names = [*BEHAVIOURS, ""]
+    rng = random.Random(f"{seed}.agent")
+    chosen = [names[seed % len(names)]]
+    if rng.random() < 0.3:
+        chosen.append(rng.choice([name for name in names if name != _HEAVY]))
+    if "late-replay" in chosen:
+        chosen.append("load-only")  # else it is never asked to replay
+    return tuple(dict.fromkeys(filter(None, chosen)))
+
+
+def options(seed: int) -> list[str]:
+    """The bridge's own."""
+    rng = random.Random(f"{seed}.options")
+    chosen = ["--drain-timeout", rng.choice(["0.1", "0.3"])]
+    if rng.random() < 0.15:
+        chosen += ["--delivery", "interrupt"]
+    if rng.random() < 0.2:
+        chosen += ["--on-cancel", "clear"]
+    if rng.random() < 0.2:
+        chosen += ["--reload-after-cancel", "always"]
+    return chosen
+
+
+def operations(seed: int, count: int) -> Iterator[Operation]:
+    """The first one opens a session."""
+    rng = random.Random(f"{seed}.operations")
+    weights = dict(WEIGHTS)
+    if _HEAVY in behaviours(seed):
+        weights |= {"prompt": 3, "interrupt": 1}
+    yield Operation("new", 0, random.Random(f"{seed}.0"))
+    for number in range(1, count):
+        (kind,) = rng.choices(list(weights), list(weights.values()))
+        # Mostly one session, or nothing would ever be in another one's way.
+        slot = rng.choices(range(SLOTS), [6, 2, 1])[0]
+        yield Operation(kind, slot, random.Random(f"{seed}.{number}"))
+
+
+def words(number: int, count: int) -> list[str]:
+    """The words of one prompt, which no other prompt has."""
+    return [f"p{number}.{n}." for n in range(count)]
+
+
+def prompt_text(rng: random.Random, number: int) -> tuple[str, list[str]]:
+    """A prompt in the agents' command language, and the words that a whole turn of it says."""
+    said = words(number, rng.randrange(2, 8))
+    cut = rng.randrange(1, len(said))
+    middle = rng.choices(_MIDDLES, k=rng.randrange(3))
+    parts = [f"say {' '.join(said[:cut])}", *middle, f"say {' '.join(said[cut:])}"]
+    if (end := rng.choice(_ENDS)) and rng.random() < 0.4:
+        parts.append(end)
+    return "; ".join(parts).replace("NUMBER", str(number)), said
+
+
+_MIDDLES = (
+    *["gate g"] * 4,
+    "stream 5",
+    "stream 40 1",
+    "stream 2000",
+    "think hm",
+    "tool tNUMBER",
+    "tool tNUMBER; gate g; tool-done tNUMBER",
+    "tool uNUMBER; tool-done uNUMBER",
+    "permission",
+    "permission 2",
+    "elicit",
+    "read /none",
+    "write /fNUMBER",
+    "terminal; terminal-wait; terminal-release",
+    "terminal; gate g",
+    'update {"sessionUpdate": "plan", "entries": []}',
+    'update {"sessionUpdate": "from_the_future", "value": [1.0, null]}',
+    'update {"sessionUpdate": "current_mode_update", "currentModeId": "edit"}',
+    "big 300000",
+    "noise",
+    "child",
+    "grandchild",
+)
+_ENDS = ("fail", "die", "exit 3", "stop max_tokens", "gate g")
+
+
+def request_id(rng: random.Random, number: int) -> int | float | str | None:
+    """An odd id, or None for the usual: the client counts."""
+    if rng.random() < 0.85:
+        return None
+    odd = rng.choice([f"request {number}", -number - 1, 2**53 + number, number + 0.5, None])
+    return rng.choice(_ODD_IDS) + str(number) if odd is None else odd

@@ -1,0 +1,185 @@
+"""Compares what a client saw of a session with what a load shows of it (invariants R1, T2, K1).
+
+Judged afterwards, from the lines alone. What a client sees between its request and the answer to it
+begins with what the bridge was about to send before it read the request; nothing on the wire marks
+where the replay begins, so a place is looked for where it can.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
+from acp_bridge.updates import for_replay
+from tests.crash.rounds import Lost
+from tests.support.recording import Message
+
+Updates = list[Message]
+_TEXT = (AGENT_MESSAGE, AGENT_THOUGHT)
+
+
+def kept(params: Message) -> Message | None:
+    """What of an update must come again in a load: what the agent said, but for live terminals."""
+    update = params["update"]
+    if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or "notice" in own_meta(params):
+        return None
+    fit: Message = for_replay({"update": update})["update"]
+    return fit
+
+
+def joined(updates: Updates) -> Updates:
+    """Neighbouring chunks of one message as one."""
+    whole: Updates = []
+    texts: list[str] = []
+    for update in updates:
+        last = whole[-1] if whole else {}
+        if _is_text(update) and _label(last) == _label(update):
+            texts.append(update["content"]["text"])
+            continue
+        _put(whole, texts)
+        whole.append(update)
+        texts = [update["content"]["text"]] if _is_text(update) else []
+    _put(whole, texts)
+    return whole
+
+
+def _put(whole: Updates, texts: list[str]) -> None:
+    if len(texts) > 1:
+        content = {**whole[-1]["content"], "text": "".join(texts)}
+        whole[-1] = {**whole[-1], "content": content}
+
+
+def _is_text(update: Message) -> bool:
+    return update.get("sessionUpdate") in _TEXT and update["content"].get("type") == "text"
+
+
+def _label(update: Message) -> object:
+    return (update["sessionUpdate"], update.get("messageId")) if _is_text(update) else update
+
+
+def begins_with(whole: Updates, head: Updates) -> bool:
+    """Both joined; the last message of the head may go on."""
+    if len(head) > len(whole) or not head:
+        return not head
+    *before, last = head
+    if whole[: len(before)] != before:
+        return False
+    at = whole[len(before)]
+    if at == last:
+        return True
+    same = _is_text(at) and _is_text(last) and _label(at) == _label(last)
+    return same and at["content"]["text"].startswith(last["content"]["text"])
+
+
+def ends_with(whole: Updates, tail: Updates) -> bool:
+    """Both joined; the first message of the tail may have begun before."""
+    if len(tail) > len(whole) or not tail:
+        return not tail
+    first, *after = tail
+    if after and whole[-len(after) :] != after:
+        return False
+    at = whole[-len(tail)]
+    if at == first:
+        return True
+    same = _is_text(at) and _is_text(first) and _label(at) == _label(first)
+    return same and at["content"]["text"].endswith(first["content"]["text"])
+
+
+@dataclass(slots=True)
+class Transcript:
+    """One session, as its client knows it."""
+
+    session_id: str
+    #: what the journal had at some moment: all of it, or what it begins with.
+    base: Updates = field(default_factory=list)
+    whole: bool = True
+    #: what was shown since.
+    live: Updates = field(default_factory=list)
+    #: a load failed in its middle, or the session is not ours: nothing is known of it.
+    unknown: bool = False
+    #: the client has the session from this bridge.
+    attached: bool = False
+    #: `len(live)` when each load was sent whose answer isn't there yet.
+    _marks: dict[str, int] = field(default_factory=dict)
+    #: loads that were compared.
+    compared: int = 0
+
+    def shown(self, params: Message) -> None:
+        """Take the parameters of the next `session/update`."""
+        if update := kept(params):
+            self.live.append(update)
+
+    def load_sent(self, request: str) -> None:
+        """`request` names it until its answer is there."""
+        self._marks[request] = len(self.live)
+
+    def load_failed(self, request: str) -> None:
+        """What it replayed before it failed can't be told from what was said meanwhile."""
+        self.unknown |= self._marks.pop(request) < len(self.live)
+
+    def loaded(self, request: str) -> None:
+        """Raises Lost if the replay is not what was shown."""
+        mark = self._marks.pop(request)
+        before, window = self.live[:mark], self.live[mark:]
+        if not self.unknown:
+            self._settle(window[self._replay_begins(before, window) :])
+            self.compared += 1
+        elif not self.attached:
+            self._settle(window)
+        self.attached = True
+
+    def ended(self, *, quiet: bool) -> None:
+        """The bridge is gone. `quiet`: nothing was on its way, all that it had was shown."""
+        if self.whole and not self.unknown:
+            self.base = self.base + self.live
+            self.whole = quiet
+        self.live, self.attached = [], False
+        self._marks.clear()
+
+    def _replay_begins(self, before: Updates, window: Updates) -> int:
+        known, size = self.base + before, sum(map(_size, window))
+        short, first = sum(map(_size, known)), (known or window or [{}])[0]
+        for cut in range(len(window) + 1):
+            # Both are cheap to look at, and the rest is not.
+            possible = short == size if self.whole else short <= size
+            if possible and (not first or cut == len(window) or _begins(window[cut], first)):
+                since, replay = before + window[:cut], joined(window[cut:])
+                if self._is_replay(replay, since):
+                    return cut
+            if cut < len(window):
+                short += _size(window[cut])
+                size -= _size(window[cut])
+        raise Lost(self._difference(joined(known), joined(window)))
+
+    def _is_replay(self, replay: Updates, since: Updates) -> bool:
+        if self.whole:
+            return replay == joined(self.base + since)
+        return begins_with(replay, joined(self.base)) and ends_with(replay, joined(since))
+
+    def _settle(self, replay: Updates) -> None:
+        self.base, self.whole, self.live, self.unknown = list(replay), True, [], False
+        self._marks = dict.fromkeys(self._marks, 0)
+
+    def _difference(self, shown: Updates, replayed: Updates) -> str:
+        pairs = enumerate(zip(shown, replayed, strict=False))
+        short = min(len(shown), len(replayed))
+        at = next((number for number, (one, other) in pairs if one != other), short)
+        parts = (json.dumps(part[at : at + 2])[:600] for part in (shown, replayed))
+        return (
+            f"session {self.session_id}: a load shows something else than was shown, from update"
+            f" {at} of {len(shown)} and {len(replayed)} on: shown {next(parts)},"
+            f" then replayed {next(parts)}"
+        )
+
+
+def _size(update: Message) -> int:
+    return len(update["content"]["text"]) if _is_text(update) else len(json.dumps(update))
+
+
+def _begins(update: Message, first: Message) -> bool:
+    """A message of the replay may be joined from several of those that were shown."""
+    if _is_text(update) and _is_text(first):
+        one, other = update["content"]["text"], first["content"]["text"]
+        return _label(update) == _label(first) and one[: len(other)] == other[: len(one)]
+    return update == first

@@ -1,0 +1,113 @@
+"""The title under which a session is listed."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.session.title import Title
+from tests.session.journals import failing
+from tests.session.memory import Json
+from tests.session.ports import Port
+
+
+@pytest.fixture
+async def listing(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = Journal(tmp_path)
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+async def journal(listing: Journal) -> SessionJournal:
+    return await listing.create("s", cwd="/w", agent="a")
+
+
+def prompt(*texts: str) -> Json:
+    return {"prompt": [{"type": "text", "text": text} for text in texts]}
+
+
+def info(**said: Any) -> Json:
+    return {"sessionUpdate": "session_info_update", **said}
+
+
+async def titled(listing: Journal, journal: SessionJournal, *said: Json) -> str | None:
+    """Tell a title of prompts and updates, in order; return what is listed in the end."""
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            title = Title(Port(tasks), listing, journal)
+            for each in said:
+                if "prompt" in each:
+                    title.note_prompt(each)
+                else:
+                    title.note_update(each)
+        (row,), _ = await listing.list()
+    assert row.title == journal.info.title
+    return row.title
+
+
+async def test_the_first_prompt_with_words_titles_the_session(
+    listing: Journal, journal: SessionJournal
+) -> None:
+    image: Json = {"prompt": [{"type": "image", "data": "x"}]}
+    said = (image, prompt(""), prompt("mend\n the", "  bug"), prompt("and another"))
+    assert await titled(listing, journal, *said) == "mend the bug"
+
+
+async def test_a_title_that_is_made_of_a_prompt_is_short(
+    listing: Journal, journal: SessionJournal
+) -> None:
+    assert await titled(listing, journal, prompt("x" * 81)) == "x" * 79 + "…"
+
+
+async def test_a_session_that_has_a_title_keeps_it(
+    listing: Journal, journal: SessionJournal
+) -> None:
+    assert await titled(listing, journal, prompt("first")) == "first"
+    again = await listing.open("s")  # as the next bridge does
+    assert await titled(listing, again, prompt("second")) == "first"
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_title_of_the_agent_wins_over_a_prompt_whichever_comes_first(
+    listing: Journal, journal: SessionJournal, before: bool
+) -> None:
+    said = (info(title="Bug hunt"), prompt("mend it"))
+    assert await titled(listing, journal, *said[:: 1 if before else -1]) == "Bug hunt"
+
+
+@pytest.mark.parametrize("title", [None, 5, ["odd"]])
+async def test_an_agent_takes_a_title_away_and_no_later_prompt_makes_one(
+    listing: Journal, journal: SessionJournal, title: object
+) -> None:
+    said = (prompt("mend it"), info(title=title), prompt("again"))
+    assert await titled(listing, journal, *said) is None
+
+
+async def test_an_update_that_gives_no_title_changes_none(
+    listing: Journal, journal: SessionJournal
+) -> None:
+    other = {"sessionUpdate": "usage_update", "title": "not a title"}
+    assert await titled(listing, journal, info(updatedAt="x"), other, prompt("mend it")) == (
+        "mend it"
+    )
+
+
+@pytest.mark.hazard("P6")
+async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
+    listing: Journal, journal: SessionJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acp_bridge")
+    with failing(journal, "UPDATE ON session"):
+        assert await titled(listing, journal, prompt("mend it")) == "mend it"  # it is kept
+        assert journal.behind
+    await journal.close()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            Title(Port(tasks), listing, journal).note_update(info(title="too late"))
+    failed = [record.getMessage().split()[0] for record in caplog.records]
+    assert failed == ["journal.failed", "journal.caught_up", "journal.failed"]

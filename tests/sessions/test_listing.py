@@ -1,0 +1,236 @@
+"""`session/list`: the journal's pages, then what only the agent knows, and never a long wait."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_bridge import waits
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import Journal, JournalError
+from acp_bridge.sessions.listing import Listing
+from acp_bridge.wire.jsonrpc import RpcError
+from tests.agents.scripted_process import Listener
+from tests.sessions.agent import Agent, Json, Process
+
+
+class Lister:
+    """A Listing of the agent "agent", and the processes that it may ask."""
+
+    def __init__(self, home: Path, agent: Agent, tasks: anyio.abc.TaskGroup) -> None:
+        self.journal = Journal(home)
+        self.agent, self._tasks = agent, tasks
+        self.listing = Listing(self, self.journal, lambda: AgentIdentity("agent"))
+
+    def links(self) -> list[Link]:
+        return list(self.agent.processes)
+
+    async def ready(self) -> Link:
+        link = self.agent.new_link(AgentCommand(("agent",), {}), Listener(), "agent")
+        await link.start(self._tasks)
+        return link
+
+    async def keep(self, session_id: str, *, cwd: str = "/w", agent: str = "agent") -> None:
+        """Keep a session, newer than all before."""
+        kept = await self.journal.create(
+            session_id, cwd=cwd, agent=agent, agent_session_id=f"agent's {session_id}"
+        )
+        await kept.close()
+
+    async def ids(self, **given: Any) -> list[str]:
+        return [row["sessionId"] for row in (await self.listing.page(given))["sessions"]]
+
+
+@asynccontextmanager
+async def lister(home: Path, agent: Agent | None = None) -> AsyncIterator[Lister]:
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            it = Lister(home, agent or Agent(), tasks)
+            yield it
+            await it.journal.close()
+            tasks.cancel_scope.cancel()
+
+
+def row(session_id: str, **more: Any) -> Json:
+    return {"sessionId": session_id, "cwd": "/w", **more}
+
+
+async def test_the_sessions_of_this_agent_are_listed_the_newest_first(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        assert await it.listing.page({}) == {"sessions": []}
+        await it.keep("one")
+        await it.keep("elsewhere", cwd="/v")
+        await it.keep("two")
+        await it.keep("another's", agent="other")
+        assert await it.ids() == ["two", "elsewhere", "one"]
+        assert await it.ids(cwd="/v") == ["elsewhere"]
+        assert await it.ids(cwd="/nowhere") == []
+
+
+async def test_a_row_has_a_title_if_the_session_has_one(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        for session_id, title in (("one", None), ("two", "Named")):
+            await it.journal.create(session_id, cwd="/w", agent="agent")
+            if title:
+                await it.journal.touch(session_id, title=title)
+        two, one = (await it.listing.page({}))["sessions"]
+        assert (two["sessionId"], two["cwd"], two["title"]) == ("two", "/w", "Named")
+        assert two["updatedAt"].endswith("Z")
+        assert one.keys() == two.keys() - {"title"}
+
+
+@pytest.mark.hazard("Q10")
+async def test_the_agents_own_sessions_come_behind_the_last_page_of_the_journal(
+    tmp_path: Path,
+) -> None:
+    async with lister(tmp_path) as it:
+        for number in range(51):
+            await it.keep(f"s{number}")
+        await it.ready()
+        it.agent.rows = [row("a1"), row("agent's s7"), row("a2", title="T", x=[1])]
+        first = await it.listing.page({})
+        assert [r["sessionId"] for r in first["sessions"]] == [f"s{n}" for n in range(50, 0, -1)]
+        assert it.agent.params("session/list") == []
+        last = await it.listing.page({"cursor": first["nextCursor"]})
+        # What the agent says of one is passed on as it is; one that has an id of ours is known.
+        own = [row("a1"), row("a2", title="T", x=[1])]
+        assert last["sessions"][0]["sessionId"] == "s0"
+        assert last["sessions"][1:] == own
+        assert "nextCursor" not in last
+
+
+async def test_the_agents_pages_are_asked_for_with_its_own_cursor(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        await it.keep("ours")
+        await it.ready()
+
+        async def page(process: Process, asked: Json) -> Json:
+            if "cursor" not in asked:
+                return {"sessions": [row("a1")], "nextCursor": "j:1"}
+            return {"sessions": [row("a2")], "nextCursor": None}
+
+        it.agent.script["session/list"] = page
+        first = await it.listing.page({"cwd": "/w"})
+        assert [r["sessionId"] for r in first["sessions"]] == ["ours", "a1"]
+        second = await it.listing.page({"cwd": "/w", "cursor": first["nextCursor"]})
+        assert second == {"sessions": [row("a2")]}
+        assert it.agent.params("session/list") == [
+            {"cwd": "/w"},
+            {"cwd": "/w", "cursor": "j:1"},
+        ]
+
+
+@pytest.mark.parametrize("cursor", ["j:", "j:nonsense", "j:bm8=", "j:é", "x:1", 7])
+async def test_a_cursor_that_the_bridge_did_not_give_is_refused(
+    tmp_path: Path, cursor: object
+) -> None:
+    async with lister(tmp_path) as it:
+        with pytest.raises(RpcError, match="cursor: not a cursor of ours") as caught:
+            await it.listing.page({"cursor": cursor})
+        assert caught.value.code == -32602
+
+
+async def test_an_agents_rows_are_filtered_by_the_bridge_too_and_odd_ones_are_left_out(
+    tmp_path: Path,
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.ready()
+        it.agent.rows = [row("a"), row("b", cwd="/v"), {"sessionId": 1}, {}, "c", None]  # type: ignore[list-item]
+        assert await it.ids(cwd="/w") == ["a"]
+        assert await it.ids() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], {}, {"sessions": None}, {"sessions": {}}, RpcError(-32603, "no")]
+)
+async def test_an_agent_that_lists_nothing_of_use_spoils_no_listing(
+    tmp_path: Path, answer: object
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.keep("ours")
+        await it.ready()
+        it.agent.script["session/list"] = answer
+        assert await it.ids() == ["ours"]
+        assert len(it.agent.params("session/list")) == 1
+
+
+@pytest.mark.hazard("Q10")
+async def test_a_deaf_agent_is_not_waited_for_and_told_that_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
+    async with lister(tmp_path) as it:
+        await it.keep("ours")
+        await it.ready()
+        it.agent.stops_at("session/list")
+        assert await it.ids() == ["ours"]
+        assert not await it.listing.agent_lists("a")
+        assert len(it.agent.params("$/cancel_request")) == 2
+
+
+@pytest.mark.hazard("Q10")
+async def test_a_listing_starts_no_agent_and_asks_none_that_can_not_list(tmp_path: Path) -> None:
+    async with lister(tmp_path, Agent(able={"list": None})) as it:
+        await it.keep("ours")
+        assert await it.ids() == ["ours"]
+        assert it.agent.processes == []
+        await it.ready()
+        assert await it.ids() == ["ours"]
+        assert await it.listing.page({"cursor": "a:1"}) == {"sessions": []}
+        assert not await it.listing.agent_lists("a")
+        assert it.agent.params("session/list") == []
+
+
+async def test_of_several_processes_one_that_is_able_is_asked(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        for _ in range(2):
+            await it.ready()
+        it.agent.processes[0].initialized = {}
+        it.agent.rows = [row("a")]
+        assert await it.ids() == ["a"]
+        assert it.listing.able("sessionCapabilities", "delete") is it.agent.processes[1]
+        assert it.listing.able("sessionCapabilities", "fly") is None
+
+
+async def test_a_journal_that_can_not_be_read_fails_the_listing_visibly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*args: object, **given: object) -> None:
+        raise JournalError("broken")
+
+    async with lister(tmp_path) as it:
+        await it.ready()
+        for method in ("known_agent_ids", "list"):
+            monkeypatch.setattr(Journal, method, broken)
+            with pytest.raises(JournalError):
+                await it.listing.page({})
+
+
+# --- is this session the agent's? ------------------------------------------------------------
+
+
+async def test_a_session_of_the_agents_is_searched_for_on_all_its_pages(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+
+        async def page(process: Process, asked: Json) -> Json:
+            at = int(asked.get("cursor", 0))
+            return {"sessions": [row(f"a{at}")], "nextCursor": str(at + 1) if at < 4 else None}
+
+        it.agent.script["session/list"] = page
+        assert await it.listing.agent_lists("a4")  # no process was there: one is started
+        assert len(it.agent.processes) == 1
+        assert not await it.listing.agent_lists("a5")
+        assert len(it.agent.processes) == 1
+
+
+@pytest.mark.hazard("Q10")
+async def test_a_search_ends_though_the_agents_pages_do_not(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        it.agent.script["session/list"] = {"sessions": [], "nextCursor": "again"}
+        assert not await it.listing.agent_lists("a")
+        assert len(it.agent.params("session/list")) == 20

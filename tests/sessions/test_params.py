@@ -1,0 +1,104 @@
+"""What a client may give with a request about sessions, and what is refused by its name."""
+
+from typing import Any
+
+import pytest
+
+from acp_bridge.session.opening import Workspace
+from acp_bridge.sessions import params
+from acp_bridge.wire.jsonrpc import RpcError
+
+Json = dict[str, Any]
+TEXT: Json = {"type": "text", "text": "hello"}
+
+
+def refusal(check: Any, given: Json) -> str:
+    """Return the sentence with which the parameters are refused."""
+    with pytest.raises(RpcError) as caught:
+        check(given)
+    assert caught.value.code == -32602
+    return caught.value.message
+
+
+@pytest.mark.parametrize("odd", [{}, {"sessionId": None}, {"sessionId": 1}, {"sessionId": ["s"]}])
+def test_a_session_is_named_by_a_string(odd: Json) -> None:
+    assert refusal(params.session_id, odd).startswith("sessionId: ")
+    assert params.session_id({"sessionId": ""}) == ""
+
+
+@pytest.mark.parametrize(
+    ("odd", "named"),
+    [
+        ({}, "cwd"),
+        ({"cwd": None}, "cwd"),
+        ({"cwd": "relative"}, "cwd"),
+        ({"cwd": ["/w"]}, "cwd"),
+        ({"cwd": "/w", "mcpServers": {}}, "mcpServers"),
+        ({"cwd": "/w", "additionalDirectories": "/a"}, "additionalDirectories"),
+        ({"cwd": "/w", "additionalDirectories": ["/a", "b"]}, "additionalDirectories.1"),
+        ({"cwd": "/w", "additionalDirectories": [None]}, "additionalDirectories.0"),
+    ],
+)
+def test_a_workspace_has_absolute_paths_and_a_list_of_servers(odd: Json, named: str) -> None:
+    assert refusal(params.workspace, odd).startswith(f"{named}: ")
+
+
+def test_a_workspace_is_what_was_given_and_tells_no_list_of_roots_from_an_empty_one() -> None:
+    server = {"name": "s"}
+    given = {"sessionId": "s", "cwd": "/w", "mcpServers": [server], "_meta": {"x": 1}}
+    bare = params.workspace(given)
+    assert bare == Workspace("/w", None, (server,), {"_meta": {"x": 1}})
+    assert "additionalDirectories" not in bare.params()
+    empty = params.workspace({**given, "additionalDirectories": []})
+    assert empty.params("0") == {**given, "additionalDirectories": [], "sessionId": "0"}
+    assert bare.roots == empty.roots == ()
+    rooted = params.workspace({"cwd": "/w", "additionalDirectories": ["/a"], "mcpServers": None})
+    assert rooted == Workspace("/w", ("/a",), (), {})
+
+
+@pytest.mark.parametrize(
+    ("odd", "named"),
+    [
+        (None, "prompt"),
+        ([], "prompt"),
+        ({"type": "text"}, "prompt"),
+        ([TEXT, "hello"], "prompt.1"),
+        ([{}], "prompt.0"),
+        ([{"type": 1}], "prompt.0"),
+        ([{"type": "text"}], "prompt.0.text"),
+        ([TEXT, {"type": "text", "text": None}], "prompt.1.text"),
+    ],
+)
+def test_a_prompt_is_a_list_of_blocks_that_have_a_type(odd: object, named: str) -> None:
+    assert refusal(params.prompt, {"prompt": odd}).startswith(f"{named}: ")
+
+
+def test_a_prompt_may_hold_blocks_that_the_bridge_does_not_know() -> None:
+    blocks = [TEXT, {"type": "hologram", "text": 5}]
+    assert params.prompt({"prompt": blocks}) == blocks
+
+
+@pytest.mark.parametrize(
+    ("odd", "named"),
+    [
+        ({"cwd": "relative"}, "cwd"),
+        ({"cwd": 1}, "cwd"),
+        ({"cursor": 1}, "cursor"),
+        ({"cursor": ""}, "cursor"),
+        ({"cursor": "x:1"}, "cursor"),
+    ],
+)
+def test_a_listing_takes_an_absolute_path_and_a_cursor_of_ours(odd: Json, named: str) -> None:
+    assert refusal(params.listing, odd).startswith(f"{named}: ")
+
+
+def test_a_listing_may_be_asked_for_without_any_parameter() -> None:
+    assert params.listing({}) == (None, None)
+    assert params.listing({"cwd": None, "cursor": None}) == (None, None)
+    assert params.listing({"cwd": "/w", "cursor": "a:5"}) == ("/w", "a:5")
+
+
+@pytest.mark.parametrize("odd", [None, "1", 1.0, True, -1, 65536])
+def test_a_version_is_an_integer_of_sixteen_bits(odd: object) -> None:
+    assert refusal(params.version, {"protocolVersion": odd}).startswith("protocolVersion: ")
+    assert [params.version({"protocolVersion": n}) for n in (0, 65535)] == [0, 65535]

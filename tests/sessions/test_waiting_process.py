@@ -1,0 +1,296 @@
+"""The process without a session: who gets it, what it may ask, and how it ends."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.clients.client import Client
+from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.wire.jsonrpc import RpcError
+from tests.session.memory import ClientEnd
+from tests.sessions.agent import Agent, Process, until
+
+
+class Room:
+    """A WaitingProcess, the agent behind it, and the client that is asked."""
+
+    def __init__(self, agent: Agent, tasks: TaskGroup, timeout: float) -> None:
+        self.agent, self.tasks = agent, tasks
+        self.editor = ClientEnd({"elicitation": {"form": {}}})
+        self.asked: Client | None = self.editor.client
+        self.waiting = WaitingProcess(self, lambda: self.asked, timeout)
+
+    def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
+        return self.agent.new_link(AgentCommand(("agent",), {}), owner, name, parked=parked)
+
+    async def both(self) -> list[Link]:
+        """Let two take a process at once; returns what they got."""
+        got: list[Link] = []
+
+        async def take() -> None:
+            got.append(await self.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take)
+            tasks.start_soon(take)
+        return got
+
+
+@asynccontextmanager
+async def room(seconds: float = 60) -> AsyncIterator[Room]:
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            yield Room(Agent(), tasks, seconds)
+            tasks.cancel_scope.cancel()
+
+
+# --- who gets it -----------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("P12")
+async def test_two_who_take_at_once_get_a_process_each() -> None:
+    async with room() as it:
+        first, second = await it.both()
+        assert first is not second
+        assert it.agent.processes == [first, second]
+        assert it.waiting.link is None
+
+
+@pytest.mark.hazard("P12")
+async def test_of_two_who_take_at_once_one_gets_the_process_that_waits() -> None:
+    async with room() as it:
+        waits = await it.waiting.ready()
+        got = await it.both()
+        assert waits in got
+        assert got == it.agent.processes
+        assert it.waiting.link is None
+
+
+async def test_all_who_want_a_process_that_stays_get_the_same_one() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        got: list[Link] = []
+
+        async def want() -> None:
+            got.append(await it.waiting.ready())
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(want)
+            await until(lambda: gate.reached)
+            gate.open()
+        assert got == it.agent.processes * 3
+        assert it.waiting.take_ready() is got[0]
+        assert it.waiting.take_ready() is None
+
+
+async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        got: list[Link] = []
+        given_up = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with given_up:
+                await it.waiting.take()
+
+        async def take() -> None:
+            got.append(await it.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            await until(lambda: gate.reached)
+            tasks.start_soon(take)
+            given_up.cancel()
+            gate.open()
+        first, second = it.agent.processes
+        assert first.dead.is_set()
+        assert got == [second]
+
+
+async def test_one_who_gives_up_waiting_for_the_start_of_another_stops_nothing() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.ready)
+            await until(lambda: gate.reached)
+            with anyio.move_on_after(0) as given_up:
+                await it.waiting.take()
+            assert given_up.cancelled_caught
+            gate.open()
+        assert it.agent.processes == [it.waiting.link]
+
+
+@pytest.mark.hazard("P3")
+async def test_a_process_that_dies_while_it_waits_is_given_to_nobody() -> None:
+    async with room() as it:
+        first = await it.waiting.ready()
+        it.agent.processes[0].exits()
+        assert it.waiting.link is None
+        assert await it.waiting.take() is it.agent.processes[1]
+        assert first.gone
+
+
+# --- given back ------------------------------------------------------------------------------
+
+
+async def test_a_process_of_which_no_session_came_is_the_next_ones() -> None:
+    async with room() as it:
+        link = await it.waiting.take()
+        await it.waiting.give_back(link)
+        await it.waiting.give_back(link)
+        assert await it.waiting.take() is link
+        assert it.agent.living == [link]
+
+
+async def test_a_process_that_is_given_back_while_another_waits_is_killed() -> None:
+    async with room() as it:
+        link = await it.waiting.take()
+        other = await it.waiting.ready()
+        await it.waiting.give_back(link)
+        assert it.agent.living == [other]
+        assert it.waiting.link is other
+
+
+async def test_a_process_that_is_gone_is_not_taken_back() -> None:
+    async with room() as it:
+        link = await it.waiting.take()
+        it.agent.processes[0].exits()
+        await it.waiting.give_back(link)
+        assert it.waiting.link is None
+        assert it.agent.living == []
+
+
+# --- starts that fail ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (StartFailed("command not found: x", permanent=True), r"not be started: command not found"),
+        (RpcError(-32603, "no key"), "no key"),
+        (OSError(24, "too many files"), "too many files"),
+    ],
+)
+async def test_a_start_that_fails_is_said_to_who_needs_it_and_tried_again_by_the_next(
+    failure: Exception, said: str
+) -> None:
+    async with room() as it:
+        it.agent.unstartable = failure
+        for _ in range(2):
+            with pytest.raises((RpcError, OSError), match=said):
+                await it.waiting.take()
+        await it.waiting.warm()  # says it to nobody
+        it.agent.unstartable = None
+        await it.waiting.warm()
+        assert it.waiting.link is it.agent.processes[-1]
+
+
+async def test_a_process_that_refuses_to_initialize_is_killed() -> None:
+    async with room() as it:
+        it.agent.script["initialize"] = RpcError(-32000, "who are you")
+        with pytest.raises(RpcError, match="who are you"):
+            await it.waiting.ready()
+        assert it.waiting.link is None
+        assert it.agent.living == []
+
+
+async def test_an_agent_that_does_not_answer_in_time_is_killed_and_named() -> None:
+    async with room(seconds=0.01) as it:
+        it.agent.stops_at("initialize")
+        with pytest.raises(RpcError, match="did not answer in time"):
+            await it.waiting.ready()
+        assert it.agent.living == []
+        assert it.waiting.link is None
+
+
+@pytest.mark.hazard("P3")
+async def test_an_agent_that_dies_before_it_answers_initialize_fails_the_start() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await until(lambda: gate.reached)
+            it.agent.processes[0].dies()
+        assert it.waiting.link is None
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+async def test_the_process_that_waits_may_end_by_itself_when_all_ends() -> None:
+    async with room() as it:
+        await it.waiting.close(1)
+        await it.waiting.ready()
+        await it.waiting.close(7)
+        assert [process.grace for process in it.agent.processes] == [7]
+        assert it.waiting.link is None
+
+
+# --- what it says ----------------------------------------------------------------------------
+
+
+def ask(process: Process, method: str, params: Any, request_id: str = "q") -> None:
+    process.says({"id": request_id, "method": method, "params": params})
+
+
+async def test_what_it_asks_goes_to_the_client_and_the_answer_back() -> None:
+    async with room() as it:
+        await it.waiting.ready()
+        (process,) = it.agent.processes
+        ask(process, "elicitation/create", {"mode": "form"})
+        (asked,) = it.editor.sent.take()
+        it.editor.answers(asked["id"], {"action": "accept"})
+        assert process.received[-1]["result"] == {"action": "accept"}
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_it_is_refused_what_the_client_can_not_do_or_if_there_is_none(there: bool) -> None:
+    async with room() as it:
+        await it.waiting.ready()
+        (process,) = it.agent.processes
+        if not there:
+            it.asked = None
+        ask(process, "terminal/create" if there else "elicitation/create", {"mode": "form"})
+        process.says({"method": "_x/news", "params": {"n": 1}})
+        assert process.received[-1]["error"]["code"] == -32601
+        told = [(message["method"], message["params"]) for message in it.editor.sent.take()]
+        assert told == ([("_x/news", {"n": 1})] if there else [])
+
+
+@pytest.mark.hazard("P8")
+async def test_updates_of_a_process_without_a_session_reach_nobody() -> None:
+    async with room() as it:
+        await it.waiting.ready()
+        it.agent.processes[0].update("s", "early")
+        process = it.agent.processes[0]
+        process.says({"method": "session/update", "params": {"update": {"sessionUpdate": "plan"}}})
+        assert it.editor.sent.take() == []
+
+
+async def test_what_it_asked_is_called_back_when_it_says_so_and_when_it_dies() -> None:
+    async with room() as it:
+        await it.waiting.ready()
+        (process,) = it.agent.processes
+        for request_id in ("one", "two"):
+            ask(process, "elicitation/create", {"mode": "form"}, request_id)
+        first, second = it.editor.sent.take()
+        process.says({"method": "$/cancel_request", "params": {"requestId": "one"}})
+        assert called_back(it) == [first["id"]]
+        it.editor.refuses(first["id"], -32800)
+        process.dies()
+        assert called_back(it) == [second["id"]]
+
+
+def called_back(it: Room) -> list[Any]:
+    """Return the ids of the requests that the client was told nobody waits for."""
+    told = it.editor.sent.take()
+    assert {message["method"] for message in told} == {"$/cancel_request"}
+    return [message["params"]["requestId"] for message in told]
