@@ -198,6 +198,7 @@ class Bridge:
             client.stage = Stage.NEW
             raise
         self._context.capabilities = agent.get("agentCapabilities")
+        self._context.agent_info = handshake.name_of(agent)
         client.stage = Stage.READY
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}

@@ -38,6 +38,10 @@ class Settings:
     command: tuple[str, ...]
     agent_name: str
     home: Path
+    #: names under which earlier versions kept this agent's sessions.
+    former_names: frozenset[str] = frozenset()
+    #: the user gave the agent's name: its sessions are not known by what it says of itself.
+    named: bool = False
     #: the agent is the built-in one: its answer to `initialize` is known beforehand.
     builtin: bool = False
     delivery: Delivery = Delivery.QUEUE

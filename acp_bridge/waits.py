@@ -56,5 +56,12 @@ REQUEST: Final = 60.0
 
 #: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.
 AGENT_PATIENCE: Final = 1.0
+#: A process is started to delete a session at the agent, if none waits.
+DELETE: Final = 10.0
 #: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
 UNDO: Final = 5.0
+
+# --- the journal can't be written ------------------------------------------------------------
+
+#: What could not be written after a turn is tried again.
+JOURNAL_RETRY: Final = 1.0

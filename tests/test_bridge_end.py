@@ -80,6 +80,7 @@ async def test_an_end_at_any_moment_of_an_opening_leaves_no_process_and_nothing_
     monkeypatch.setattr(waits, "UNDO", 1)  # shorter than the test may take, if all of it passes
     async with bench(tmp_path) as it:
         ours = await it.new()
+        await it.editor.stop_reason(it.editor.prompt(ours, "hello"))
     for number in count():
         agent, left = Agent(), list[ClientRequest]()
         agent.rows = [{"sessionId": "theirs", "cwd": "/w"}]

@@ -61,6 +61,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_MODEL": "demo",
+        "ACP_BRIDGE_AGENT_NAME": "mine",
         "ACP_BRIDGE_HOME": "/h",
         "ACP_BRIDGE_LOG_FILE": "/log",
         "ACP_BRIDGE_LOG_LEVEL": "debug",
@@ -72,6 +73,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert settings.home == Path("/h")
+    assert (settings.agent_name, settings.named) == ("mine", True)
+    assert "built-in" in settings.former_names
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
@@ -143,24 +146,6 @@ def test_worker_threads_are_made_to_let_go_of_the_loop_soon(
     monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
     assert cli.run(["--", "agent"]) == 0
     assert seen == [pytest.approx(0.0005)]
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        ("codex-acp", "codex-acp"),
-        ("/usr/bin/codex-acp --model x", "codex-acp"),
-        ("npx -y @zed/claude-agent-acp", "@zed/claude-agent-acp"),
-        ("env KEY=secret python3.11 /opt/agent.py", "python3.11"),
-        ("python3 -I /opt/agent.py", "agent.py"),
-        ("uvx --index-url https://user:secret@packages.example/simple an-agent", "an-agent"),
-        ("node", "node"),
-    ],
-)
-def test_an_agent_is_named_by_its_program_and_by_no_option_setting_or_address(
-    command: str, name: str
-) -> None:
-    assert cli.agent_name(command.split()) == name
 
 
 # the built-in agent

@@ -27,6 +27,8 @@ options (and the environment variables that set them):
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,
                                     else demo)
+  --agent-name NAME                 the name under which the agent's sessions are kept and found
+                                    again (ACP_BRIDGE_AGENT_NAME; default: from the command)
   --home FOLDER                     where sessions are kept (ACP_BRIDGE_HOME)
   --log-file FILE                   the log; without it, stderr (ACP_BRIDGE_LOG_FILE)
   --log-level LEVEL                 debug, info, warning or error (ACP_BRIDGE_LOG_LEVEL;

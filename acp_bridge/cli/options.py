@@ -11,15 +11,17 @@ from typing import Final, NoReturn, TypeVar
 
 from acp_bridge import __version__, waits
 from acp_bridge.cli.help import HELP
-from acp_bridge.cli.naming import agent_name
+from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 
 #: Each may also be given by an environment variable: `--log-file` by ACP_BRIDGE_LOG_FILE.
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
-    *("home", "log-file", "log-level"),
+    *("agent-name", "home", "log-file", "log-level"),
 )
 _MOST_SECONDS: Final = 600
+#: the name under which the built-in agent's sessions are kept.
+_BUILT_IN: Final = "built-in"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
 
@@ -92,9 +94,12 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
 
     if command and given.model and variable("model") not in env:
         _fail("--model is the built-in agent's; give it to the command after -- instead")
+    found = agent_name(command) if command else _BUILT_IN
     return Settings(
         command=tuple(command or _built_in(given)),
-        agent_name=agent_name(command) if command else "built-in",
+        agent_name=given.agent_name or found,
+        former_names=former_names(command) | {found} if command else frozenset({found}),
+        named=bool(given.agent_name),
         home=Path(given.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
         builtin=not command,
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,

@@ -88,6 +88,12 @@ def can_fork(capabilities: object) -> bool:
     return given_back and has(capabilities, "sessionCapabilities", "fork")
 
 
+def name_of(agent: Json) -> str | None:
+    """Return the name that the agent gives itself in its answer, or None."""
+    name = _dict(agent.get("agentInfo")).get("name")
+    return name if isinstance(name, str) and name else None
+
+
 def _dict(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 

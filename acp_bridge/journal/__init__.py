@@ -1,13 +1,20 @@
 """The journal keeps what was accepted, shown and decided in SQLite (invariants K1 to K4)."""
 
-from acp_bridge.journal.errors import BadCursor, JournalError, UnknownSession
+from acp_bridge.journal.errors import (
+    BadCursor,
+    IndexUnusable,
+    JournalError,
+    NewerVersion,
+    UnknownSession,
+)
 from acp_bridge.journal.records import (
     UNSET,
+    Owns,
     PromptRow,
     PromptState,
     SessionInfo,
-    SessionRow,
     Unset,
+    days_ago,
 )
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.store import Journal
@@ -15,13 +22,16 @@ from acp_bridge.journal.store import Journal
 __all__ = [
     "UNSET",
     "BadCursor",
+    "IndexUnusable",
     "Journal",
     "JournalError",
+    "NewerVersion",
+    "Owns",
     "PromptRow",
     "PromptState",
     "SessionInfo",
     "SessionJournal",
-    "SessionRow",
     "UnknownSession",
     "Unset",
+    "days_ago",
 ]

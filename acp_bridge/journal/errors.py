@@ -9,6 +9,17 @@ class JournalError(Exception):
     """
 
 
+class NewerVersion(JournalError):
+    """The file was written by a newer acp-bridge; it is left as it is. The text names both."""
+
+
+class IndexUnusable(JournalError):
+    """The list of sessions can't be used. The text is for the user: why, and what to do.
+
+    Every session can be used all the same.
+    """
+
+
 class UnknownSession(JournalError):
     """No session of this id is kept here (invariant R2)."""
 

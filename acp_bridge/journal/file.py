@@ -5,10 +5,12 @@ Invariants
   `sync` returns, everything committed before it was called is on the disk (invariant K1).
 - fsync, checkpoint and close run in worker threads. The checkpoint never holds the writer's
   lock while it copies, so a write on the event loop does not wait for it.
+- What can't be written now is kept, and written before anything else is (invariant Q13).
 - Our own descriptor of the WAL disturbs no lock: SQLite's are on the file and on `-shm`. The WAL
   is the same file for as long as the connection is open.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -30,6 +32,10 @@ from acp_bridge.journal.schema import (
     wal_of,
 )
 from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.unwritten import Unwritten, Write, may_pass
+from acp_bridge.log import event
+
+logger = logging.getLogger(__name__)
 
 
 class SessionFile:
@@ -40,6 +46,8 @@ class SessionFile:
         self.path = path
         self.db = connection
         self.closed = False
+        #: what could not be written yet.
+        self.unwritten = Unwritten()
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
         self._commits = 0
         self._synced = 0
@@ -48,15 +56,67 @@ class SessionFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit all of the block or nothing of it. Raises JournalError."""
+        """Commit all of the block or nothing of it, after what was kept. Raises JournalError."""
+        self.catch_up()
         with transaction(self.db):
             yield
         self._commits += 1
 
     def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
-        """Execute one statement in a transaction of its own. Raises JournalError."""
-        try:  # not the context manager: this is the hot path
-            self.db.execute(sql, values)
+        """Execute one statement in a transaction of its own, after what was kept.
+
+        Raises JournalError: it is not kept.
+        """
+        self.catch_up()
+        self._execute(Write(((sql, values),)))
+
+    def write_or_keep(self, write: Write, key: object = None) -> None:
+        """Write in one transaction, now or when the file can be written again.
+
+        `key`: a later write of the same key makes this one needless.
+
+        Raises JournalError: the file is closed, or no later try can work.
+        """
+        if self.closed:
+            raise JournalError("the journal is closed")
+        try:
+            if self.unwritten:
+                self._catch_up()
+            self._execute(write)
+        except JournalError as error:
+            if not may_pass(error):
+                raise
+            if not self.unwritten:
+                event("journal.failed", session=self.path.stem, what=error.__cause__)
+            self.unwritten.add(write, key)
+
+    def catch_up(self) -> None:
+        """Write what was kept. Raises JournalError: some of it still can't be written."""
+        if self.closed:
+            raise JournalError("the journal is closed")
+        if self.unwritten:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        while self.unwritten:
+            try:
+                self._execute(self.unwritten.first)
+            except JournalError as error:
+                if may_pass(error):
+                    raise
+                logger.exception("journal: a write that was kept can't be made")
+            self.unwritten.drop_first()
+        event("journal.caught_up", session=self.path.stem)
+
+    def _execute(self, write: Write) -> None:
+        statements = write.all()
+        try:  # not the context managers: this is the hot path
+            if len(statements) == 1:
+                self.db.execute(*statements[0])
+            elif statements:
+                with transaction(self.db):
+                    for statement in statements:
+                        self.db.execute(*statement)
         except FAILURES as error:
             raise failure(error) from error
         self._commits += 1
@@ -73,6 +133,9 @@ class SessionFile:
         Calls that wait at the same time share one fsync. Raises JournalError, and does so for ever
         after a first failure, since a second fsync would not find what the first one lost.
         """
+        if self.unwritten and not self.closed:
+            with suppress(JournalError):
+                self._catch_up()
         wanted = self._commits
         async with self._syncing:
             if self._broken is not None or self.closed:
@@ -92,16 +155,29 @@ class SessionFile:
         if not self.closed and os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
             await in_thread(_checkpoint, self.path)
 
-    async def close(self) -> None:
-        """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
+    async def close(self) -> bool:
+        """Close the file, which is whole on disk afterwards; returns False if it was closed before.
+
+        Never raises.
+        """
         with anyio.CancelScope(shield=True):
-            async with self._syncing:
-                if not self.closed:
-                    self.closed = True
-                    # Whoever uses the file meanwhile gets a connection that is closed already:
-                    # one that a thread is closing must not be touched, or the process crashes.
-                    connection, self.db = self.db, _closed_connection()
-                    await in_thread(self._close, connection)
+            await self._syncing.acquire()
+            try:
+                if self.closed:
+                    return False
+                if self.unwritten:
+                    with suppress(JournalError):
+                        self._catch_up()
+                if self.unwritten:
+                    logger.warning("journal: closed with %d writes not made", len(self.unwritten))
+                self.closed = True
+                # Whoever uses the file meanwhile gets a connection that is closed already: one
+                # that a thread is closing must not be touched, or the process crashes.
+                connection, self.db = self.db, _closed_connection()
+                await in_thread(self._close, connection)
+            finally:
+                self._syncing.release()
+        return True
 
     def _close(self, connection: sqlite3.Connection) -> None:
         os.close(self._wal)

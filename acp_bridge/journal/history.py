@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from acp_bridge.journal.merge import Entry, Merger, merged
-from acp_bridge.journal.schema import connect, journal_errors
+from acp_bridge.journal.schema import connect, is_damage, journal_errors
+from acp_bridge.journal.words import with_short_words
 
 PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
@@ -62,7 +63,7 @@ def read_rows(path: Path, after: int, to: int, turn: int | None = None) -> tuple
         try:
             rows = _page(connection, after, to, turn)
         except sqlite3.DatabaseError as error:
-            if not _damaged(error):
+            if not is_damage(error):
                 raise
             rows, last = _salvage(connection, after, min(after + PAGE_ROWS, to))
             return [row for row in rows if turn in (None, row.turn)], last
@@ -91,18 +92,13 @@ def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[
         try:
             found = connection.execute(f"{_SELECT} WHERE id = ?", (row_id,)).fetchone()
         except sqlite3.DatabaseError as error:
-            if not _damaged(error):
+            if not is_damage(error):
                 raise
             lost += 1
         else:
             rows += [Row(*found)] if found else []
     logger.warning("journal: %d updates of %d..%d are damaged", lost, after + 1, to)
     return rows, to
-
-
-def _damaged(error: sqlite3.DatabaseError) -> bool:
-    """Return whether the file is bad in this place; other errors concern the whole of it."""
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 def read_entries(
@@ -117,7 +113,7 @@ def read_entries(
     entries = [entry for row in rows for entry in merger.feed(row.turn, row.lines)]
     if last >= to:
         entries += merger.flush()
-    return entries, last
+    return with_short_words(path, entries), last
 
 
 def read_slice(path: Path, after: int, to: int, turn: int) -> Slice | None:

@@ -5,6 +5,7 @@ Invariants
   bridge.
 - A page begins after the last row of the one before, not at a count: a session made meanwhile
   shifts none, since it is newer than all that follows.
+- Whatever is wrong with it is said in one sentence for the user (IndexUnusable).
 - It is a copy: where it is missing or damaged, it is made again from the session files. Only what
   it knew of deleted sessions is lost then.
 """
@@ -20,10 +21,10 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from acp_bridge.journal.errors import BadCursor
+from acp_bridge.journal.errors import BadCursor, IndexUnusable, JournalError, NewerVersion
 from acp_bridge.journal.index_file import COLUMNS, IndexFile, is_damage
-from acp_bridge.journal.records import SessionInfo, SessionRow
-from acp_bridge.journal.schema import FAILURES, journal_errors, sync_file, wal_of
+from acp_bridge.journal.records import Owns, SessionInfo, now
+from acp_bridge.journal.schema import FAILURES, sync_file, wal_of
 from acp_bridge.journal.threads import in_thread
 
 #: sessions in one page of a listing.
@@ -44,12 +45,21 @@ class Index:
     async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
 
-        Raises JournalError.
+        An id at the agent that it had before stays hidden: the agent may list it still.
+
+        Raises IndexUnusable.
         """
-        values = [getattr(info, field.name) for field in fields(SessionRow)]
+        values = [getattr(info, field.name) for field in fields(SessionInfo)]
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
+            had = db.execute(
+                "SELECT agent, agent_session_id FROM sessions WHERE session_id = ?"
+                " AND agent_session_id IS NOT NULL AND agent_session_id IS NOT ?",
+                (info.session_id, info.agent_session_id),
+            ).fetchone()
+            if had:
+                _hide(db, *had)
             db.execute(f"INSERT OR REPLACE INTO sessions({COLUMNS}) VALUES ({marks})", values)
             if durable:
                 with wal_of(self._path).open("rb") as wal:
@@ -57,49 +67,127 @@ class Index:
 
         await self._run(work)
 
-    async def remove(self, session_id: str, *, known: bool) -> None:
+    async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
         """Take a session out of the listing.
 
         If `known`, its id at the agent is kept: when the agent lists it, it is not a new one.
+        `agent`: its name, so that also a session that only the agent knows can be hidden.
 
-        Raises JournalError.
+        Raises IndexUnusable.
         """
-        hide = "UPDATE sessions SET deleted = 1, title = NULL"
-        change = hide if known else "DELETE FROM sessions"
-        await self._run(lambda db: db.execute(f"{change} WHERE session_id = ?", (session_id,)))
+
+        def work(db: sqlite3.Connection) -> None:
+            if not known:
+                db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+                return
+            if agent is not None:
+                _hide(db, agent, session_id)
+            db.execute(
+                "UPDATE sessions SET deleted = 1, prompted = 1, title = NULL WHERE session_id = ?",
+                (session_id,),
+            )
+
+        await self._run(work)
+
+    # -- sessions without a prompt -----------------------------------------------------------
+
+    async def set_aside(self, session_id: str) -> None:
+        """Remember a session of which nothing is left, since it never had a prompt.
+
+        Raises IndexUnusable.
+        """
+        await self._run(
+            lambda db: db.execute(
+                "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
+            )
+        )
+
+    async def set_aside_session(self, session_id: str) -> SessionInfo | None:
+        """Return what is known of a session that was set aside. Raises IndexUnusable."""
+        return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
+
+    async def unprompted(self, before: str) -> list[str]:
+        """Return sessions that may never have had a prompt, used last before this time.
+
+        Raises IndexUnusable.
+        """
+        rows = await self._run(
+            lambda db: db.execute(
+                "SELECT session_id FROM sessions WHERE NOT deleted AND updated_at < ?"
+                f" AND (NOT prompted OR title IS NULL) ORDER BY updated_at LIMIT {PAGE_ROWS}",
+                (before,),
+            ).fetchall()
+        )
+        return [session_id for (session_id,) in rows]
+
+    # -- what is listed -------------------------------------------------------------------
+
+    async def session(self, session_id: str) -> SessionInfo | None:
+        """Return a session's row, also one that is not listed. Raises IndexUnusable."""
+        return await self._one("session_id = ?", session_id)
 
     async def page(
-        self, cwd: str | None, agent: str | None, cursor: str | None
-    ) -> tuple[list[SessionRow], str | None]:
+        self, cwd: str | None, agent: Owns | None, cursor: str | None
+    ) -> tuple[list[SessionInfo], str | None]:
         """Return sessions of `cwd` and `agent` (None: of any), newest first, and the next cursor.
 
         Raises:
             BadCursor: the cursor is not one of ours.
-            JournalError: the index can't be read.
+            IndexUnusable: it can't be read.
         """
         time, last = _read_cursor(cursor)
-        rows = await self._run(
-            lambda db: db.execute(
-                f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted"
-                " AND (:cwd IS NULL OR cwd = :cwd) AND (:agent IS NULL OR agent = :agent)"
+
+        def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            _set_owner(db, agent)
+            return db.execute(
+                f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted AND prompted"
+                " AND (:cwd IS NULL OR rtrim(cwd, '/') = rtrim(:cwd, '/'))"
+                " AND owns(agent, agent_info)"
                 " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT :limit",
-                {"cwd": cwd, "agent": agent, "time": time, "last": last, "limit": PAGE_ROWS + 1},
+                {"cwd": cwd, "time": time, "last": last, "limit": PAGE_ROWS + 1},
             ).fetchall()
-        )
-        found = [SessionRow(*row) for row in rows[:PAGE_ROWS]]
+
+        rows = await self._run(work)
+        found = [SessionInfo(*row) for row in rows[:PAGE_ROWS]]
         return found, _make_cursor(found[-1]) if len(rows) > PAGE_ROWS else None
 
-    async def agent_ids(self, agent: str) -> dict[str, str]:
-        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
-        rows = await self._run(
-            lambda db: db.execute(
-                "SELECT agent_session_id, session_id FROM sessions"
-                " WHERE agent = ? AND agent_session_id IS NOT NULL",
-                (agent,),
+    async def agent_ids(self, agent: Owns) -> frozenset[str]:
+        """Return the agent's ids of all sessions, also of deleted ones. Raises IndexUnusable."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[str]]:
+            _set_owner(db, agent)
+            return db.execute(
+                "SELECT agent_session_id FROM sessions"
+                " WHERE agent_session_id IS NOT NULL AND owns(agent, agent_info)"
             ).fetchall()
+
+        return frozenset(found for (found,) in await self._run(work))
+
+    async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
+        """Return True when another session that is not deleted has this id at the agent.
+
+        Raises IndexUnusable.
+        """
+
+        def work(db: sqlite3.Connection) -> bool:
+            _set_owner(db, agent)
+            found = db.execute(
+                "SELECT 1 FROM sessions WHERE NOT deleted AND agent_session_id = ?"
+                " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
+                (agent_session_id, session_id),
+            )
+            return found.fetchone() is not None
+
+        return await self._run(work)
+
+    async def _one(self, which: str, session_id: str) -> SessionInfo | None:
+        row = await self._run(
+            lambda db: db.execute(
+                f"SELECT {COLUMNS} FROM sessions WHERE {which}", (session_id,)
+            ).fetchone()
         )
-        return dict(rows)
+        return SessionInfo(*row) if row else None
 
     async def close(self) -> None:
         """Close it. Never raises."""
@@ -112,13 +200,15 @@ class Index:
 
     async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
         def work() -> T:
-            with journal_errors():
+            try:
                 try:
                     return use(self._opened())
                 except FAILURES as error:
                     if not self._mended(error):
                         raise
                 return use(self._opened())
+            except (*FAILURES, JournalError) as error:
+                raise IndexUnusable(_told(self._path.name, error)) from error
 
         async with self._lock:
             return await in_thread(work)
@@ -144,6 +234,34 @@ class Index:
         return file.replaced
 
 
+def _set_owner(db: sqlite3.Connection, agent: Owns | None) -> None:
+    """Let `owns(agent, agent_info)` in a statement say whose a session is."""
+    db.create_function("owns", 2, agent.owns if agent else lambda name, info: True)
+
+
+def _hide(db: sqlite3.Connection, agent: str, agent_session_id: str) -> None:
+    """Add a row for a session of the agent that is not to be listed, if there is none."""
+    db.execute(
+        f"INSERT OR IGNORE INTO sessions({COLUMNS}, deleted)"
+        " VALUES (?, '', ?, ?, NULL, ?, NULL, 1, 1)",
+        (f"hidden:{agent}:{agent_session_id}", agent, agent_session_id, now()),
+    )
+
+
+def _told(name: str, error: Exception) -> str:
+    """Return what the user is told; it holds no path."""
+    if isinstance(error, NewerVersion):
+        return (
+            f"the list of sessions ({name} in the data folder) was {error}: use that one, or move"
+            " the file away: it is made again from the sessions"
+        )
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return (
+        f"the list of sessions ({name} in the data folder) can't be used ({why}); if it stays so,"
+        " move it away: it is made again from the sessions"
+    )
+
+
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
     if cursor is None:
         return None, None
@@ -158,5 +276,5 @@ def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
     raise BadCursor("not a cursor of this listing")
 
 
-def _make_cursor(row: SessionRow) -> str:
+def _make_cursor(row: SessionInfo) -> str:
     return base64.urlsafe_b64encode(json.dumps([row.updated_at, row.session_id]).encode()).decode()

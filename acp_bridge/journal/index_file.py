@@ -22,9 +22,8 @@ from uuid import uuid4
 
 from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.records import SessionRow
+from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
-    INDEX_SCHEMA,
     connect,
     make_file,
     make_folder,
@@ -32,9 +31,12 @@ from acp_bridge.journal.schema import (
     sync_folder,
     wal_of,
 )
+from acp_bridge.journal.tables import INDEX_SCHEMA
 
 logger = logging.getLogger(__name__)
-COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
+COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
+#: what stands for a column that files of earlier versions lack.
+_EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
 #: seconds for another bridge to open, replace or close the index.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.01
@@ -107,19 +109,34 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             raise _Unfit("empty")
-        migrate(connection, INDEX_SCHEMA)
+        if not _columns(connection):
+            raise _Unfit("without its table")
+        _bring_up_to_date(connection)
         # 10,000 sessions take 10 ms. What was damaged may be what is written next.
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _Unfit(verdict)
-        columns = connection.execute("SELECT name FROM pragma_table_info('sessions')").fetchall()
-        if not {field.name for field in fields(SessionRow)} <= {name for (name,) in columns}:
+        if not {field.name for field in fields(SessionInfo)} <= _columns(connection):
             raise _Unfit("without its table")
         connection.execute("PRAGMA wal_autocheckpoint=1000").close()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    found = connection.execute("SELECT name FROM pragma_table_info('sessions')").fetchall()
+    return {name for (name,) in found}
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    try:
+        migrate(connection, INDEX_SCHEMA)
+    except JournalError as error:
+        if isinstance(error.__cause__, sqlite3.Error):
+            raise error.__cause__ from None  # it may be damage
+        raise
 
 
 def _put_aside(path: Path, error: Exception) -> None:
@@ -154,14 +171,24 @@ def _make(path: Path) -> None:
 
 def _fill(index: sqlite3.Connection, folder: Path) -> None:
     """Add a row for every session in the folder; one that can't be read hides no other (K2)."""
-    marks = ", ".join("?" * len(fields(SessionRow)))
+    marks = ", ".join("?" * len(fields(SessionInfo)))
     for path in sorted(folder.glob("*.db")):
         try:
             with closing(connect(path, wait=1)) as session:
-                rows = session.execute(f"SELECT {COLUMNS} FROM session").fetchall()
+                rows = _rows(session)
             index.executemany(f"INSERT INTO sessions({COLUMNS}) VALUES ({marks})", rows)
         except sqlite3.Error as error:
             logger.warning("journal: %s is not listed: %s", path.name, error)
+
+
+def _rows(session: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """Return what a session's file says of it, also one of an earlier version."""
+    there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
+    columns = ", ".join(
+        field.name if field.name in there else _EARLIER.get(field.name, field.name)
+        for field in fields(SessionInfo)
+    )
+    return session.execute(f"SELECT {columns} FROM session").fetchall()
 
 
 @contextmanager

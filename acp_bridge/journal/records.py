@@ -1,14 +1,23 @@
 """The values that the journal returns."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 def now() -> str:
     """Return the time in UTC as ISO 8601 of fixed width, so that it sorts as text."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _iso(datetime.now(UTC))
+
+
+def days_ago(days: float) -> str:
+    """Return a time of the past in the form of `now`."""
+    return _iso(datetime.now(UTC) - timedelta(days=days))
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class PromptState(StrEnum):
@@ -26,7 +35,7 @@ class PromptState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session as its own file describes it; `updated_at` is ISO 8601 in UTC."""
+    """A session as its own file and the listing have it; `updated_at` is ISO 8601 in UTC."""
 
     session_id: str
     cwd: str
@@ -34,18 +43,25 @@ class SessionInfo:
     agent_session_id: str | None
     title: str | None
     updated_at: str
+    #: the name that the agent gives itself in `agentInfo`, if it is to be known by it.
+    agent_info: str | None = None
+    #: it was given a prompt, or was the agent's before it was ours: only then it is listed.
+    prompted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """A session as a listing shows it; `updated_at` is ISO 8601 in UTC."""
+class Owns(Protocol):
+    """Says whose a session is (`agents.identity.AgentIdentity`)."""
 
-    session_id: str
-    cwd: str
-    title: str | None
-    updated_at: str
-    agent: str
-    agent_session_id: str | None
+    @property
+    def name(self) -> str:
+        """The name under which its sessions are kept."""
+
+    @property
+    def info(self) -> str | None:
+        """The name that the agent gives itself, if that counts."""
+
+    def owns(self, name: str, info: str | None) -> bool:
+        """Return True for a session that was kept under this name and this `agentInfo`."""
 
 
 @dataclass(frozen=True, slots=True)

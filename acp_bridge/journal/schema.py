@@ -11,99 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.journal.errors import JournalError
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The tables of a new file, and the scripts that bring an older one up to it, oldest first."""
-
-    tables: str
-    upgrades: tuple[str, ...] = ()
-
-    @property
-    def version(self) -> int:
-        """The `user_version` of a file with these tables."""
-        return 1 + len(self.upgrades)
-
-
-#: A prompt's params may be megabytes (images). They are apart, so that no transition writes them
-#: again. `updates.lines` is one read of the agent's pipe: JSON objects, one a line.
-#: `session.merged_to` is the last row of `updates` whose chunks have been merged.
-SESSION_SCHEMA: Final = Schema(
-    tables="""
-    CREATE TABLE session(
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        session_id TEXT NOT NULL,
-        cwd TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        agent_session_id TEXT,
-        title TEXT,
-        updated_at TEXT NOT NULL,
-        merged_to INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE TABLE prompts(
-        seq INTEGER PRIMARY KEY,
-        prompt_id TEXT NOT NULL UNIQUE,
-        state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-        outcome TEXT,
-        agent_outcome TEXT
-    );
-    CREATE TABLE prompt_params(seq INTEGER PRIMARY KEY, params TEXT NOT NULL);
-    CREATE TABLE updates(id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, lines BLOB NOT NULL);
-    CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE used_ids(id BLOB PRIMARY KEY) WITHOUT ROWID;
-    """,
-    upgrades=(
-        # Drops columns that nothing read. DROP COLUMN would need SQLite 3.35.
-        """
-        ALTER TABLE session RENAME TO session_1;
-        CREATE TABLE session(
-            id INTEGER PRIMARY KEY CHECK (id = 1),
-            session_id TEXT NOT NULL,
-            cwd TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            agent_session_id TEXT,
-            title TEXT,
-            updated_at TEXT NOT NULL,
-            merged_to INTEGER NOT NULL DEFAULT 0
-        );
-        INSERT INTO session
-            SELECT id, session_id, cwd, agent, agent_session_id, title, updated_at, merged_to
-            FROM session_1;
-        DROP TABLE session_1;
-        ALTER TABLE prompts RENAME TO prompts_1;
-        CREATE TABLE prompts(
-            seq INTEGER PRIMARY KEY,
-            prompt_id TEXT NOT NULL UNIQUE,
-            state TEXT NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-            outcome TEXT,
-            agent_outcome TEXT
-        );
-        INSERT INTO prompts SELECT seq, prompt_id, state, outcome, agent_outcome FROM prompts_1;
-        DROP TABLE prompts_1;
-        """,
-    ),
-)
-
-INDEX_SCHEMA: Final = Schema(
-    tables="""
-    CREATE TABLE sessions(
-        session_id TEXT PRIMARY KEY,
-        cwd TEXT NOT NULL,
-        title TEXT,
-        updated_at TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        agent_session_id TEXT,
-        deleted INTEGER NOT NULL DEFAULT 0
-    ) WITHOUT ROWID;
-    CREATE INDEX newest ON sessions(updated_at, session_id);
-    """
-)
+from acp_bridge.journal.errors import JournalError, NewerVersion
+from acp_bridge.journal.tables import Schema
 
 PAGE_BYTES: Final = 1024
 """A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
@@ -119,6 +31,11 @@ FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
 def failure(error: Exception) -> JournalError:
     """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     return JournalError(f"the journal failed: {type(error).__name__}")
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether the file is bad in one place; other errors concern the whole of it."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 @contextmanager
@@ -223,12 +140,12 @@ def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
     """Give an empty file its tables, or bring an older one up to date, a transaction each step.
 
     Raises:
-        JournalError: the file was written by a newer acp-bridge; it is left as it is.
+        NewerVersion: the file was written by a newer acp-bridge; it is left as it is.
         sqlite3.Error: the file is damaged, or can't be written; it keeps the version it had.
     """
     version = _version(connection)
     if version > schema.version:
-        raise JournalError(
+        raise NewerVersion(
             f"written by a newer acp-bridge (version {version}, this one knows {schema.version})"
         )
     if version == 0:

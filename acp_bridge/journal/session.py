@@ -10,38 +10,44 @@ Invariants
 - An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
-import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import anyio
 
+from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
-from acp_bridge.journal.merge import Merger, dumps, loads, read_object
+from acp_bridge.journal.merge import Merger, dumps, loads, merged
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import journal_errors
 from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.unwritten import Unwritten, Write
+from acp_bridge.journal.words import pages, words_line
 
-_INSERT: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
-_PROMPT: Final = (
-    "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
-    " FROM prompts JOIN prompt_params USING (seq)"
-)
+_SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 #: If the last row can't be read, so many rows after the merged ones are looked through.
 SALVAGED_ROWS: Final = 100_000
-logger = logging.getLogger(__name__)
 
 
 class SessionJournal:
     """The journal of one open session; made by `Journal.create` and `Journal.open`."""
 
-    def __init__(self, file: SessionFile, info: SessionInfo) -> None:
-        """Take over an open file; `info` is what it says of the session."""
+    def __init__(
+        self,
+        file: SessionFile,
+        info: SessionInfo,
+        on_closed: Callable[[str, Unwritten], None] = lambda session_id, unwritten: None,
+    ) -> None:
+        """Take over an open file; `info` is what it says of the session.
+
+        `on_closed` is told once, with what could not be written to the end.
+        """
         self.info = info
         self._file = file
+        self._on_closed = on_closed
         self._compacting = anyio.Lock()
         self._replays = 0
 
@@ -59,50 +65,48 @@ class SessionJournal:
             self._file.db.execute(
                 "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
             )
-            assert added.lastrowid is not None
-            return added.lastrowid
+            if not self.info.prompted:
+                self._file.db.execute("UPDATE session SET prompted = 1")
+        self.info = replace(self.info, prompted=True)
+        assert added.lastrowid is not None
+        return added.lastrowid
 
-    def start_turn(self, seq: int, user_updates: Iterable[Mapping[str, Any]]) -> None:
-        """Note that a waiting prompt is about to be sent, and open the transcript of turn `seq`.
-
-        `user_updates` are params of `session/update` (without the session's id).
+    def start_turn(self, seq: int) -> None:
+        """Note that a waiting prompt is about to be sent; its words begin the transcript of `seq`.
 
         Raises:
             RuntimeError: the prompt does not wait: a bug of the caller, nothing is changed.
-            JournalError: nothing is changed.
+            JournalError: the journal is closed, or can't be read.
         """
-        with self._file.transaction():
-            self._move(seq, PromptState.WAITING, PromptState.SENT)
-            lines = b"\n".join(dumps(update) for update in user_updates)
-            if lines:
-                self._file.db.execute(_INSERT, (seq, lines))
+        self._move(seq, PromptState.WAITING, PromptState.SENT, words_line(seq))
 
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
     ) -> None:
         """Keep what the client was told and what the agent said; of each the first one stays.
 
-        Raises JournalError.
+        Raises JournalError when the journal is closed.
         """
-        self._file.write(
-            "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?),"
-            " agent_outcome = coalesce(agent_outcome, ?) WHERE seq = ?",
-            (_json(outcome), None if agent_outcome is None else _json(agent_outcome), seq),
-        )
+        self._file.write_or_keep(Write((prompt_rows.end(seq, outcome, agent_outcome),)))
 
     def release(self, seq: int) -> None:
-        """Let a held prompt wait again, on the user's word. Raises as `start_turn` does."""
+        """Let a held prompt wait again, on the user's word.
+
+        Raises:
+            RuntimeError: the prompt is not held.
+            JournalError: nothing is changed, now or later.
+        """
         with self._file.transaction():
-            self._move(seq, PromptState.HELD, PromptState.WAITING)
+            self._expect(seq, PromptState.HELD)
+            self._file.db.execute(*prompt_rows.move(seq, PromptState.HELD, PromptState.WAITING))
 
     def hold(self, seq: int) -> None:
         """Hold a waiting prompt. Raises as `start_turn` does."""
-        with self._file.transaction():
-            self._move(seq, PromptState.WAITING, PromptState.HELD)
+        self._move(seq, PromptState.WAITING, PromptState.HELD)
 
     def drop(self, seq: int) -> None:
-        """End a prompt that shall never run. Raises JournalError."""
-        self.end_prompt(seq, {"dropped": True}, None)
+        """End a prompt that shall never run. Raises JournalError: nothing is changed."""
+        self._file.write(*prompt_rows.end(seq, {"dropped": True}, None))
 
     def recover(self) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are held, in order (Q6).
@@ -120,13 +124,8 @@ class SessionJournal:
 
     def prompts(self, *states: PromptState) -> list[PromptRow]:
         """Return the prompts in these states (none given: all), in order. Raises JournalError."""
-        wanted = states or tuple(PromptState)
-        marks = ", ".join("?" * len(wanted))
         with journal_errors():
-            rows = self._file.db.execute(
-                f"{_PROMPT} WHERE state IN ({marks}) ORDER BY seq", wanted
-            ).fetchall()
-        return [prompt for row in rows if (prompt := _prompt(row)) is not None]
+            return prompt_rows.read(self._file.db, states)
 
     def turns_finished(self) -> int:
         """Count the turns that the agent itself has ended well (invariant R10).
@@ -135,20 +134,26 @@ class SessionJournal:
         Raises JournalError.
         """
         with journal_errors():
-            rows = self._file.db.execute(
-                "SELECT agent_outcome FROM prompts WHERE agent_outcome IS NOT NULL"
-            ).fetchall()
-        return sum(_ended_well(outcome) for (outcome,) in rows)
+            return prompt_rows.turns_finished(self._file.db, self._file.unwritten)
 
     # -- updates ---------------------------------------------------------------------------
+
+    @property
+    def behind(self) -> bool:
+        """Something could not be written yet: it is kept, and lost if the bridge is killed now."""
+        return bool(self._file.unwritten)
+
+    def catch_up(self) -> None:
+        """Write what could not be written before. Raises JournalError: it still can't be."""
+        self._file.catch_up()
 
     def record(self, turn: int, lines: bytes) -> None:
         """Record one read of the agent's pipe before it is shown (T2); turn 0 is outside any turn.
 
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
-        Raises JournalError.
+        Raises JournalError when the journal is closed.
         """
-        self._file.write(_INSERT, (turn, lines))
+        self._file.write_or_keep(Write((), turn, (lines,)))
 
     async def replay(self, *, turn: int | None = None) -> AsyncIterator[list[dict[str, Any]]]:
         """Give the transcript up to the moment of the first step, in pages, messages joined (R1).
@@ -159,12 +164,19 @@ class SessionJournal:
         self._replays += 1  # compaction moves rows: it waits until nobody reads them
         try:
             merger, after, to = Merger(), 0, self._last_row()
+            unwritten = [
+                (write.turn, write.row)
+                for write in self._file.unwritten
+                if write.lines and turn in (None, write.turn)
+            ]
             while after < to:
                 entries, after = await in_thread(
                     read_entries, self._file.path, merger, after, to, turn
                 )
-                if page := [entry.params for entry in entries if entry.params is not None]:
+                async for page in pages(self._file.path, entries):
                     yield page
+            async for page in pages(self._file.path, await in_thread(merged, unwritten)):
+                yield page
         finally:
             self._replays -= 1
 
@@ -203,27 +215,32 @@ class SessionJournal:
             return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
-        """Remember ids as used; one may be so already. Raises JournalError."""
-        with self._file.transaction():
-            self._file.db.executemany(
-                "INSERT OR IGNORE INTO used_ids VALUES (?)",
-                [(used.encode("utf-8", "surrogatepass"),) for used in ids],
-            )
+        """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
+        sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
+        self._file.write_or_keep(
+            Write(tuple((sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids))
+        )
 
     def change_info(self, **changes: Any) -> None:
-        """Change fields of `info`, not in the index: see `Journal.touch`. Raises JournalError."""
+        """Change fields of `info`, not in the index: see `Journal.touch`.
+
+        Raises JournalError as `record` does, and for a text that is no Unicode.
+        """
         columns = ", ".join(f"{name} = ?" for name in changes)
-        self._file.write(f"UPDATE session SET {columns}", tuple(changes.values()))
+        sql = f"UPDATE session SET {columns}"
+        self._file.write_or_keep(Write(((sql, tuple(changes.values())),)), key=sql)
         self.info = replace(self.info, **changes)
 
     def get(self, key: str) -> Any:
         """Return the value kept under a key, or None. Raises JournalError."""
-        text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
+        text: Any = self._file.unwritten.last_value(_SET, key)
+        if text is None:
+            text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
         return None if text is None else loads(text)
 
     def set(self, key: str, value: object) -> None:
-        """Keep a JSON value under a key. Raises JournalError."""
-        self._file.write("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, _json(value)))
+        """Keep a JSON value under a key. Raises JournalError as `record` does."""
+        self._file.write_or_keep(Write(((_SET, (key, _json(value))),)), key=(_SET, key))
 
     @property
     def closed(self) -> bool:
@@ -245,7 +262,8 @@ class SessionJournal:
 
     async def close(self) -> None:
         """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
-        await self._file.close()
+        if await self._file.close():
+            self._on_closed(self.info.session_id, self._file.unwritten)
 
     # -- helpers ---------------------------------------------------------------------------
 
@@ -255,37 +273,21 @@ class SessionJournal:
         except JournalError:  # it is in a damaged page
             return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
 
-    def _move(self, seq: int, origin: PromptState, target: PromptState) -> None:
-        """Move a prompt from one state to another; RuntimeError if it is not in the first."""
-        moved = self._file.db.execute(
-            "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?", (target, seq, origin)
-        )
-        if not moved.rowcount:
-            raise RuntimeError(f"prompt {seq} is not {origin} and can't become {target}")
+    def _move(self, seq: int, origin: PromptState, target: PromptState, *lines: bytes) -> None:
+        """Move a prompt from one state to another, and begin its transcript with these lines.
+
+        RuntimeError if it is not in the first, as far as the file can say that.
+        """
+        if not self._file.unwritten:
+            self._expect(seq, origin)
+        move = prompt_rows.move(seq, origin, target)
+        self._file.write_or_keep(Write((move,), seq, lines))
+
+    def _expect(self, seq: int, state: PromptState) -> None:
+        found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))
+        if found != state:
+            raise RuntimeError(f"prompt {seq} is {found} and not {state}")
 
 
 def _json(value: Any) -> str:
     return dumps(value).decode()
-
-
-def _ended_well(agent_outcome: str) -> bool:
-    """Return False for an error and for `cancelled`; what can't be read counts as ended well."""
-    answer = read_object(agent_outcome)
-    return answer is None or not ("error" in answer or answer.get("stopReason") == "cancelled")
-
-
-def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
-    """Read a row; None if it is damaged, since it must hide no other (invariant K2)."""
-    seq, prompt_id, params, state, outcome, agent_outcome = row
-    read = read_object(params)
-    if read is None or state not in PromptState.__members__.values():
-        logger.warning("journal: prompt %s is damaged", seq)
-        return None
-    return PromptRow(
-        seq=seq,
-        prompt_id=prompt_id,
-        params=read,
-        state=PromptState(state),
-        outcome=None if outcome is None else read_object(outcome),
-        agent_outcome=None if agent_outcome is None else read_object(agent_outcome),
-    )

@@ -4,39 +4,38 @@ Invariants
 - A session's file decides; the index is a copy of what a listing needs, and opening a session
   corrects its row. Bridges share nothing but the index: streaming in one never delays another.
 - The index is used in worker threads only.
+- What a session's file could not take before it was closed waits for its next opening here, unless
+  another bridge has had it meanwhile (invariant Q13).
 - Folders are made with mode 0700, files with 0600.
 """
 
 import hashlib
 import logging
 import re
-from collections import defaultdict
-from dataclasses import asdict, fields
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 
-from acp_bridge.journal.errors import JournalError, UnknownSession
-from acp_bridge.journal.file import SessionFile, begin_wal
-from acp_bridge.journal.index import Index
-from acp_bridge.journal.records import UNSET, SessionInfo, SessionRow, Unset, now
-from acp_bridge.journal.schema import (
-    SESSION_SCHEMA,
-    connect,
-    journal_errors,
-    make_file,
-    make_folder,
-    migrate,
-    sync_folder,
-    wal_of,
+from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
+from acp_bridge.journal.file import SessionFile
+from acp_bridge.journal.files import (
+    create_file,
+    make_folders,
+    open_file,
+    remove_files,
+    stamp_of,
+    was_prompted,
 )
+from acp_bridge.journal.index import Index
+from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.unwritten import Unwritten
+from acp_bridge.keyed_locks import KeyedLocks
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
-_INFO: Final = tuple(field.name for field in fields(SessionInfo))
-
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +53,12 @@ class Journal:
     def __init__(self, home: Path) -> None:
         """`home` is made when it is needed."""
         self._home = home.absolute()
-        self._index = Index(self._home / "index.db")
+        #: what is known of all sessions, also of those that were removed.
+        self.index = Index(self._home / "index.db")
         self._open: dict[str, SessionJournal] = {}
-        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._locks = KeyedLocks()
+        #: what closed files lack, with a stamp of the file as it was then.
+        self._unwritten: dict[str, tuple[object, Unwritten]] = {}
 
     def path(self, session_id: str) -> Path:
         """Return the path of a session's file."""
@@ -68,7 +70,7 @@ class Journal:
 
     async def prepare(self) -> None:
         """Make the folders before there is a session, for its lock file. Raises JournalError."""
-        await in_thread(_make_folders, self._home)
+        await in_thread(make_folders, self._home)
 
     async def create(
         self,
@@ -77,24 +79,37 @@ class Journal:
         cwd: str,
         agent: str,
         agent_session_id: str | None = None,
+        agent_info: str | None = None,
+        prompted: bool = True,
     ) -> SessionJournal:
-        """Make a new session; it is on disk and in the listing when this returns.
+        """Make a new session; it is on disk when this returns, and in an index that can be used.
+
+        If it is not `prompted` yet, it is listed from its first prompt on.
 
         Raises:
             JournalError: it exists already, or can't be written.
         """
-        info = SessionInfo(session_id, cwd, agent, agent_session_id, title=None, updated_at=now())
+        info = SessionInfo(
+            session_id,
+            cwd,
+            agent,
+            agent_session_id,
+            title=None,
+            updated_at=now(),
+            agent_info=agent_info,
+            prompted=prompted,
+        )
         path = self.path(session_id)
-        async with self._locks[session_id]:
+        async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            file = await in_thread(_create_file, path, info)
+            file = await in_thread(create_file, path, info)
             try:
-                await self._index.put(info, durable=True)
+                await self._index_row(info, durable=True)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await file.close()
-                    await in_thread(_remove_files, path)
+                    await in_thread(remove_files, path)
                 raise
             return self._opened(file, info)
 
@@ -105,15 +120,20 @@ class Journal:
             UnknownSession: there is none of this id.
             JournalError: it can't be read, or was written by a newer acp-bridge.
         """
-        async with self._locks[session_id]:
+        async with self._locks.hold(session_id):
             if (session := self._live(session_id)) is not None:
                 return session
-            file, info = await in_thread(_open_file, self.path(session_id), session_id)
+            path = self.path(session_id)
+            stamp, unwritten = self._unwritten.get(session_id, (None, None))
+            same = unwritten is not None and stamp == await in_thread(stamp_of, path)
+            file, info = await in_thread(open_file, path, session_id)
+            self._unwritten.pop(session_id, None)
+            if unwritten is not None and same:
+                file.unwritten = unwritten
             session = self._opened(file, info)
             try:
-                await self._index.put(info)
-            except JournalError:
-                logger.exception("journal: the listing can't be written")
+                session.catch_up()
+                await self._index_row(info)
             except BaseException:
                 await session.close()
                 raise
@@ -123,20 +143,23 @@ class Journal:
         self,
         *,
         cwd: str | None = None,
-        agent: str | None = None,
+        agent: Owns | None = None,
         cursor: str | None = None,
-    ) -> tuple[list[SessionRow], str | None]:
+    ) -> tuple[list[SessionInfo], str | None]:
         """Return a page of sessions, newest first, and the cursor of the next one, if any.
 
         Raises:
             BadCursor: the cursor is not one of ours.
-            JournalError: the index can't be read.
+            IndexUnusable: why, and what to do.
         """
-        return await self._index.page(cwd, agent, cursor)
+        return await self.index.page(cwd, agent, cursor)
 
-    async def known_agent_ids(self, agent: str) -> dict[str, str]:
-        """Return the agent's session ids and for each the bridge's. Raises JournalError."""
-        return await self._index.agent_ids(agent)
+    async def known_agent_ids(self, agent: Owns) -> frozenset[str]:
+        """Return the ids at the agent of all sessions, also of those that were deleted.
+
+        Raises IndexUnusable.
+        """
+        return await self.index.agent_ids(agent)
 
     async def touch(
         self,
@@ -144,98 +167,114 @@ class Journal:
         *,
         title: str | Unset | None = UNSET,
         cwd: str | Unset = UNSET,
+        agent: str | Unset = UNSET,
         agent_session_id: str | Unset | None = UNSET,
+        agent_info: str | Unset | None = UNSET,
     ) -> None:
         """Change what is known of an open session, in its file at once, then in the listing.
 
-        It becomes the newest of the listing. Raises JournalError; UnknownSession if the session
-        is not open here.
+        It becomes the newest of the listing. Raises JournalError as `SessionJournal.record` does;
+        UnknownSession if the session is not open here.
         """
         session = self._live(session_id)
         if session is None:
             raise UnknownSession("the session is not open")
-        given = {"title": title, "cwd": cwd, "agent_session_id": agent_session_id}
+        given = {"title": title, "cwd": cwd, "agent": agent, "agent_info": agent_info}
+        given["agent_session_id"] = agent_session_id
         changes = {key: value for key, value in given.items() if not isinstance(value, Unset)}
         session.change_info(**changes, updated_at=now())
-        await self._index.put(session.info)
+        await self._index_row(session.info)
 
-    async def delete(self, session_id: str, *, known: bool) -> None:
-        """Delete a session; an unknown one is no error. Raises JournalError.
+    async def note_agent(self, session_id: str, agent_session_id: str | None, agent: Owns) -> None:
+        """Note which agent has taken an open session, and under which id; raises as `touch` does.
 
-        `known`: remember that the agent's session was ours. The caller holds the session's lock
+        A session that was kept under a former name of the agent has its name from now on.
+        """
+        session = self._live(session_id)
+        if session is None:
+            raise UnknownSession("the session is not open")
+        info = session.info
+        says = info.agent_info or agent.info
+        if (info.agent_session_id, info.agent, info.agent_info) != (
+            agent_session_id,
+            agent.name,
+            says,
+        ):
+            await self.touch(
+                session_id, agent_session_id=agent_session_id, agent=agent.name, agent_info=says
+            )
+
+    async def end(self, session_id: str) -> None:
+        """Close a session, of which nothing is left if it never had a prompt. Never raises."""
+        session = self._live(session_id)
+        if session is None:
+            return
+        if not session.info.prompted:
+            try:
+                await self.set_aside(session_id)
+            except JournalError as error:
+                logger.warning("journal: session %s is not removed: %s", session_id, error)
+        await session.close()
+
+    async def delete(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
+        """Delete a session; an unknown one is no error. Raises JournalError, IndexUnusable.
+
+        `known`: remember that the agent's session was ours, or, if the agent's name is given, that
+        one which only the agent knows is not to be listed. The caller holds the session's lock
         (`lock_path`), so no other bridge has it open.
         """
-        async with self._locks[session_id]:
-            if (session := self._open.pop(session_id, None)) is not None:
-                await session.close()
-            await self._index.remove(session_id, known=known)
-            await in_thread(_remove_files, self.path(session_id))
+        async with self._locks.hold(session_id):
+            await self._close_one(session_id)
+            await self.index.remove(session_id, known=known, agent=agent)
+            await in_thread(remove_files, self.path(session_id))
+
+    # -- sessions without a prompt ---------------------------------------------------------
+
+    async def set_aside(self, session_id: str) -> None:
+        """Remove the files of a session that never had a prompt; one that had is left alone.
+
+        It can be made anew under its id. The caller holds the session's lock. Raises JournalError.
+        """
+        async with self._locks.hold(session_id):
+            if (session := self._live(session_id)) is not None:
+                prompted = session.info.prompted
+            else:
+                prompted = await in_thread(was_prompted, self.path(session_id))
+            if not prompted:
+                await self._close_one(session_id)
+                await self.index.set_aside(session_id)
+                await in_thread(remove_files, self.path(session_id))
+
+    async def _close_one(self, session_id: str) -> None:
+        if (session := self._open.get(session_id)) is not None:
+            await session.close()
+        self._unwritten.pop(session_id, None)
 
     async def close(self) -> None:
         """Close everything. Never raises."""
         with anyio.CancelScope(shield=True):
             for session in [*self._open.values()]:
                 await session.close()
-            await self._index.close()
+            await self.index.close()
+
+    async def _index_row(self, info: SessionInfo, *, durable: bool = False) -> None:
+        """Bring the row of a session up to date; a listing that can't be used hinders nobody."""
+        try:
+            await self.index.put(info, durable=durable)
+        except IndexUnusable as error:
+            logger.warning("journal: session %s: %s", info.session_id, error)
 
     def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
-        session = self._open[info.session_id] = SessionJournal(file, info)
+        session = SessionJournal(file, info, self._closed)
+        self._open[info.session_id] = session
         return session
+
+    def _closed(self, session_id: str, unwritten: Unwritten) -> None:
+        self._open.pop(session_id, None)
+        if unwritten:
+            with suppress(JournalError):
+                self._unwritten[session_id] = stamp_of(self.path(session_id)), unwritten
 
     def _live(self, session_id: str) -> SessionJournal | None:
         session = self._open.get(session_id)
         return None if session is None or session.closed else session
-
-
-def _make_folders(home: Path) -> None:
-    with journal_errors():
-        make_folder(home)
-        make_folder(home / "sessions")
-
-
-def _create_file(path: Path, info: SessionInfo) -> SessionFile:
-    _make_folders(path.parent.parent)
-    with journal_errors():
-        make_file(path)
-        connection = connect(path, wait=1)
-        try:
-            migrate(connection, SESSION_SCHEMA)
-            created = connection.execute(
-                f"INSERT INTO session(id, {', '.join(_INFO)})"
-                f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
-                asdict(info),
-            )
-            if created.rowcount == 0:
-                raise JournalError("the session exists already")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            begin_wal(connection)
-            sync_folder(path.parent)
-            return SessionFile(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
-    if not path.is_file():
-        raise UnknownSession("no such session")
-    with journal_errors():
-        connection = connect(path, wait=1)
-        try:
-            migrate(connection, SESSION_SCHEMA)
-            row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
-            if row is None or row[0] != session_id:
-                raise UnknownSession("no such session")
-            begin_wal(connection)
-            return SessionFile(path, connection), SessionInfo(*row)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _remove_files(path: Path) -> None:
-    """Remove the WAL before its file, as it would otherwise be played into a later file."""
-    with journal_errors():
-        shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, path.with_suffix(".lock")):
-            each.unlink(missing_ok=True)

@@ -7,11 +7,14 @@ when it is accepted.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
-from acp_bridge import notices
+import anyio
+
+from acp_bridge import notices, waits
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
@@ -60,6 +63,7 @@ class Prompts:
         self._open: dict[int, Prompt] = {}
         self._held: list[int] = []
         self._last_key = 0
+        self._catching_up = False
 
     @property
     def held(self) -> dict[int, Json]:
@@ -193,6 +197,20 @@ class Prompts:
                 await step()
             except JournalError as exc:
                 event("journal.failed", session=self._session_id, what=exc)
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Try again and again to write what the journal lacks: the session may be quiet now."""
+        while self._journal.behind and not self._catching_up:
+            self._catching_up = True
+            try:
+                await anyio.sleep(waits.JOURNAL_RETRY)
+            finally:
+                self._catching_up = False
+            if self._journal.closed:
+                return
+            with suppress(JournalError):
+                self._journal.catch_up()
 
     @property
     def _session_id(self) -> str:

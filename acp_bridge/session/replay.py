@@ -13,7 +13,7 @@ from typing import Protocol
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import ClientRequest
-from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import STATE, Json, with_own_meta
@@ -102,9 +102,15 @@ class Replay:
             if replay:
                 await self._read(view)
                 self.replay_state(view)
+            if self._journal.behind:
+                view.replay(notices.notice(notices.UNRECORDED))
             if held := list(self._prompts.held.values()):
                 view.replay(notices.notice(notices.held(held)))
             request.answer(self.result(request))
+        except JournalError:
+            if self._port.closing:  # it was deleted while it was read
+                raise errors.unknown_session() from None
+            raise
         finally:
             view.end_replay()
         if not self._transcript.seq:

@@ -241,7 +241,7 @@ class Session:
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
-        await self.journal.close()
+        await self._context.journal.end(self.id)
         os.close(self._lease)
         self.closed.set()
 
@@ -278,8 +278,8 @@ class Session:
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""
-        if link.agent_session_id != self.journal.info.agent_session_id:
-            await self._context.journal.touch(self.id, agent_session_id=link.agent_session_id)
+        ours = self._context.identity
+        await self._context.journal.note_agent(self.id, link.agent_session_id, ours)
         link.adopt(self.from_agent)
 
     async def touch(self) -> None:

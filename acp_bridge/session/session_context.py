@@ -9,6 +9,7 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
@@ -27,6 +28,8 @@ class SessionContext:
     command: AgentCommand
     #: what the agent said in `initialize` that it can do; None before that.
     capabilities: object = None
+    #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
+    agent_info: str | None = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
@@ -37,6 +40,13 @@ class SessionContext:
     def standing(self) -> StandingRequests:
         """What every process of the agent is told."""
         return self.command.standing
+
+    @property
+    def identity(self) -> AgentIdentity:
+        """How the sessions of this agent are told from those of others."""
+        settings = self.settings
+        info = None if settings.named else self.agent_info
+        return AgentIdentity(settings.agent_name, settings.former_names, info)
 
     @property
     def agent_replays(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from acp_bridge import notices
-from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, Json
 
@@ -30,11 +30,18 @@ class Title:
         self._listing = listing
         self._session_id = journal.info.session_id
         self._known = journal.info.title is not None
+        self._listed = journal.info.prompted
 
     def note_prompt(self, params: Json) -> None:
-        """Take a prompt: the first one with words titles a session that has no title."""
+        """Take a prompt: the first one with words titles a session that has no title.
+
+        With its first prompt a session is listed, title or none.
+        """
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(title)
+        elif not self._listed:
+            self._port.spawn(self._keep, UNSET)
+        self._listed = True
 
     def note_update(self, update: Json) -> None:
         """Take an update of the agent: it may give a title, or take it away."""
@@ -46,7 +53,7 @@ class Title:
         self._known = True
         self._port.spawn(self._keep, title)
 
-    async def _keep(self, title: str | None) -> None:
+    async def _keep(self, title: str | Unset | None) -> None:
         try:
             await self._listing.touch(self._session_id, title=title)
         except JournalError as exc:

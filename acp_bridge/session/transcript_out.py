@@ -2,7 +2,8 @@
 
 - What is shown was recorded before (invariants T2, K1): one row and one write for each batch.
 - The journal keeps what the agent said; each client's view converts what that client can't take.
-- A journal that can't be written is said once in the session; the turn goes on.
+- A journal that can't be written keeps what it could not take, and the session says once that it is
+  not recorded. The turn goes on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class TranscriptOut:
         self._views: list[ClientView] = []
         self._rows: list[bytes] = []
         self._lines: list[bytes] = []
-        self._recorded = True
+        #: the clients were told that what they see is not in the journal's file yet.
+        self._told_behind = False
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
         self.seq = 0
 
@@ -60,6 +62,7 @@ class TranscriptOut:
     def then(self, client: Client, action: Callable[[], None]) -> None:
         """Do this when all that was shown to the client before is on its way."""
         self.flush()
+        self._say_if_behind()
         for view in self._views:
             if view.client is client:
                 view.then(action)
@@ -138,21 +141,29 @@ class TranscriptOut:
             self._record(b"".join(self._rows))
             self._rows.clear()
         if self._lines:
-            lines = b"".join(self._lines)
-            self._lines.clear()
-            for view in self._views:
-                view.send(lines)
+            self._send()
+            self._say_if_behind()
+
+    def _send(self) -> None:
+        lines = b"".join(self._lines)
+        self._lines.clear()
+        for view in self._views:
+            view.send(lines)
+
+    def _say_if_behind(self) -> None:
+        """Say it when the journal falls behind, beside other updates or before an answer."""
+        behind, told = self._journal.behind, self._told_behind
+        self._told_behind = behind
+        if behind and not told:
+            said = encode(notices.notice(notices.UNRECORDED))
+            self._lines.append(self._head + said[1:-1] + b"}\n")
+            self._send()
 
     def _record(self, rows: bytes) -> None:
         try:
             self._journal.record(self.seq, rows)
-            self._recorded = True
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
-            if self._recorded:
-                self._recorded = False
-                said = encode(notices.notice(notices.UNRECORDED))
-                self._lines.append(self._head + said[1:-1] + b"}\n")
 
     def _keep_state(self, params: Json) -> None:
         try:

@@ -58,7 +58,7 @@ class Turn:
         said = [{"update": user_chunk(block)} for block in blocks]
         session_id = self._journal.info.session_id
         try:
-            self._journal.start_turn(prompt.seq, said)
+            self._journal.start_turn(prompt.seq)
         except JournalError as exc:
             event("journal.failed", session=session_id, what=exc)
         if prompt.request is None:  # held since a restart: no client shows it by itself

@@ -53,13 +53,17 @@ class Forks:
 
         async def fill(journal: SessionJournal) -> None:
             source.transcript.flush()
+            source.journal.catch_up()  # ids and prompts are read from the file
             await copy(source.journal, journal)
             if source.memory.known.remembered:
                 Memory(journal).inherit()
             if title := source.journal.info.title:
                 await self._journal.touch(journal.info.session_id, title=f"{title} (fork)")
+            journal.catch_up()  # a fork that can't be kept whole is none
 
-        return await self._store.fill(uuid4().hex, workspace, agent_id, fill), result
+        prompted = source.journal.info.prompted
+        fork = await self._store.fill(uuid4().hex, workspace, agent_id, fill, prompted=prompted)
+        return fork, result
 
 
 async def _let_go(link: Link, agent_session_id: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import PurePath
 from uuid import uuid4
 
 import anyio
@@ -16,10 +17,10 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
+from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
-    SESSION_DELETE,
     SESSION_FORK,
     SESSION_LOAD,
     SESSION_NEW,
@@ -30,6 +31,7 @@ from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
+from acp_bridge.sessions.deletion import delete_at_agent
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
@@ -47,8 +49,9 @@ class Sessions:
         self._waiting = waiting
         self._store = SessionStore(context)
         self._forks = Forks(self._store, context.journal)
-        self._listing = Listing(self, context.journal, context.settings.agent_name)
-        self._busy: dict[str, anyio.Lock] = {}
+        self._listing = Listing(self, context.journal, lambda: context.identity)
+        #: one load, fork, close or delete of a session runs at a time.
+        self._busy = KeyedLocks()
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -64,23 +67,30 @@ class Sessions:
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
+        session, link, result = await self._create(uuid4().hex, request, workspace)
+        session.transcript.attach(request.client)
+        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
+        link.adopt(session.from_agent)
+        return ANSWERED
+
+    async def _create(
+        self, session_id: str, request: ClientRequest, workspace: Workspace
+    ) -> tuple[Session, Link, Json]:
+        """Open a new session at the agent; returns it, its process and the agent's answer."""
         link = await self._waiting.take()
         session: Session | None = None
         try:
             opening = self._opening(link, workspace, request)
             result = await self._in_time(SESSION_NEW, opening.new)
-            session = await self._store.create(uuid4().hex, workspace, link)
+            session = await self._store.create(session_id, workspace, link)
         finally:
             if session is None:
                 with anyio.CancelScope(shield=True):
                     await self._unused(link, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
-        session.transcript.attach(request.client)
-        shown = request.client.abilities.fit({**result, "sessionId": session.id})
-        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
-        link.adopt(session.from_agent)
-        return ANSWERED
+        return session, link, result
 
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, request)
@@ -119,7 +129,7 @@ class Sessions:
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             session = self.live.get(session_id)
             if session and session.closing:
                 await self._drop(session)
@@ -128,12 +138,21 @@ class Sessions:
                 _move(session, workspace)
             else:
                 session = await self._store.open(session_id, workspace)
+                if session is None and await self._store.set_aside(session_id):
+                    return await self._anew(request, session_id, workspace)
                 if session is None:
                     return await self._import(request, session_id, workspace, replay=replay)
                 self.live[session_id] = session
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED
+
+    async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
+        """Open a session again that was removed because it never had a prompt."""
+        session, link, _ = await self._create(session_id, request, workspace)
+        session.transcript.attach(request.client)
+        link.adopt(session.from_agent)
+        return session.replay.result(request)
 
     # --- fork ----------------------------------------------------------------------------------
 
@@ -142,7 +161,7 @@ class Sessions:
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._alone(session_id), self._at_hand(session_id) as source:
+        async with self._busy.hold(session_id), self._at_hand(session_id) as source:
             session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
@@ -169,26 +188,14 @@ class Sessions:
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(opened)
 
-    @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """Let one load, close or delete of a session run at a time."""
-        lock = self._busy.setdefault(session_id, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():  # else it has gone to the next who waited
-                self._busy.pop(session_id, None)
-
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
     ) -> Json:
         """Load a session that only the agent knows through it, and keep it from now on."""
-        mapped = await self._context.journal.known_agent_ids(self._context.settings.agent_name)
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        if session_id in mapped or not await self._listing.agent_may_have(
+        if not await self._listing.agent_may_have(
             session_id, workspace.cwd
-        ):
+        ) or await self._listing.is_ours(session_id):
             raise errors.unknown_session()
         link = await self._waiting.take()
         link.agent_session_id = session_id
@@ -225,7 +232,7 @@ class Sessions:
         session_id = params.session_id(given)
         if found := self.live.get(session_id):
             found.close()  # at once: a load of it ends, and is answered first
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
             elif found is None:
@@ -233,24 +240,27 @@ class Sessions:
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error."""
+        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
+
+        What the agent may keep is not listed any more, and the answer says so.
+        """
         session_id = params.session_id(given)
         if session := self.live.get(session_id):
             session.close()
-        async with self._alone(session_id):
+        async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
-            agent_name = self._context.settings.agent_name
-            known = await self._context.journal.known_agent_ids(agent_name)
-            agent_id = next((a for a, own in known.items() if own == session_id), session_id)
+            agent_id = await self._listing.agent_id(session_id)
             await self._store.erase(session_id, known=True)
-        if link := self._listing.able("sessionCapabilities", "delete"):
-            with anyio.move_on_after(waits.AGENT_PATIENCE):
-                try:
-                    await link.ask(SESSION_DELETE, {"sessionId": agent_id})
-                except RpcError as exc:
-                    event("agent.delete_failed", what=exc.message)
-        return {}
+        if agent_id is None:
+            return {}
+        kept = await delete_at_agent(
+            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
+        )
+        if not kept:
+            return {}
+        event("agent.not_deleted", session=session_id, what=kept)
+        return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
 
     async def _drop(self, session: Session) -> None:
         session.close()
@@ -268,7 +278,7 @@ class Sessions:
 
 def _move(session: Session, workspace: Workspace) -> None:
     """Apply other roots or MCP servers to a live session, at idle; raises RpcError."""
-    if workspace.cwd != session.workspace.cwd:
+    if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
         raise errors.invalid("the session is open with another one", "cwd")
     before, session.workspace = session.workspace, workspace
     if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):

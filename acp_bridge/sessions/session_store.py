@@ -15,7 +15,15 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import JournalError, SessionJournal, UnknownSession
+from acp_bridge.journal import (
+    IndexUnusable,
+    JournalError,
+    NewerVersion,
+    SessionInfo,
+    SessionJournal,
+    UnknownSession,
+    days_ago,
+)
 from acp_bridge.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
@@ -28,10 +36,14 @@ class SessionStore:
     def __init__(self, context: SessionContext) -> None:
         """Nothing is touched before the first call."""
         self._context = context
+        self._swept = False
 
     async def create(self, session_id: str, workspace: Workspace, link: Link) -> Session:
         """Make a session of a process that has one open, or is about to; raises RpcError."""
-        session, lock = await self._make(session_id, workspace, link.agent_session_id, link)
+        prompted = session_id == link.agent_session_id  # then it was the agent's before
+        session, lock = await self._make(
+            session_id, workspace, link.agent_session_id, link, prompted=prompted
+        )
         link.hold_lock(lock)
         event("session.new", session=session_id, agent=link.name)
         return session
@@ -42,12 +54,16 @@ class SessionStore:
         workspace: Workspace,
         agent_session_id: str,
         fill: Callable[[SessionJournal], Awaitable[None]],
+        *,
+        prompted: bool,
     ) -> Session:
         """Make a session that has no process yet; `fill` writes what it begins with.
 
-        Raises RpcError.
+        If it is not `prompted` yet, it is listed from its first prompt on. Raises RpcError.
         """
-        session, _ = await self._make(session_id, workspace, agent_session_id, None, fill)
+        session, _ = await self._make(
+            session_id, workspace, agent_session_id, None, fill, prompted=prompted
+        )
         event("session.forked", session=session_id)
         return session
 
@@ -58,8 +74,13 @@ class SessionStore:
         agent_session_id: str | None,
         link: Link | None,
         fill: Callable[[SessionJournal], Awaitable[None]] | None = None,
+        *,
+        prompted: bool,
     ) -> tuple[Session, int]:
         context = self._context
+        if not self._swept:
+            self._swept = True
+            context.tasks.start_soon(self._sweep)
         lock = await self._lock(session_id)
         journal: SessionJournal | None = None
         try:
@@ -68,6 +89,8 @@ class SessionStore:
                 cwd=workspace.cwd,
                 agent=context.settings.agent_name,
                 agent_session_id=agent_session_id,
+                agent_info=context.identity.info,
+                prompted=prompted,
             )
             if fill:
                 await fill(journal)
@@ -101,8 +124,10 @@ class SessionStore:
             if journal:
                 await journal.close()
             os.close(lock)
-            if isinstance(exc, UnknownSession):
-                raise errors.unknown_session() from exc
+            if isinstance(exc, UnknownSession):  # removed meanwhile, or the file is another's
+                return None
+            if isinstance(exc, NewerVersion):
+                raise errors.agent_trouble(f"the session was {exc}: load it with that") from exc
             if isinstance(exc, JournalError):
                 raise errors.internal(exc, "the session's journal can't be read") from exc
             raise
@@ -110,14 +135,33 @@ class SessionStore:
         return session
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
-        ours = self._context.settings.agent_name
-        if journal.info.agent != ours:
-            raise errors.invalid(
-                f"the session belongs to the agent {journal.info.agent!r}, this is {ours!r}",
-                "sessionId",
-            )
+        self.check_agent(journal.info)
         if journal.info.cwd != workspace.cwd:
             await self._context.journal.touch(journal.info.session_id, cwd=workspace.cwd)
+
+    def check_agent(self, info: SessionInfo) -> None:
+        """Raise RpcError if the session is another agent's (invariant R8)."""
+        ours = self._context.identity
+        if not ours.owns(info.agent, info.agent_info):
+            raise errors.invalid(
+                f"the session belongs to the agent {info.agent!r}, this is {ours.name!r}"
+                " (--agent-name sets it)",
+                "sessionId",
+            )
+
+    async def set_aside(self, session_id: str) -> SessionInfo | None:
+        """Return what is known of a session that was removed because it never had a prompt.
+
+        Raises RpcError, also when it is another agent's.
+        """
+        try:
+            found = await self._context.journal.index.set_aside_session(session_id)
+        except IndexUnusable as exc:
+            event("journal.failed", session=session_id, what=exc)
+            return None
+        if found:
+            self.check_agent(found)
+        return found
 
     async def erase(self, session_id: str, *, known: bool) -> None:
         """Delete a session that is not open here; raises RpcError, JournalError.
@@ -125,10 +169,27 @@ class SessionStore:
         `known`: remember that the agent's session was ours.
         """
         lock = await self._lock(session_id)  # another bridge may have it open
+        agent = self._context.settings.agent_name
         try:
-            await self._context.journal.delete(session_id, known=known)
+            await self._context.journal.delete(session_id, known=known, agent=agent)
+        except IndexUnusable as exc:
+            raise errors.agent_trouble(f"not deleted: {exc}") from exc
         finally:
             os.close(lock)
+
+    async def _sweep(self) -> None:
+        """Remove sessions that never had a prompt and are a day old, each under its lock."""
+        journal = self._context.journal
+        try:
+            for session_id in await journal.index.unprompted(days_ago(1)):
+                with suppress(lease.Busy, OSError):
+                    lock = await lease.acquire(journal.lock_path(session_id), 0)
+                    try:
+                        await journal.set_aside(session_id)
+                    finally:
+                        os.close(lock)
+        except JournalError as exc:
+            event("journal.failed", what=exc)
 
     async def _lock(self, session_id: str) -> int:
         path = self._context.journal.lock_path(session_id)

@@ -231,8 +231,7 @@ async def _fill(home: Path, session_id: str, messages: int) -> None:
     for number in range(messages // 2):
         words = {"type": "text", "text": f"question {number} " + "why " * 20}
         seq = session.accept(uuid4().hex, {"sessionId": session_id, "prompt": [words]})
-        user = {"update": {"sessionUpdate": "user_message_chunk", "content": words}}
-        session.start_turn(seq, [user])
+        session.start_turn(seq)
         said = {"type": "text", "text": f"answer {number} " + "because " * 60}
         chunk = {"update": {"sessionUpdate": "agent_message_chunk", "content": said}}
         session.record(seq, encode(chunk))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.journal import Journal, JournalError
 from tests.journal.files import remove, wal
 
@@ -182,14 +183,14 @@ async def test_a_lost_index_is_made_again_and_a_damaged_session_hides_no_other(
     await keep_sessions(tmp_path)
     journal = Journal(tmp_path)
     before = await journal.list()
-    known = await journal.known_agent_ids("one")
+    known = await journal.known_agent_ids(AgentIdentity("one"))
     await journal.close()
     remove(tmp_path, "index.db*")
     (tmp_path / "sessions" / "damaged.db").write_bytes(b"no database" * 1000)
     (tmp_path / "sessions" / "empty.db").touch()
     journal = Journal(tmp_path)
     assert await journal.list() == before
-    assert await journal.known_agent_ids("one") == known == {"0": "a" * 32}
+    assert await journal.known_agent_ids(AgentIdentity("one")) == known == {"0"}
     await journal.close()
 
 

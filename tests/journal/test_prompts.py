@@ -66,9 +66,9 @@ async def test_a_prompt_is_taken_once_and_its_words_are_shown_once(
 ) -> None:
     seq = session.accept("id", PARAMS)
     said = [chunk("Hello", kind="user_message_chunk")]
-    session.start_turn(seq, said)
+    session.start_turn(seq)
     with pytest.raises(RuntimeError):
-        session.start_turn(seq, said)
+        session.start_turn(seq)
     assert states(session) == ["sent"]
     assert await transcript(session) == said
 
@@ -80,7 +80,7 @@ async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
     seq = session.accept("id", PARAMS)
     session.end_prompt(seq, CANCELLED, None)
     with pytest.raises(RuntimeError):
-        session.start_turn(seq, [])
+        session.start_turn(seq)
     with pytest.raises(RuntimeError):
         session.release(seq)
     assert states(session) == ["done"]
@@ -89,7 +89,7 @@ async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
 @pytest.mark.hazard("Q4")
 async def test_an_unknown_prompt_can_not_be_started(session: SessionJournal) -> None:
     with pytest.raises(RuntimeError):
-        session.start_turn(7, [chunk("never")])
+        session.start_turn(7)
     assert await transcript(session) == []
 
 
@@ -98,7 +98,7 @@ async def test_the_first_outcome_stays_and_the_agents_own_may_come_later(
     session: SessionJournal,
 ) -> None:
     seq = session.accept("id", PARAMS)
-    session.start_turn(seq, [])
+    session.start_turn(seq)
     session.end_prompt(seq, CANCELLED, None)
     assert session.turns_finished() == 0
     session.end_prompt(seq, END, END)
@@ -125,7 +125,7 @@ async def test_only_a_turn_that_the_agent_ended_well_counts_as_finished(
     session: SessionJournal, outcome: dict[str, Any] | None, finished: int
 ) -> None:
     seq = session.accept("id", PARAMS)
-    session.start_turn(seq, [])
+    session.start_turn(seq)
     session.end_prompt(seq, CANCELLED, outcome)
     assert session.turns_finished() == finished
 
@@ -135,9 +135,9 @@ async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
     journal: Journal, session: SessionJournal
 ) -> None:
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(4)]
-    session.start_turn(seqs[0], [])
+    session.start_turn(seqs[0])
     session.end_prompt(seqs[0], END, END)
-    session.start_turn(seqs[1], [])
+    session.start_turn(seqs[1])
     again = await reopened(journal, session)
     assert [prompt.seq for prompt in again.recover()] == seqs[2:]
     assert states(again) == ["done", "done", "held", "held"]
@@ -150,7 +150,7 @@ async def test_recovering_again_finds_the_same_held_prompts_and_interrupts_no_mo
     journal: Journal, session: SessionJournal
 ) -> None:
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(2)]
-    session.start_turn(seqs[0], [])
+    session.start_turn(seqs[0])
     again = await reopened(journal, session)
     held, before = again.recover(), again.prompts()
     again = await reopened(journal, again)
@@ -174,7 +174,7 @@ async def test_a_held_prompt_waits_again_when_it_is_released_and_never_when_drop
     with pytest.raises(RuntimeError):
         session.release(first)
     with pytest.raises(RuntimeError):
-        session.start_turn(third, [])
+        session.start_turn(third)
 
 
 async def test_no_transition_writes_the_prompts_images_again(
@@ -183,9 +183,52 @@ async def test_no_transition_writes_the_prompts_images_again(
     seq = session.accept("id", {"prompt": [{"type": "image", "data": "x" * 4_000_000}]})
     wal = files.wal(journal.path(SESSION))
     before = files.size(wal)
-    session.start_turn(seq, [])
+    session.start_turn(seq)
     session.end_prompt(seq, END, END)
     assert files.size(wal) - before < 100_000
+
+
+@pytest.mark.hazard("R1", "R6")
+async def test_a_prompts_words_are_stored_once_and_replayed_where_they_were_said(
+    journal: Journal, session: SessionJournal
+) -> None:
+    image = {"type": "image", "data": "x" * 1_000_000, "mimeType": "image/png"}
+    text = {"type": "text", "text": "Look", "_meta": {"kept": 1}}
+    for name, blocks in (("a", [text, image]), ("b", [text]), ("c", [])):
+        seq = session.accept(name, {"prompt": blocks})
+        session.start_turn(seq)
+        for word in ("one ", "two"):
+            session.record(seq, lines(chunk(word, name)))
+        session.end_prompt(seq, END, END)
+    said = [
+        {"update": {"sessionUpdate": "user_message_chunk", "content": b}} for b in (text, image)
+    ]
+    whole = [*said, chunk("one two", "a"), said[0], chunk("one two", "b"), chunk("one two", "c")]
+    assert await transcript(session) == whole
+    for turn in (1, 2, 3):
+        await session.compact(turn)
+    assert await transcript(session) == whole
+    assert [p async for page in session.replay(turn=2) for p in page] == whole[3:5]
+    await session.close()
+    assert files.size(journal.path(SESSION)) < 1_300_000
+    assert await transcript(await journal.open(SESSION)) == whole
+
+
+@pytest.mark.hazard("K2")
+@pytest.mark.parametrize("params", ["no JSON", "[]", '{"prompt": 7}', None])
+async def test_words_that_are_damaged_hide_nothing_else(
+    session: SessionJournal, params: str | None
+) -> None:
+    for name in ("a", "b"):
+        seq = session.accept(name, PARAMS)
+        session.start_turn(seq)
+        session.record(seq, lines(chunk(name)))
+    if params is None:
+        session._file.db.execute("DELETE FROM prompt_params WHERE seq = 1")
+    else:
+        session._file.db.execute("UPDATE prompt_params SET params = ? WHERE seq = 1", (params,))
+    hello = chunk("Hello", kind="user_message_chunk")
+    assert await transcript(session) == [chunk("a"), hello, chunk("b")]
 
 
 OPERATIONS = ("accept", "start", "end", "drop", "release", "hold", "die")
@@ -262,7 +305,7 @@ async def apply(journal: Journal, session: SessionJournal, what: str, index: int
         case "accept":
             assert session.accept(f"id{index}", PARAMS) == seq
         case "start":
-            session.start_turn(seq, [])
+            session.start_turn(seq)
         case "end":
             session.end_prompt(seq, END, None)
         case "die":

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.journal import (
     BadCursor,
     Journal,
@@ -147,7 +148,9 @@ async def test_a_listing_may_be_of_one_folder_or_agent_only(journal: Journal) ->
     one = await add(journal, 1, cwd="/a")
     two = await add(journal, 2, cwd="/b", agent="other")
     assert [row.session_id for row in (await journal.list(cwd="/a"))[0]] == [one]
-    assert [row.session_id for row in (await journal.list(agent="other"))[0]] == [two]
+    assert [row.session_id for row in (await journal.list(agent=AgentIdentity("other")))[0]] == [
+        two
+    ]
     assert (await journal.list(cwd="/unused")) == ([], None)
 
 
@@ -177,7 +180,7 @@ async def test_the_agents_session_ids_are_known_for_that_agent(journal: Journal)
     await journal.create("a", cwd="/p", agent="one", agent_session_id="0")
     await journal.create("b", cwd="/p", agent="two", agent_session_id="0")
     await journal.create("c", cwd="/p", agent="one")
-    assert await journal.known_agent_ids("one") == {"0": "a"}
+    assert await journal.known_agent_ids(AgentIdentity("one")) == {"0"}
 
 
 async def test_a_deleted_session_leaves_no_file_and_deleting_again_succeeds(
@@ -252,3 +255,30 @@ async def test_a_home_that_can_not_be_made_is_a_journal_error(tmp_path: Path) ->
     with pytest.raises(JournalError):
         await journal.prepare()
     await journal.close()
+
+
+async def test_of_sessions_that_were_closed_or_deleted_nothing_stays_in_memory(
+    journal: Journal,
+) -> None:
+    for number in range(3):
+        await add(journal, number)
+    await (await journal.open(f"{0:032x}")).close()
+    await journal.delete(f"{1:032x}", known=True)
+    with pytest.raises(UnknownSession):
+        await journal.open("nobody")
+    assert journal._open.keys() == {f"{2:032x}"}
+    assert len(journal._locks) == 0
+    await journal.close()
+    assert journal._open == {}
+
+
+async def test_a_replay_of_a_session_that_is_deleted_meanwhile_ends_with_an_error(
+    journal: Journal, session: SessionJournal
+) -> None:
+    for number in range(3):
+        session.record(1, lines(chunk("x" * 40_000, f"m{number}")))
+    replay = session.replay()
+    assert len(await anext(replay)) == 1
+    await journal.delete(SESSION, known=True)
+    with pytest.raises(JournalError):
+        await anext(replay)

@@ -6,6 +6,7 @@ What a bridge said is judged when it has ended, whatever the test was about: jud
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections import Counter
@@ -20,7 +21,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.bridge import serve
-from acp_bridge.cli import agent_name
+from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.journal import Journal, PromptRow
 from acp_bridge.settings import Settings
 from tests.process.judge import PROMPT, judge, stop_reason
@@ -105,7 +106,10 @@ class World:
         for name, value in self.env.items():
             self.monkeypatch.setenv(name, value)
         command = fixture_command(*behaviours)
-        chosen = Settings(tuple(command), agent_name(command), self.home, **settings)
+        former = former_names(command)
+        chosen = Settings(
+            tuple(command), agent_name(command), self.home, **{"former_names": former, **settings}
+        )
         (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve, chosen, stdin, stdout)
@@ -164,6 +168,18 @@ def _log_of(client: RecordingClient) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextmanager
+def full_disk(client: RecordingClient) -> Iterator[None]:
+    """No file that the bridge writes can grow."""
+    assert client.process is not None
+    pid, endless = client.process.pid, resource.RLIM_INFINITY
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, endless))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
 async def stopped(client: RecordingClient, prompt: Any, within: float = 5) -> Any:

@@ -2,31 +2,16 @@
 
 import json
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from acp_bridge.journal import Journal
-from tests.process.bridge_support import World, fails, refused, stopped
+from tests.process.bridge_support import World, fails, full_disk, refused, stopped
 from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
 pytestmark = pytest.mark.process
-
-
-@contextmanager
-def full_disk(client: RecordingClient) -> Iterator[None]:
-    """No file that the bridge writes can grow."""
-    assert client.process is not None
-    pid, endless = client.process.pid, resource.RLIM_INFINITY
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, endless))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
 def memory(client: RecordingClient) -> int:
@@ -116,7 +101,7 @@ async def test_a_prompt_that_cannot_be_kept_is_refused_and_a_turn_goes_on_visibl
     assert "say never" not in world.log.prompts()
     async with world.bridge(session=False) as client:
         await client.load_session(session, world.cwd)
-        assert client.texts() == ["one", "three", "four"]
+        assert client.texts() == ["one", "two", "three", "four"]
 
 
 @pytest.mark.hazard("C4", "C7", "C21")
@@ -163,6 +148,7 @@ async def test_an_agent_that_was_not_read_for_its_client_is_read_again_after_a_c
 @pytest.mark.hazard("R6", "R1")
 async def test_a_history_larger_than_what_may_wait_loads_in_bounded_memory(world: World) -> None:
     async with world.bridge() as client:
+        await client.prompt("")
         session = client.session_id
     home = Journal(world.home)
     journal = await home.open(session)

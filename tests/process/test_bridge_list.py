@@ -20,6 +20,12 @@ async def listed(client: RecordingClient, **params: Any) -> list[Message]:
     return sessions
 
 
+def keeps(result: Message) -> str:
+    """What the answer to `session/delete` says that the agent may keep; empty if nothing."""
+    own: Message = result.get("_meta", {}).get("acp_bridge", {})
+    return str(own.get("agentKeeps", ""))
+
+
 async def test_a_listing_has_titles_times_pages_and_a_filter_and_the_newest_comes_first(
     world: World, tmp_path: Path
 ) -> None:
@@ -51,6 +57,7 @@ async def test_a_long_listing_comes_in_pages_that_hold_every_session_once(world:
         await made.close()
     await journal.close()
     async with world.inside() as client:
+        await client.prompt("say one")
         found: list[str] = []
         page: Message = {"nextCursor": None}
         while "nextCursor" in page:
@@ -86,7 +93,7 @@ async def test_a_session_that_only_the_agent_knows_is_listed_and_loaded_through_
         assert client.texts("0") == [u["content"]["text"] for u in replayed if _is_said(u)]
         setup = {"sessionId": ours, "cwd": str(world.cwd), "mcpServers": []}
         await fails(client, "session/load", -32002, **setup)
-        assert await client.request("session/delete", {"sessionId": "0"}) == {}
+        assert keeps(await client.request("session/delete", {"sessionId": "0"}))
         assert await listed(client) == []
 
 
@@ -126,7 +133,7 @@ async def test_delete_of_a_live_session_ends_it_and_it_is_listed_no_more(world: 
         session = client.session_id
         prompt = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
-        assert await client.request("session/delete", {"sessionId": session}) == {}
+        assert keeps(await client.request("session/delete", {"sessionId": session}))
         assert await stopped(client, prompt) == "cancelled"
         assert await listed(client) == []
         setup = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}

@@ -119,6 +119,20 @@ async def test_a_load_applies_its_roots_and_servers_at_idle_and_refuses_another_
     assert (last["additionalDirectories"], last["mcpServers"]) == (["/elsewhere"], [])
 
 
+@pytest.mark.hazard("R4", "R5")
+@pytest.mark.parametrize("written", ["{}/", "{}/.", "{}//"])
+async def test_the_same_folder_written_otherwise_is_the_same(world: World, written: str) -> None:
+    async with world.inside() as client:
+        await client.prompt("say one")
+        cwd = written.format(world.cwd)
+        about: Message = {"sessionId": client.session_id, "cwd": cwd, "mcpServers": []}
+        await client.request("session/load", about)
+        rows = (await client.request("session/list", {"cwd": f"{world.cwd}/"}))["sessions"]
+        assert [row["sessionId"] for row in rows] == [client.session_id]
+        assert await client.prompt("say two") == {"stopReason": "end_turn"}
+    assert len(world.log.pids()) == 1
+
+
 @pytest.mark.hazard("R2", "R3")
 async def test_an_unknown_session_is_an_error_whatever_is_asked_of_it(world: World) -> None:
     async with world.inside() as client:

@@ -1,13 +1,15 @@
 """Load, close and delete of one session, one on top of the other."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.cli import agent_name
-from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal import Journal, JournalError, SessionJournal, history
 from tests.process.bridge_support import World, fails, stopped
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
@@ -176,3 +178,84 @@ async def test_a_held_prompt_that_starts_during_a_replay_is_shown_behind_it(worl
         (shown,) = [n for n, m in enumerate(said) if '"say held"' in json.dumps(m)]
         (loaded,) = [n for n, m in enumerate(said) if is_answer(load, m)]
         assert loaded < shown
+
+
+class SlowReading:
+    """While it is patched in, a page of a replay is read only when the test lets it go on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._read_rows, self._close = history.read_rows, SessionJournal.close
+        self._begun, self._through = threading.Event(), threading.Event()
+        self._closed = anyio.Event()
+
+        async def close(journal: SessionJournal) -> None:
+            await self._close(journal)
+            self._closed.set()
+
+        patch.setattr(history, "read_rows", self._held_up)
+        patch.setattr(SessionJournal, "close", close)
+
+    def _held_up(self, *args: Any) -> Any:
+        self._begun.set()
+        assert self._through.wait(5)
+        return self._read_rows(*args)
+
+    async def begun(self) -> None:
+        assert await anyio.to_thread.run_sync(self._begun.wait, 5)
+
+    async def go_on_when_closed(self) -> None:
+        """Let it go on when a journal has been closed."""
+        with anyio.fail_after(5):
+            await self._closed.wait()
+        self._through.set()
+
+
+async def is_deleted_under(world: World, client: RecordingClient, load: int, delete: int) -> None:
+    """The load of the client's session came before its deletion, or was told that there is none."""
+    assert "result" in await client.answer_to(delete)
+    answer = await client.answer_to(load)
+    assert answer.get("error", {"code": -32002})["code"] == -32002
+    assert not (world.home / "sessions" / f"{client.session_id}.db").exists()
+    await fails(client, "session/load", -32002, **setup(client, world))
+
+
+@pytest.mark.hazard("Q9", "K6", "R2")
+async def test_a_load_that_reads_while_the_session_is_deleted_says_that_it_is_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world)
+        await client.request("session/load", setup(client, world))
+        with monkeypatch.context() as patch:
+            reading = SlowReading(patch)
+            load = client.send_request("session/load", setup(client, world))
+            await reading.begun()
+            delete = client.send_request("session/delete", {"sessionId": client.session_id})
+            await reading.go_on_when_closed()
+        assert (await client.answer_to(load))["error"]["code"] == -32002
+        await is_deleted_under(world, client, load, delete)
+
+
+@pytest.mark.hazard("Q9", "K6", "R2")
+@pytest.mark.parametrize("moment", ["waiting", "opening", "behind"])
+async def test_a_load_beside_a_deletion_comes_before_it_or_says_that_the_session_is_unknown(
+    world: World, moment: str
+) -> None:
+    async with world.inside(session=False, client_limit=1) as client:
+        client.session_id = await keep_long_session(world)
+        if moment != "opening":
+            await client.request("session/load", setup(client, world))
+        client.pipe.pause_reading()
+        load, delete = 100, 101
+        requests: list[dict[str, Any]] = [
+            {"id": load, "method": "session/load", "params": setup(client, world)},
+            client.message("session/delete", delete),
+        ]
+        if moment == "behind":
+            requests.reverse()
+        client.send_together(requests[0])
+        if moment == "waiting":
+            await client.logged("client.slow", 2)
+        client.send_together(requests[1])
+        client.pipe.resume_reading()
+        await is_deleted_under(world, client, load, delete)

@@ -154,6 +154,19 @@ async def test_refuses_load_or_resume(
         assert ("resume" in initialized["sessionCapabilities"]) == (resume != -32601)
 
 
+@pytest.mark.parametrize(("behaviour", "left"), [("deletes", 0), ("refuses-delete", 1)])
+async def test_deletes_a_session_or_refuses_to(
+    start_agent: StartAgent, behaviour: str, left: int
+) -> None:
+    async with start_agent(behaviour) as client:
+        await client.prompt("say a")
+        response = await client.answer_to(
+            client.send_request("session/delete", {"sessionId": client.session_id})
+        )
+        assert ("error" in response) == bool(left)
+        assert len((await client.request("session/list", {}))["sessions"]) == left
+
+
 async def test_forgets_young_sessions_but_not_grown_ones(
     start_agent: StartAgent, gates: Gates
 ) -> None:

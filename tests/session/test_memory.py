@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acp_bridge import notices
-from acp_bridge.journal import SessionJournal
+from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk, user_chunk
 from acp_bridge.session.memory import Memory, transcript
 from acp_bridge.session.opening import Known
@@ -62,11 +62,29 @@ async def test_a_session_that_was_given_up_is_asked_for_no_more_also_by_the_next
     assert memory.take_transcript(PROMPT) is None
 
 
-async def test_a_word_that_can_not_be_kept_changes_nothing(journal: SessionJournal) -> None:
+async def test_a_word_that_can_not_be_kept_changes_nothing(
+    journal: SessionJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(journal: SessionJournal, key: str, value: object) -> None:
+        raise JournalError("broken")
+
+    memory = refused(journal)
+    monkeypatch.setattr(SessionJournal, "set", broken)
+    assert memory.give_up(restore=True) == notices.MEMORY_STOPPED
+    assert memory.known == Known("0", False)
+
+
+@pytest.mark.hazard("Q13")
+async def test_a_word_that_can_not_be_written_yet_holds_and_is_kept(
+    journal: SessionJournal,
+) -> None:
     memory = refused(journal)
     with failing(journal, "INSERT ON settings"):
-        assert memory.give_up(restore=True) == notices.MEMORY_STOPPED
-    assert memory.known == Known("0", False)
+        assert memory.give_up(restore=True) == notices.MEMORY_RESTORED
+        assert journal.behind
+        assert memory.known == Memory(journal).known == Known(None, False)
+    journal.catch_up()
+    assert Memory(journal).known == Known(None, False)
 
 
 async def test_the_transcript_goes_with_one_prompt_and_again_only_if_that_session_is_lost_too(

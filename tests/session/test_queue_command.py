@@ -7,7 +7,7 @@ import pytest
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED, running
-from acp_bridge.protocol import USER_MESSAGE, user_chunk
+from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand, parse
@@ -213,7 +213,7 @@ async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns
 ) -> None:
     stage = Stage(journal)
     seq = journal.accept("running", prompt("run this"))
-    journal.start_turn(seq, [{"update": user_chunk(block)} for block in text("run this")])
+    journal.start_turn(seq)
     stage.transcript.seq = seq
     stage.types("/queue run")
     stage.types("/queue drop")

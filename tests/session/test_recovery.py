@@ -46,7 +46,7 @@ class Dead:
     def turn(self, words: str, *updates: Json, ended: bool = False) -> int:
         """A prompt ran and this was shown."""
         seq = self.accepted(words)
-        self.journal.start_turn(seq, [])
+        self.journal.start_turn(seq)
         for update in updates:
             self.journal.record(seq, encode({"update": update}))
         if ended:

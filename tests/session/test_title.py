@@ -103,10 +103,11 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
 ) -> None:
     caplog.set_level(logging.INFO, "acp_bridge")
     with failing(journal, "UPDATE ON session"):
-        assert await titled(listing, journal, prompt("mend it")) is None
+        assert await titled(listing, journal, prompt("mend it")) == "mend it"  # it is kept
+        assert journal.behind
     await journal.close()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            Title(Port(tasks), listing, journal).note_prompt(prompt("too late"))
+            Title(Port(tasks), listing, journal).note_update(info(title="too late"))
     failed = [record.getMessage().split()[0] for record in caplog.records]
-    assert failed == ["journal.failed", "journal.failed"]
+    assert failed == ["journal.failed", "journal.caught_up", "journal.failed"]

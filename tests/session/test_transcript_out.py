@@ -113,7 +113,7 @@ async def test_of_what_is_no_part_of_the_conversation_the_last_is_kept_by_its_ki
 
 
 @pytest.mark.hazard("K1", "Q8")
-async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_worked(
+async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_caught_up(
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
@@ -129,10 +129,12 @@ async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_worked(
     transcript.show(said("three"))
     transcript.flush()
     with failing(journal, "INSERT ON updates"):
-        transcript.show(said("four"))
+        transcript.show(said("four", "n"))
         transcript.flush()
     assert len(texts(client)) == 3
-    assert await recorded_texts(journal) == ["three"]
+    journal.catch_up()
+    assert not journal.behind
+    assert await recorded_texts(journal) == ["onetwothree", "four"]
 
 
 async def test_a_state_that_cannot_be_kept_is_shown_all_the_same(journal: SessionJournal) -> None:
@@ -142,8 +144,28 @@ async def test_a_state_that_cannot_be_kept_is_shown_all_the_same(journal: Sessio
     with failing(journal, "INSERT ON settings"):
         transcript.show(COMMANDS)
         transcript.flush()
+        assert journal.behind
     assert client.sent.take()[0]["params"] == {"sessionId": "s", **COMMANDS}
-    assert journal.get("state:available_commands_update") is None
+    journal.catch_up()
+    assert journal.get("state:available_commands_update") == COMMANDS
+
+
+@pytest.mark.hazard("Q13")
+async def test_before_an_answer_it_is_said_that_the_journal_lacks_something(
+    journal: SessionJournal,
+) -> None:
+    client = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    transcript.attach(client.client)
+    with failing(journal, "UPDATE ON prompts"):
+        seq = journal.accept("p", {"prompt": []})
+        journal.end_prompt(seq, {"stopReason": "end_turn"}, None)
+        transcript.flush()
+        assert client.sent.take() == []  # nothing comes of itself
+        answered: list[int] = []
+        transcript.then(client.client, lambda: answered.append(len(client.sent.messages)))
+    assert answered == [1]
+    assert "is not recorded" in texts(client)[0]
 
 
 @pytest.mark.hazard("Q4")

@@ -8,6 +8,7 @@ import pytest
 
 from acp_bridge import waits
 from acp_bridge.agents import lease
+from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import Agent, Gate, Json, until
@@ -110,20 +111,31 @@ async def test_a_deleted_session_is_deleted_at_the_agent_under_the_agents_own_id
 
 
 @pytest.mark.hazard("Q10")
-@pytest.mark.parametrize("why", ["deaf", "refuses", "can not", "none runs"])
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("deaf", "in time"),
+        ("refuses", "did not delete it: no"),
+        ("can not", "can't delete"),
+        ("none starts", "could not be started"),
+    ],
+)
 async def test_a_delete_does_not_depend_on_the_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, told: str
 ) -> None:
     monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
     async with world(tmp_path, Agent(able={"delete": None if why == "can not" else {}})) as it:
         session_id = await it.stored("hello")
-        if why != "none runs":
+        if why != "none starts":
             await it.waiting.ready()
         if why == "deaf":
             it.agent.stops_at("session/delete")
+        elif why == "none starts":
+            it.agent.unstartable = StartFailed("no", permanent=True)
         else:
             it.agent.script["session/delete"] = RpcError(-32603, "no")
-        assert await it.editor.ask("session/delete", named(session_id)) == {}
+        result = await it.editor.ask("session/delete", named(session_id))
+        assert told in result["_meta"]["acp_bridge"]["agentKeeps"]
         assert await it.listed() == []
         assert len(it.agent.params("session/delete")) == (why in ("deaf", "refuses"))
 
@@ -141,7 +153,7 @@ async def test_a_session_that_another_bridge_has_is_not_deleted(tmp_path: Path) 
         assert it.editor.texts(session_id) == ["hello", "echo hello"]
 
 
-@pytest.mark.parametrize("what", ["known_agent_ids", "delete", "prepare"])
+@pytest.mark.parametrize("what", ["delete", "prepare"])
 async def test_a_journal_that_fails_is_said_and_the_delete_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -208,14 +220,18 @@ async def test_a_close_or_delete_while_the_session_is_opened_waits_for_that(
 
 
 @ENDS
-async def test_a_close_or_delete_while_the_process_starts_ends_it(tmp_path: Path, end: str) -> None:
+async def test_a_close_or_delete_while_the_process_starts_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(waits, "DELETE", 0.01)
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
         gate = it.agent.stops_at("initialize")
         await it.load(session_id)
         await until(lambda: gate.reached)
         prompt = it.editor.prompt(session_id, "waits")
-        assert await it.editor.ask(f"session/{end}", named(session_id)) == {}
+        result = await it.editor.ask(f"session/{end}", named(session_id))
+        assert ("in time" in str(result)) == (end == "delete")
         assert await it.editor.stop_reason(prompt) == "cancelled"
         assert await nothing_runs(it, session_id)
 
@@ -235,7 +251,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_closes_a
             _, cancelled = await it.cancelled(number, f"session/{end}", named(session_id))
             await it.editor.stop_reason(prompt)
             if cancelled:  # a close has begun: a load waits for its end, and finds the session
-                await until(lambda: len(it.agent.living) == 0)
+                await until(lambda: all(p is it.waiting.link for p in it.agent.living))
                 if session_id in await it.listed():
                     await it.load(session_id)
                     await it.says(session_id, "again")

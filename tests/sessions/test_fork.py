@@ -57,6 +57,63 @@ async def test_transcript_ids_and_settings_are_copied_and_open_cards_end(tmp_pat
     await home.close()
 
 
+@pytest.mark.parametrize("words", ["hello", "a long text " * 1000])
+async def test_the_words_of_prompts_are_copied_in_their_places(tmp_path: Path, words: str) -> None:
+    home = Journal(tmp_path)
+    source = await home.create("one", cwd="/w", agent="a", agent_session_id="0")
+    target = await home.create("two", cwd="/w", agent="a", agent_session_id="1")
+    for prompt_id in ("a", "b"):
+        seq = source.accept(prompt_id, {"prompt": [{"type": "text", "text": prompt_id + words}]})
+        source.start_turn(seq)
+        source.record(seq, encode({"update": text_chunk("agent_message_chunk", "said", prompt_id)}))
+        source.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
+    await copy(source, target)
+    assert target.prompts() == []
+    await target.close()
+    await home.delete("one", known=True)  # the copy needs nothing of it
+    again = await home.open("two")
+    shown = [params["update"] async for page in again.replay() for params in page]
+    assert [update["content"]["text"] for update in shown] == [
+        *("a" + words, "said"),
+        *("b" + words, "said"),
+    ]
+    await home.close()
+
+
+@pytest.mark.hazard("Q13")
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_fork_that_can_not_be_written_whole_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+        caught_up: list[str] = []
+
+        def catch_up(journal: SessionJournal) -> None:
+            caught_up.append(journal.info.session_id)
+            if len(caught_up) == which + 1:
+                raise JournalError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionJournal, "catch_up", catch_up)
+            error = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
+        assert error.code == -32603
+        assert [each == source for each in caught_up] == [True, False][: which + 1]
+        assert await it.listed() == [source]
+
+
+async def test_a_fork_of_a_session_without_a_prompt_is_listed_from_its_first_one_on(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        new = (await forked(it, await it.new()))["sessionId"]
+        assert await it.listed() == []
+        await it.says(new, "hello")
+        assert await it.listed() == [new]
+
+
 @pytest.mark.hazard("P13")
 async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_its_own(
     tmp_path: Path,
@@ -101,6 +158,7 @@ async def test_an_agent_that_names_no_fork_has_made_none(tmp_path: Path, result:
     async with world(tmp_path, forking()) as it:
         it.agent.script["session/fork"] = result
         source = await it.new()
+        await it.says(source, "hello")
         it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
         error = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
         assert error.code == -32603

@@ -283,7 +283,10 @@ async def test_a_close_or_delete_in_the_middle_ends_both_and_leaves_nothing(
         assert [m["id"] for m in it.editor.messages if "method" not in m] == [load, ending]
         assert await nothing_came_of_it(it)
         gate.open()
-        await it.load("theirs")
+        if end == "close":
+            await it.load("theirs")
+        else:  # the agent lists it still, but it was deleted
+            assert (await it.editor.refused("session/load", THEIRS)).code == -32002
 
 
 @pytest.mark.parametrize("end", ["close", "delete"])

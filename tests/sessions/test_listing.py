@@ -10,6 +10,7 @@ import pytest
 
 from acp_bridge import waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.sessions.listing import Listing
@@ -24,7 +25,7 @@ class Lister:
     def __init__(self, home: Path, agent: Agent, tasks: anyio.abc.TaskGroup) -> None:
         self.journal = Journal(home)
         self.agent, self._tasks = agent, tasks
-        self.listing = Listing(self, self.journal, "agent")
+        self.listing = Listing(self, self.journal, lambda: AgentIdentity("agent"))
 
     def links(self) -> list[Link]:
         return list(self.agent.processes)

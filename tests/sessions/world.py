@@ -33,10 +33,13 @@ class MemoryContext(SessionContext):
     def __init__(self, agent: Agent, settings: Settings, tasks: TaskGroup) -> None:
         command = AgentCommand(settings.command, {"protocolVersion": 1})
         super().__init__(settings, Journal(settings.home), tasks, command)
+        self.capabilities = agent.script["initialize"]["agentCapabilities"]
         self.agent = agent
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return self.agent.new_link(self.command, owner, name, parked=parked)
+        link = self.agent.new_link(self.command, owner, name, parked=parked)
+        self.note_link(link)
+        return link
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:

@@ -32,7 +32,7 @@ async def stream(session: SessionJournal) -> None:
         while True:
             seq = session.accept(f"prompt{number}", {"prompt": number})
             await session.sync()
-            session.start_turn(seq, [])
+            session.start_turn(seq)
             for _ in range(300):
                 session.record(seq, line(number))
                 tell(number)
@@ -49,12 +49,10 @@ def fill(session: SessionJournal) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     number = 0
-    try:
-        while True:
-            session.record(1, line(number))
-            number += 1
-    except JournalError:
-        tell(number)
+    while not session.behind:
+        session.record(1, line(number))
+        number += 1
+    tell(number)
     for _ in range(3):
         try:
             session.accept("refused", {})

@@ -1,0 +1,39 @@
+"""Tells whose sessions are whose: by the agent's name, or by what the agent says of itself."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+#: a version at the end of a name, or before its suffix: `agent-1.2.3`, `agent_v0.16.0-beta.1.jar`.
+_VERSION: Final = re.compile(
+    r"(?:^|[-_@.])v?\d+(?:\.\d+)+(?:[-+.][0-9A-Za-z]+)*?(?=$|\.(?:jar|js|mjs|cjs|py|sh|AppImage)$)"
+)
+#: what a package's name ends at: npm's @, and what pip and uv allow behind a name.
+_PACKAGE: Final = re.compile(r"@?[^@=<>~!;\[\s]+")
+
+
+def without_version(name: str) -> str:
+    """Return the name of a package or a program without its version, so that it survives upgrades.
+
+    A name that is nothing but a version stays as it is.
+    """
+    found = _PACKAGE.match(name)
+    bare = found[0] if found else name
+    return _VERSION.sub("", bare) or bare
+
+
+@dataclass(frozen=True, slots=True)
+class AgentIdentity:
+    """The agent of this bridge, as its sessions are known by it."""
+
+    name: str
+    #: names under which earlier versions of the bridge kept this agent's sessions.
+    former: frozenset[str] = frozenset()
+    #: the name that the agent gives itself in `agentInfo`; None if it has none, or does not count.
+    info: str | None = None
+
+    def owns(self, name: str, info: str | None) -> bool:
+        """Return True for a session that was kept under this name and this `agentInfo`."""
+        if name == self.name or (info is not None and info == self.info):
+            return True
+        return bool({name, without_version(name)} & {self.name, *self.former})

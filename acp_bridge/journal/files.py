@@ -1,0 +1,109 @@
+"""Makes, opens and removes the file of a session; everything here runs in worker threads."""
+
+from contextlib import closing
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.journal.errors import JournalError, UnknownSession
+from acp_bridge.journal.file import SessionFile, begin_wal
+from acp_bridge.journal.records import SessionInfo
+from acp_bridge.journal.schema import (
+    connect,
+    journal_errors,
+    make_file,
+    make_folder,
+    migrate,
+    sync_folder,
+    wal_of,
+)
+from acp_bridge.journal.tables import SESSION_SCHEMA
+
+_INFO: Final = tuple(field.name for field in fields(SessionInfo))
+
+
+def stamp_of(path: Path) -> object:
+    """Return what changes when anybody opens a session's file for writing."""
+    with journal_errors():
+        at = [each.stat() if each.exists() else None for each in (path, wal_of(path))]
+        return [each and (each.st_mtime_ns, each.st_size, each.st_ino) for each in at]
+
+
+def make_folders(home: Path) -> None:
+    """Make the folder of all sessions, with mode 0700. Raises JournalError."""
+    with journal_errors():
+        make_folder(home)
+        make_folder(home / "sessions")
+
+
+def create_file(path: Path, info: SessionInfo) -> SessionFile:
+    """Make a session's file, which is on disk on return.
+
+    Raises:
+        JournalError: it is there already, or can't be written.
+    """
+    make_folders(path.parent.parent)
+    with journal_errors():
+        make_file(path)
+        connection = connect(path, wait=1)
+        try:
+            migrate(connection, SESSION_SCHEMA)
+            created = connection.execute(
+                f"INSERT INTO session(id, {', '.join(_INFO)})"
+                f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
+                asdict(info),
+            )
+            if created.rowcount == 0:
+                raise JournalError("the session exists already")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            begin_wal(connection)
+            sync_folder(path.parent)
+            return SessionFile(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
+    """Open a session's file.
+
+    Raises:
+        UnknownSession: it is not there, or is another session's.
+        JournalError: it can't be read or written, or is of a newer version.
+    """
+    if not path.is_file():
+        raise UnknownSession("no such session")
+    with journal_errors():
+        connection = connect(path, wait=1)
+        try:
+            migrate(connection, SESSION_SCHEMA)
+            row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
+            if row is None or row[0] != session_id:
+                raise UnknownSession("no such session")
+            begin_wal(connection)
+            return SessionFile(path, connection), SessionInfo(*row)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def was_prompted(path: Path) -> bool:
+    """Return whether a session's file has a prompt; True if it can't be said.
+
+    Raises:
+        JournalError: the file can't be read.
+    """
+    if not path.is_file():
+        return False
+    with journal_errors(), closing(connect(path, wait=1)) as connection:
+        migrate(connection, SESSION_SCHEMA)
+        row = connection.execute("SELECT prompted FROM session").fetchone()
+        return row is None or bool(row[0])
+
+
+def remove_files(path: Path) -> None:
+    """Remove the WAL before its file, as it would otherwise be played into a later file."""
+    with journal_errors():
+        shm = path.with_name(path.name + "-shm")
+        for each in (wal_of(path), path, shm, path.with_suffix(".lock")):
+            each.unlink(missing_ok=True)

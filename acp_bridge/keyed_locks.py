@@ -1,0 +1,29 @@
+"""Locks by key, of which only those that are in use are kept."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+
+class KeyedLocks:
+    """Lets one task at a time have a key, in the order of asking."""
+
+    def __init__(self) -> None:
+        """Nobody has a key."""
+        self._locks: dict[str, anyio.Lock] = {}
+
+    def __len__(self) -> int:
+        """Return how many keys somebody has or waits for."""
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        """Have the key inside the block."""
+        lock = self._locks.setdefault(key, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():  # else it has gone to the next who waited
+                self._locks.pop(key, None)

@@ -1,0 +1,100 @@
+"""A disk that is full for a while: what was answered then is answered for good (invariant Q13)."""
+
+import signal
+
+import pytest
+
+from tests.process.bridge_support import (
+    TELL_ACCEPTED,
+    World,
+    accepted,
+    full_disk,
+    refused,
+    shown,
+    stopped,
+)
+from tests.support.client import RecordingClient
+
+pytestmark = [pytest.mark.process, pytest.mark.hazard("Q13", "Q5", "Q6", "R12")]
+
+
+async def two_turns_on_a_full_disk(world: World, client: RecordingClient) -> None:
+    """A turn that ends while nothing can be written, and one that also begins then."""
+    running = client.send_prompt("say one; gate g; tool t; tool-done t; say two")
+    await world.gates.reached("g")
+    waiting = client.send_prompt("say three")
+    await accepted(client, waiting)
+    with full_disk(client):
+        world.gates.open("g")
+        assert await stopped(client, running) == "end_turn"
+        assert await stopped(client, waiting) == "end_turn"
+        assert client.text().count("this session is not recorded") == 1
+        assert (await refused(client, "say never")).code == -32603
+        setup = {"sessionId": client.session_id, "cwd": str(world.cwd), "mcpServers": []}
+        seen = client.mark()
+        await client.request("session/load", setup)
+        assert [text for text in client.texts(since=seen) if len(text) < 9] == [
+            "one",
+            "two",
+            "three",
+        ]
+        assert "this session is not recorded" in client.text(since=seen)
+
+
+async def everything_is_there_and_nothing_is_held(world: World, session_id: str) -> None:
+    async with world.bridge(session=False) as client:
+        loaded = await client.load_session(session_id, world.cwd)
+        assert "held" not in loaded["_meta"]["acp_bridge"]
+        assert client.texts()[:3] == ["one", "two", "three"]
+        assert "Interrupted" not in client.text()
+        users = [u for u in shown(client) if u["sessionUpdate"] == "user_message_chunk"]
+        assert len(users) >= 2
+        await client.prompt("/queue run")
+        assert client.text().count("Nothing is held") == 1
+    assert "say never" not in world.log.prompts()
+    assert world.log.prompts().count("say three") == 1
+
+
+async def test_what_could_not_be_written_is_written_with_the_next_prompt(world: World) -> None:
+    async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
+        await two_turns_on_a_full_disk(world, client)
+        assert await client.prompt("say four") == {"stopReason": "end_turn"}
+        client.kill()
+        await client.wait()
+    await everything_is_there_and_nothing_is_held(world, client.session_id)
+
+
+async def test_what_could_not_be_written_is_written_though_nobody_says_anything_more(
+    world: World,
+) -> None:
+    async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
+        await two_turns_on_a_full_disk(world, client)
+        await client.logged("journal.caught_up")
+        client.kill()
+        await client.wait()
+    await everything_is_there_and_nothing_is_held(world, client.session_id)
+
+
+@pytest.mark.parametrize("how", ["EOF", "SIGTERM"])
+async def test_what_could_not_be_written_is_written_at_the_end(world: World, how: str) -> None:
+    async with world.bridge(capabilities=TELL_ACCEPTED) as client:
+        await two_turns_on_a_full_disk(world, client)
+        if how == "SIGTERM":
+            client.terminate(signal.SIGTERM)
+        else:
+            client.close_stdin()
+        assert await client.wait(within=3) == 0
+    await everything_is_there_and_nothing_is_held(world, client.session_id)
+
+
+async def test_a_session_that_was_closed_meanwhile_is_whole_when_it_is_loaded_again(
+    world: World,
+) -> None:
+    async with world.bridge(capabilities=TELL_ACCEPTED) as client:
+        await two_turns_on_a_full_disk(world, client)
+        with full_disk(client):
+            await client.request("session/close", {"sessionId": client.session_id})
+        seen = client.mark()
+        await client.load_session(client.session_id, world.cwd)
+        assert client.texts(since=seen) == ["one", "two", "three"]
+    await everything_is_there_and_nothing_is_held(world, client.session_id)
