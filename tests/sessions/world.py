@@ -36,7 +36,9 @@ class MemoryContext(SessionContext):
         self.agent = agent
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return self.agent.new_link(self.command, owner, name, parked=parked)
+        link = self.agent.new_link(self.command, owner, name, parked=parked)
+        self.note_link(link)
+        return link
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
