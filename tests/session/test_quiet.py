@@ -9,7 +9,6 @@ from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.settings import OnCancel
 from tests.session.living import CANCELLED, DONE, first, living
 
-
 pytestmark = pytest.mark.usefixtures("no_errors")
 
 
