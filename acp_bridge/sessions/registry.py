@@ -59,14 +59,13 @@ class Sessions:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
         link = await self._waiting.take()
-        session: Session | None = None
         try:
             result = await self._opening(link, workspace, request).new()
             session = await self._store.create(uuid4().hex, workspace, link)
-        finally:
-            if session is None:
-                with anyio.CancelScope(shield=True):
-                    await self._unused(link)
+        except BaseException as exc:
+            with anyio.CancelScope(shield=True):
+                await self._unused(link, refused=isinstance(exc, RpcError))
+            raise
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)
@@ -78,8 +77,9 @@ class Sessions:
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, self._context.credentials, request)
 
-    async def _unused(self, link: Link) -> None:
-        if link.agent_session_id is None:
+    async def _unused(self, link: Link, *, refused: bool) -> None:
+        # A process that did not answer may be stuck, or make the session later.
+        if refused and link.agent_session_id is None:
             await self._waiting.give_back(link)
         else:
             await link.kill()
