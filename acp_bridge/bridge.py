@@ -209,7 +209,8 @@ async def serve(settings: Settings, stdin: int, stdout: int) -> None:
     """Run a bridge for the client on these descriptors until it is gone; they are owned here."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     async with anyio.create_task_group() as tasks:
-        standing = StandingRequests(settings.request_timeout)
+        # A process that does not answer one of these is to be started all the same.
+        standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
         command = AgentCommand(settings.command, {}, standing)
         context = SessionContext(settings, Journal(settings.home), tasks, command)
         await Bridge(context).serve(Reader(stdin), Writer(stdout))

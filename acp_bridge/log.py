@@ -90,6 +90,13 @@ class StderrHandler(logging.Handler):
             self._cut = bool(rest)
 
 
+class _FileHandler(logging.FileHandler):
+    """Writes to a file; what the file does not take is lost, and nobody is told on stderr."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Do nothing: a traceback for each line would fill stderr, which nobody may read."""
+
+
 def configure(level: str, file: Path | None) -> None:
     """Send the log to stderr or to a file (mode 0600); raises OSError."""
     handler: logging.Handler
@@ -97,7 +104,7 @@ def configure(level: str, file: Path | None) -> None:
         handler = StderrHandler(2) if sys.stderr is not None else logging.NullHandler()
     else:
         file.touch(mode=0o600)
-        handler = logging.FileHandler(file, encoding="utf-8")
+        handler = _FileHandler(file, encoding="utf-8")
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.handlers[:] = [handler]
     logger.propagate = False

@@ -344,7 +344,7 @@ async def test_what_carries_nothing_but_a_method_is_not_repeated(tmp_path: Path)
         assert it.agent.params("authenticate") == [{"methodId": "browser"}]
 
 
-async def test_a_sessions_process_that_waits_for_authenticate_gets_it_first(
+async def test_every_process_that_waits_for_authenticate_gets_it(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as it:
@@ -355,9 +355,10 @@ async def test_a_sessions_process_that_waits_for_authenticate_gets_it_first(
         for session_id in sessions:
             prompt = it.editor.prompt(session_id, "hello")
             assert (await it.editor.refusal(prompt)).code == -32000
-        for _ in sessions:
-            await it.editor.ask("authenticate", {"methodId": "browser"})
-        assert [len(process.params("authenticate")) for process in it.agent.living] == [1, 1]
+        await it.editor.ask("authenticate", {"methodId": "browser"})
+        await until(
+            lambda: [len(process.params("authenticate")) for process in it.agent.living] == [1, 1]
+        )
         for session_id in sessions:
             prompt = it.editor.prompt(session_id, "hello")
             assert await it.editor.stop_reason(prompt) == "end_turn"

@@ -128,7 +128,6 @@ async def test_an_import_that_is_cut_off_when_all_else_has_ended_is_undone(
     async def late(self: Journal) -> None:
         """Close what the bridge has open, when all live sessions have ended."""
         gate.open()
-        await until(lambda: agent.params("session/load"))
         await close(self)
 
     with monkeypatch.context() as patch:

@@ -1,5 +1,7 @@
 """The log: one line an event, nothing secret in it."""
 
+import errno
+import io
 import logging
 import os
 import threading
@@ -103,3 +105,21 @@ def test_a_log_that_nobody_reads_holds_up_nothing_and_goes_on_when_somebody_does
     os.close(writable)
     assert not held_up
     assert set(lines.splitlines()) >= {b"x" * 5000, b"read again"}
+
+
+class Full(io.TextIOWrapper):
+    """A file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_full_disk_under_the_log_file_is_not_told_on_stderr(
+    written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = log.logger.handlers[0]
+    assert isinstance(handler, logging.FileHandler)
+    handler.close()
+    handler.setStream(Full(io.BytesIO()))
+    log.event("agent.exited", agent="x", how="exit code 0")
+    assert capsys.readouterr().err == ""

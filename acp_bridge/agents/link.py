@@ -101,8 +101,8 @@ class Link:
     def started(self) -> bool:
         """A process was spawned, so `on_dead` is called once, when its tree is dead.
 
-        It does not matter who kills the tree. `on_dead` comes up to `waits.LAST_WORDS` after `kill`
-        has returned; for a tree that outlives `waits.KILL` it may come late or never.
+        It comes up to `waits.LAST_WORDS` after `kill`, whoever called that. For a tree that
+        outlives the kill it comes late, and not after `close`.
         """
         return self._process is not None
 
@@ -118,8 +118,7 @@ class Link:
         event("agent.started", agent=self.name, pid=process.pid)
         stdin, stdout = process.take_pipes()
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
-        reader = Reader(stdout, _READ_BYTES)
-        tasks.start_soon(self._live, process, writer, reader)
+        tasks.start_soon(self._live, process, writer, Reader(stdout, _READ_BYTES))
         try:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
             if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
@@ -147,14 +146,18 @@ class Link:
         except Exception as exc:  # the trouble of one process is no other's (invariant P6)
             errors.internal(exc, "an agent's pipe failed")
         finally:
-            with anyio.CancelScope(shield=True):
-                self._over()
-                if await self.kill():
+            try:
+                with anyio.CancelScope(shield=True):
+                    self._over()
+                    killed = await self.kill()
+                if killed or await process.wait_dead():  # a tree may outlive the kill for a while
                     self.dead.set()
                     _contained(self.owner.on_dead, self)
-                await process.close(0)
-                writer.close()
-                reader.close()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await process.close(0)
+                    writer.close()
+                    reader.close()
 
     def _over(self) -> None:
         if self._exit:
@@ -265,11 +268,10 @@ class Link:
             self._hand_over(method, params)
 
     def _hand_over(self, method: str, params: Any) -> None:
-        if method == SESSION_UPDATE:
-            if isinstance(params, dict):
-                self.owner.on_update(self, params)
-        else:
+        if method != SESSION_UPDATE:
             self.owner.on_agent_notification(self, method, params)
+        elif isinstance(params, dict):
+            self.owner.on_update(self, params)
 
     def on_batch_end(self) -> None:
         self.owner.on_batch_end(self)
@@ -281,14 +283,12 @@ class Link:
         event("agent.stderr", agent=self.name, text=line)
 
     def _send(self, data: bytes) -> None:
-        if self._writer is None:
-            return
-        if self._writer.pending > _AGENT_LIMIT:
+        if self._writer and self._writer.pending > _AGENT_LIMIT:
             event("agent.deaf", agent=self.name)
             self._writer.close()
             self._doomed.set()
-            return
-        self._writer.write(data)
+        elif self._writer:
+            self._writer.write(data)
 
 
 def _contained(tell: Callable[..., None], *what: object) -> None:

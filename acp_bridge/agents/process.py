@@ -55,7 +55,9 @@ class AgentProcess:
         self._exit = Exit(None, signal.SIGKILL)  # until the guard says otherwise
         self._exited = anyio.Event()
         self._tree_dead = False
-        self._dead = anyio.Event()
+        #: the tree is dead, or nobody watches it any more.
+        self._ended = anyio.Event()
+        self._is_dead = False
         self._closing = anyio.Event()
         self._finished = anyio.Event()
 
@@ -117,9 +119,13 @@ class AgentProcess:
         await self._exited.wait()
         return self._exit
 
-    async def wait_dead(self) -> None:
-        """Wait until no process of the tree is left and the guard has let go of its locks."""
-        await self._dead.wait()
+    async def wait_dead(self) -> bool:
+        """Wait until no process of the tree is left and the guard has let go of its locks.
+
+        Returns False if the process was closed before that: nobody watches its tree any more.
+        """
+        await self._ended.wait()
+        return self._is_dead
 
     async def kill(self) -> bool:
         """Kill the tree and wait, shielded, until it is dead; may be called again (invariant C8).
@@ -129,8 +135,8 @@ class AgentProcess:
         """
         self._send(guard.KILL)
         with anyio.move_on_after(waits.KILL, shield=True):
-            await self._dead.wait()
-        return self._dead.is_set()
+            await self._ended.wait()
+        return self._is_dead
 
     async def close(self, grace: float) -> None:
         """Close stdin, give the agent `grace` seconds to end, kill what is left, close all.
@@ -172,6 +178,7 @@ class AgentProcess:
                 self._close_fd(name)
             self._control.close()  # which tells the guard too, if the tree would not die
             self._exited.set()
+            self._ended.set()
             self._finished.set()
 
     def _spawn(self, command: Sequence[str]) -> None:
@@ -226,15 +233,16 @@ class AgentProcess:
                     self._exited.set()
                 case ["dead"]:
                     self._tree_dead = True
-        if self._dead.is_set():
+        if self._is_dead:
             return
         if self._guard is not None:
             self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
             await anyio.to_thread.run_sync(self._guard.wait)
         if self.pid and not self._tree_dead:
             await self._kill_group()
+        self._is_dead = True
         self._exited.set()
-        self._dead.set()
+        self._ended.set()
 
     async def _next_report(self) -> list[str] | None:
         """Return the guard's next line as words, None once the guard has ended."""

@@ -133,7 +133,8 @@ class Prompts:
         event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         if request := prompt.request:
             self._transcript.then(request.client, lambda: request.respond(answer))
-            if isinstance(outcome, Cancelled):
+            # Another turn may run: this prompt had waited behind it.
+            if isinstance(outcome, Cancelled) and not self._transcript.seq:
                 self._transcript.hush(request.client)
 
     def note(self, key: int, answer: object) -> None:

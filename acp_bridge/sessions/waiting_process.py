@@ -69,9 +69,11 @@ class WaitingProcess:
     async def ready(self) -> Link:
         """Return the waiting process, started if there is none; raises RpcError."""
         async with self._starting:
-            if self._link is None:
-                self._link = await self._start()
-            return self._link
+            if self._link:
+                return self._link
+            link = await self._start()
+            await self.give_back(link)  # if another was given back meanwhile, that one stays
+            return self._link or link
 
     def take_ready(self) -> Link | None:
         """Return the waiting process, if there is one, which the caller owns now."""

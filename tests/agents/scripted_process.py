@@ -57,8 +57,9 @@ class ScriptedProcess:
         await self._exited.wait()
         return Exit(7, None)
 
-    async def wait_dead(self) -> None:
+    async def wait_dead(self) -> bool:
         await self._dead.wait()
+        return True
 
     async def kill(self) -> bool:
         if self.immortal:

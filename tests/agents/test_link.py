@@ -86,7 +86,8 @@ async def test_an_owner_that_has_the_process_already_is_not_told_again(
     assert owner.told == [GONE, "dead"]
 
 
-async def test_a_tree_that_outlives_the_kill_is_never_called_dead(
+@pytest.mark.hazard("P12")
+async def test_a_tree_that_outlives_the_kill_is_called_dead_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = Listener(), Listener()
@@ -96,7 +97,11 @@ async def test_a_tree_that_outlives_the_kill_is_never_called_dead(
         process.exit()
         await until(lambda: link.gone)
         link.adopt(second)
-    assert (first.told, second.told) == ([GONE], [GONE])
+        assert not await link.kill()
+        assert (first.told, second.told) == ([GONE], [GONE])
+        process.die()
+        await until(lambda: link.dead.is_set())
+    assert second.told == [GONE, "dead"]
 
 
 async def test_an_open_request_keeps_its_origin_and_gets_an_error_when_the_process_ends(

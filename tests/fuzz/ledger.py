@@ -94,6 +94,10 @@ class Ledger:
     ) -> None:
         """Take all that one bridge said; `prompts`: by the key of their ids. Raises Lost."""
         walk = _Walk(self, prompts)
+        # A bridge that was killed, or had no time left for a client that didn't read, may have
+        # been in the middle of its last line.
+        cut = not quiet and recording[-1:] and not recording[-1].raw.endswith(b"\n")
+        recording = Recording(recording[:-1] if cut else recording)
         for record in recording:
             walk.take(record)
         for transcript in self.transcripts.values():

@@ -20,7 +20,6 @@ S = "session"
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.hazard("Q1", "Q5", "Q9", "C6", "K1", "P1", "R1", "T2")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_whatever_a_client_does_all_is_answered_once_and_shown_as_recorded(
     seed: int, tmp_path: Path

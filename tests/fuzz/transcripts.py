@@ -122,7 +122,8 @@ class Transcript:
 
     def load_failed(self, request: str) -> None:
         """What it replayed before it failed can't be told from what was said meanwhile."""
-        self.unknown |= self._marks.pop(request) < len(self.live)
+        if self._marks.pop(request) < len(self.live):
+            self.unknown = self.attached = True
 
     def loaded(self, request: str) -> None:
         """Raises Lost if the replay is not what was shown."""

@@ -149,5 +149,8 @@ async def test_a_session_that_is_not_loaded_with_no_prompt_waiting_says_so_and_h
     (world.cwd / "refuse").touch()
     async with world.bridge(command=agent, session=False) as client:
         await client.load_session(session_id, world.cwd)
+        await client.logged("session.not_loaded", 3)
+        # It is said when the client speaks (invariant C23).
+        assert await client.prompt("/queue") == {"stopReason": "end_turn"}
         await client.until_text("`/queue memory restore`")
         assert "Invalid session identifier" in client.text()

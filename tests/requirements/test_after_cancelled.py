@@ -20,6 +20,7 @@ async def leak(bench: Bench, subject: Subject, client: RecordingClient) -> None:
             await bench.gates.reached(f"leaked-{subject.leak}")
 
 
+@pytest.mark.hazard("C6", "C23")
 @each(SUBJECTS)
 async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) -> None:
     async with bench.start(subject) as client:
@@ -36,6 +37,7 @@ async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) 
         assert "leaked" not in str(client.updates())
 
 
+@pytest.mark.hazard("C23")
 @each(BRIDGED)
 async def test_nothing_of_a_session_follows_the_answer_to_a_load(
     bench: Bench, subject: Subject

@@ -224,6 +224,21 @@ async def test_a_process_that_ends_before_the_session_has_it_is_replaced_at_the_
         assert process.dead.is_set()
 
 
+@pytest.mark.hazard("Q8")
+async def test_a_process_that_did_not_answer_is_not_asked_for_the_next_session(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        gate = it.agent.stops_at("session/new")
+        given_up = it.editor.send("session/new", SETUP)
+        await until(lambda: gate.reached)
+        it.editor.cancel_request(given_up)
+        assert (await it.editor.refusal(given_up)).code == -32800
+        assert it.agent.living == []
+        gate.open()
+        await it.says(await it.new(), "hello")
+
+
 @pytest.mark.hazard("Q8", "Q9", "P12")
 async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_nothing_half_made(
     tmp_path: Path,

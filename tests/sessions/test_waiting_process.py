@@ -269,6 +269,18 @@ async def test_a_process_that_is_given_back_while_another_waits_is_killed() -> N
         assert it.waiting.link is other
 
 
+async def test_of_one_that_is_given_back_and_one_that_starts_meanwhile_one_is_kept() -> None:
+    async with room() as it:
+        link = await it.waiting.take()
+        gate = it.agent.stops_at("initialize")
+        it.tasks.start_soon(it.waiting.warm)
+        await until(lambda: gate.reached)
+        await it.waiting.give_back(link)
+        gate.open()
+        assert await it.waiting.ready() is link
+        assert it.agent.living == [link]
+
+
 async def test_a_process_that_is_gone_is_not_taken_back() -> None:
     async with room() as it:
         link = await it.waiting.take()

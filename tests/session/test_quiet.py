@@ -1,0 +1,46 @@
+"""What is shown of a turn while a prompt that waits behind it is cancelled."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.settings import OnCancel
+from tests.session.living import CANCELLED, DONE, first, living
+
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+
+@pytest.mark.hazard("C23", "T2")
+async def test_a_prompt_that_is_taken_back_hides_nothing_of_the_turn_that_runs(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        one, two = here.prompt("one"), here.prompt("two")
+        turn = await agent.asked(SESSION_PROMPT)
+        assert here.session.cancel_request(here.client.client, two)
+        assert await here.answered(two) == CANCELLED
+        agent.says_text("still going")
+        assert here.texts() == ["still going"]
+        agent.answer(turn, DONE)
+        assert await here.answered(one) == DONE
+
+
+@pytest.mark.hazard("C23", "C16")
+async def test_what_is_cleared_with_the_running_prompt_hides_nothing_of_its_drain(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), on_cancel=OnCancel.CLEAR) as here:
+        agent = await here.agent()
+        one, two = here.prompt("one"), here.prompt("two")
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.update(sessionUpdate="tool_call", toolCallId="t", status="pending", title="x")
+        here.session.feed(ev.Cancel())
+        assert await here.answered(two) == CANCELLED
+        agent.says_text("the end")
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(one) == CANCELLED
+        kinds = [update["sessionUpdate"] for update in here.updates()]
+        assert kinds == ["tool_call", "agent_message_chunk", "tool_call_update"]
