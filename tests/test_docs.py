@@ -106,7 +106,7 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
     servers = [
         one for body in snippets("json") for one in json.loads(body)["agent_servers"].values()
     ]
-    commands = {server["command"] for server in servers}
+    commands = {Path(server["command"]).name for server in servers}
     for body in snippets("lua") + snippets("elisp"):
         commands |= set(re.findall(r'(?:default = \{ |:command )"([^"]+)"', body))
     assert commands
