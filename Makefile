@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash mutants hazards test-clients test-agents test-mcp lock clean
+.PHONY: help demo test check format bench crash fuzz mutants hazards test-clients test-agents test-mcp lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
@@ -36,6 +36,9 @@ bench: $(VENV)/.ready ## the figures (tests/benchmarks)
 
 crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 	$(PY) -m tests.crash --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+fuzz: $(VENV)/.ready ## N random operations on whole bridges (N=200 SEED=1)
+	$(PY) -m tests.fuzz --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(VENV)/.ready ## mutation testing of the turn machine and the codec
 	$(PY) -m tests.mutants $(ARGS)

@@ -7,12 +7,14 @@ order of reading, or lets a task of its own answer it (invariants Q10, C4).
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
@@ -24,16 +26,23 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.registry import Sessions
+from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
+from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
-#: a fork would be a second session in one process; it is not advertised.
-REFUSED = frozenset({protocol.SESSION_FORK})
 #: requests that read or make a session; they can't go on while the sessions end.
-OPENING = frozenset({protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME})
+OPENING = frozenset(
+    {
+        protocol.SESSION_NEW,
+        protocol.SESSION_LOAD,
+        protocol.SESSION_RESUME,
+        protocol.SESSION_FORK,
+    }
+)
 
 
 class Bridge:
@@ -49,14 +58,17 @@ class Bridge:
         timeout = context.settings.start_timeout
         self._waiting = WaitingProcess(context, self._first_client, timeout)
         context.take_ready = self._waiting.take_ready
+        context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
+        self._sessionless = Sessionless(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
-            protocol.AUTHENTICATE: self._authenticate,
-            protocol.LOGOUT: self._logout,
+            protocol.AUTHENTICATE: self._sessionless.authenticate,
+            protocol.LOGOUT: self._sessionless.logout,
             protocol.SESSION_NEW: self._sessions.new,
             protocol.SESSION_LOAD: self._sessions.load,
             protocol.SESSION_RESUME: self._sessions.resume,
+            protocol.SESSION_FORK: self._sessions.fork,
             protocol.SESSION_LIST: self._sessions.list,
             protocol.SESSION_CLOSE: self._sessions.close,
             protocol.SESSION_DELETE: self._sessions.delete,
@@ -121,20 +133,18 @@ class Bridge:
             session = self._session(params)
             check.prompt(params)
             session.on_prompt(request, params)
-        elif method in REFUSED:
-            raise errors.unknown_method(method)
         elif "sessionId" in params:
             self._session(params).to_agent.pass_on(request)
         elif method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
-            client.run(self._tasks, request, self._pass_on, params)
+            client.run(self._tasks, request, self._sessionless.pass_on, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
         named = params if isinstance(params, dict) else {}
         if method == protocol.CANCEL_REQUEST:
-            self._cancel_request(client, named.get("requestId"))
+            self._cancel_request(client, named.get("requestId", UNSET))
             return
         if client.stage is not Stage.READY:
             return
@@ -147,7 +157,7 @@ class Bridge:
         elif session:
             session.to_agent.pass_notification(method, named)
         elif "sessionId" not in named:
-            for link in self._sessions.links():
+            for link in self._context.ready_links:
                 link.peer.notify(method, params)
 
     def _session(self, params: Json) -> Session:
@@ -160,6 +170,8 @@ class Bridge:
         return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
 
     def _cancel_request(self, client: Client, request_id: object) -> None:
+        if not is_id(request_id):
+            return
         if not client.cancel_request(request_id):
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
@@ -176,7 +188,7 @@ class Bridge:
         try:
             client.abilities = ClientAbilities(params.get("clientCapabilities"))
             told = handshake.for_agent(params)
-            self._context.command = AgentCommand(self._settings.command, told)
+            self._context.command = replace(self._context.command, initialize=told)
             if self._settings.builtin:
                 agent = handshake.BUILTIN
                 self._tasks.start_soon(self._waiting.warm)
@@ -189,34 +201,16 @@ class Bridge:
         client.stage = Stage.READY
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
-        return handshake.for_client(agent, client.abilities, own)
-
-    async def _authenticate(self, request: ClientRequest, params: Json) -> Any:
-        """To the process that waits for it; kept for later ones if it carries more than an id."""
-        link = self._sessions.wants_auth() or await self._waiting.ready()
-        result = await link.ask_for(request, protocol.AUTHENTICATE, params)
-        link.authenticated = True
-        self._context.credentials = params if set(params) - {"methodId"} else None
-        return result
-
-    async def _logout(self, request: ClientRequest, params: Json) -> Any:
-        self._context.credentials = None
-        links = self._sessions.links() or [await self._waiting.ready()]
-        for other in links[1:]:
-            other.peer.request(protocol.LOGOUT, params, lambda answer: None)
-        return await links[0].ask_for(request, protocol.LOGOUT, params)
-
-    async def _pass_on(self, request: ClientRequest, params: Json) -> Any:
-        """Ask any process a method that names no session: the agent may know it."""
-        links = self._sessions.links() or [await self._waiting.ready()]
-        return await links[0].ask_for(request, request.method, request.params)
+        return handshake.for_client(agent, {"agent": settings.agent_name, **own})
 
 
 async def serve(settings: Settings, stdin: int, stdout: int) -> None:
     """Run a bridge for the client on these descriptors until it is gone; they are owned here."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     async with anyio.create_task_group() as tasks:
-        command = AgentCommand(settings.command, {})
+        # A process that does not answer one of these is to be started all the same.
+        standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
+        command = AgentCommand(settings.command, {}, standing)
         context = SessionContext(settings, Journal(settings.home), tasks, command)
         await Bridge(context).serve(Reader(stdin), Writer(stdout))
         tasks.cancel_scope.cancel()

@@ -53,6 +53,11 @@ def refused(message: str) -> RpcError:
     return RpcError(ErrorCode.INVALID_REQUEST, message)
 
 
+def silent(method: str, seconds: float) -> RpcError:
+    """Return -32603: the agent has not answered a request for so long."""
+    return agent_trouble(f"the agent did not answer {method} within {seconds:g} s")
+
+
 def agent_trouble(message: str) -> RpcError:
     """Return -32603: the agent failed; `message` is one sentence of ours for the user."""
     return RpcError(ErrorCode.INTERNAL_ERROR, message)

@@ -34,13 +34,41 @@ NOT_READY: Final = (
     " without authentication; the log says which. The next prompt tries again."
 )
 
+MEMORY_WAYS: Final = (
+    "Each further prompt tries again. If it can't be loaded: `/queue memory new` goes on with a"
+    " new session of the agent, which remembers nothing; `/queue memory restore` does the same and"
+    " gives it the transcript with your next prompt"
+)
+MEMORY_NEW: Final = (
+    "[acp-bridge] Memory lost, as you said: from the next prompt on, a new session of the agent"
+    " stands behind this one. It does not remember what was said before."
+)
+MEMORY_RESTORED: Final = (
+    "[acp-bridge] Memory lost, as you said: from the next prompt on, a new session of the agent"
+    " stands behind this one. That prompt also carries the transcript of this session, the newest"
+    " part of it if it is long, so that the agent can read what was said before."
+)
+MEMORY_SENT: Final = (
+    "[acp-bridge] The transcript of this session went to the agent with this prompt"
+)
+MEMORY_KEPT: Final = "The agent has not refused to load this session: its memory stays as it is."
+MEMORY_STOPPED: Final = "The journal can't be written: nothing was changed."
+TRANSCRIPT_WHOLE: Final = (
+    "The session in which this conversation was held could not be loaded again. This is its"
+    " transcript, for you to know what was said and done. None of it is to be done again."
+)
+TRANSCRIPT_CUT: Final = f"{TRANSCRIPT_WHOLE} It is long: the older part is left out."
+
 #: the command as clients list it.
 QUEUE_COMMAND: Final[Json] = {
     "name": "queue",
     "description": "Show the prompts that wait; run or drop those held since a restart",
-    "input": {"hint": "run | drop [number]"},
+    "input": {"hint": "run | drop [number] | memory new | memory restore"},
 }
-QUEUE_USAGE: Final = "Usage: `/queue`, `/queue run`, `/queue drop [number]`."
+QUEUE_USAGE: Final = (
+    "Usage: `/queue`, `/queue run`, `/queue drop [number]`, `/queue memory new`,"
+    " `/queue memory restore`."
+)
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
@@ -50,6 +78,18 @@ def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
     return with_own_meta({"update": chunk}, {"notice": True})
+
+
+def not_ready(refusal: str | None) -> str:
+    """Return what is said when no process takes a session; `refusal`: why it was not loaded."""
+    if refusal is None:
+        return NOT_READY
+    return f"[acp-bridge] This is the transcript, but {refusal}. {MEMORY_WAYS}."
+
+
+def memory_sent(characters: int) -> str:
+    """Return what is said beside the prompt that carries the transcript."""
+    return f"{MEMORY_SENT} ({characters} characters)."
 
 
 def held(prompts: list[Json]) -> str:

@@ -46,6 +46,8 @@ class Settings:
     drain_timeout: float = 2.0
     #: for a process without a session to start and answer `initialize`.
     start_timeout: float = waits.START
+    #: for an agent to open a session, and to take a setting that a client chose.
+    request_timeout: float = waits.REQUEST
     #: all tries of one restart together.
     restart_timeout: float = waits.RESTART
     #: a tree that is not dead by then is reported as such.

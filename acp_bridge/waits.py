@@ -47,6 +47,11 @@ ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
 
+# --- an agent is asked on a client's behalf ---------------------------------------------------
+
+#: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.
+REQUEST: Final = 60.0
+
 # --- an agent is asked by the way ------------------------------------------------------------
 
 #: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
-from acp_bridge.cli import options
+from acp_bridge.cli import options, own_agent, serve
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
@@ -25,6 +25,8 @@ def process_as_it_was() -> Iterator[None]:
     sys.setswitchinterval(interval)
     gc.set_threshold(*threshold)
     gc.unfreeze()
+    for handler in log.logger.handlers:
+        handler.close()
     log.logger.handlers.clear()
     log.logger.propagate = True
     log.logger.setLevel(logging.NOTSET)
@@ -57,6 +59,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_ON_CANCEL": "clear",
         "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
+        "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_HOME": "/h",
         "ACP_BRIDGE_LOG_FILE": "/log",
@@ -67,7 +70,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
-    assert (settings.drain_timeout, settings.home) == (0.5, Path("/h"))
+    assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
+    assert settings.home == Path("/h")
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
@@ -83,6 +87,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
         (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),
     ],
@@ -156,3 +161,50 @@ def test_an_agent_is_named_by_its_program_and_by_no_option_setting_or_address(
     command: str, name: str
 ) -> None:
     assert cli.agent_name(command.split()) == name
+
+
+# the built-in agent
+
+
+def package(folder: Path, init: str | None, main: str | None) -> list[str]:
+    (folder / "agent").mkdir(parents=True)
+    for name, content in (("__init__.py", init), ("__main__.py", main)):
+        if content is not None:
+            (folder / "agent" / name).write_text(content)
+    return [str(folder / "none"), str(folder)]
+
+
+def test_the_built_in_agent_is_known_where_it_lies() -> None:
+    root = str(Path(cli.__file__).parents[2])
+    assert own_agent.foreign_agent([root]) is None
+    assert own_agent.foreign_agent([]) is None
+
+
+@pytest.mark.hazard("P14")
+@pytest.mark.parametrize(
+    ("init", "main"),
+    [
+        ("", "print('hello')"),
+        ("", None),
+        (None, None),
+        ("import acp_bridge.wire", "print('over ours')"),
+        ("# an agent", "from acp_bridge.wire.stdio import claim_stdio"),
+    ],
+)
+def test_another_package_named_agent_is_not_started_and_the_log_names_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str | None, main: str | None
+) -> None:
+    path = package(tmp_path / "site", init, main)
+    monkeypatch.setattr(serve, "isolated_path", lambda env: path)
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(anyio, "run", lambda *args: None)
+    written = tmp_path / "log"
+    assert cli.run(["--home", str(tmp_path), "--log-file", str(written)]) == 2
+    said = written.read_text()
+    assert "another Python package named 'agent'" in said
+    assert str(tmp_path / "site" / "agent") in said
+
+
+def test_what_isolation_leaves_out_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/script", "", "/of/the/user", "/site"])
+    assert own_agent.isolated_path({"PYTHONPATH": "/of/the/user:/more"}) == ["/site"]

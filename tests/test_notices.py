@@ -89,6 +89,8 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
     assert [f"/{name} {words}" for words in hint.split(" | ")] == [
         "/queue run",
         "/queue drop [number]",
+        "/queue memory new",
+        "/queue memory restore",
     ]
-    for words in ("/queue", "/queue run", "/queue drop [number]"):
+    for words in ("/queue", "/queue run", "/queue drop [number]", "/queue memory new"):
         assert words in notices.QUEUE_USAGE

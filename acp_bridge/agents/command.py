@@ -1,13 +1,17 @@
 """The command that starts processes of an agent, and what they say that they can do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from acp_bridge.agents.standing import StandingRequests
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """The agent's command line, at least one word, and the parameters of its `initialize`."""
+    """The agent's command line, at least one word, and what each process is sent first."""
 
     words: tuple[str, ...]
     initialize: Mapping[str, Any]
+    #: what every process is sent after that.
+    standing: StandingRequests = field(default_factory=StandingRequests)

@@ -85,7 +85,7 @@ def keep_private() -> None:
     """
     if not LINUX or os.environ.get("ACP_BRIDGE_DEBUGGABLE"):
         return
-    try:
+    try:  # noqa: SIM105
         wipe_keys()
     except OSError:
         pass  # the system lets no process write to its own memory this way

@@ -23,7 +23,7 @@ from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
 from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
@@ -71,17 +71,15 @@ class Link:
         self.owner = owner
         self.name = name
         self.peer = Peer(self, self._send, answer_malformed=False, internal_error=errors.internal)
-        self._requests = Requests(self.peer)
+        self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
-        self.on_behalf: Mapping[RequestId, object] = self._requests.on_behalf
-        #: the result of `initialize`.
+        self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
+        #: the result of `initialize`; empty until the process was sent what stands for all.
         self.initialized: dict[str, Any] = {}
         #: the number of this process among those of its session.
         self.epoch = 0
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: the process was given the client's credentials.
-        self.authenticated = False
         #: the process has ended: an answer that its requests get from now on is not the agent's.
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
@@ -125,6 +123,7 @@ class Link:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
             if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
+            await self.command.standing.repeat(self)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.kill()
@@ -172,7 +171,6 @@ class Link:
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
             self.peer.feed(data)
-            self._parked_bytes += len(data) if self._parked else 0
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
@@ -217,17 +215,17 @@ class Link:
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request of the bridge's own; raises RpcError."""
-        return await self._requests.ask(None, method, params)
+        return await self.requests.ask(None, method, params)
 
     async def ask_for(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the agent's result for a request that `origin` caused; raises RpcError."""
-        return await self._requests.ask(origin, method, params)
+        return await self.requests.ask(origin, method, params)
 
     def request_for(
         self, origin: object | None, method: str, params: Any, on_answer: Callable[[Answer], None]
     ) -> int:
         """Send a request that `origin` caused, without waiting; returns the id, for `cancel`."""
-        return self._requests.send(origin, method, params, on_answer)
+        return self.requests.send(origin, method, params, on_answer)
 
     # --- parking -------------------------------------------------------------------------------
 
@@ -265,6 +263,7 @@ class Link:
                 event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and isinstance(params, dict) and "sessionId" in params:
             self._kept.append((method, params))
+            self._parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
 

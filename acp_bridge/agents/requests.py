@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
+from acp_bridge.protocol import (
+    AUTHENTICATE,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_PROMPT,
+    SESSION_RESUME,
+    ErrorCode,
+)
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId
 from acp_bridge.wire.peer import Peer
+
+#: what an agent answers with a result only when it needs no login.
+_LOGGED_IN: Final = (AUTHENTICATE, SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_PROMPT)
 
 
 class Requests:
@@ -21,6 +32,8 @@ class Requests:
     def __init__(self, peer: Peer) -> None:
         #: the origins of the requests that are open, by the id under which the agent knows them.
         self.on_behalf: dict[RequestId, object] = {}
+        #: when the agent said last that it wants a login; None when it has been content since.
+        self.login_wanted: float | None = None
         self._peer = peer
 
     def send(
@@ -40,6 +53,7 @@ class Requests:
             nonlocal answered
             answered = True
             self.on_behalf.pop(request_id, None)
+            self._note_login(method, answer)
             on_answer(answer)
 
         request_id = 0
@@ -47,6 +61,13 @@ class Requests:
         if origin is not None and not answered:
             self.on_behalf[request_id] = origin
         return request_id
+
+    def _note_login(self, method: str, answer: Answer) -> None:
+        if isinstance(answer, Ok):
+            if method in _LOGGED_IN:
+                self.login_wanted = None
+        elif answer.error.code == ErrorCode.AUTH_REQUIRED:
+            self.login_wanted = anyio.current_time()
 
     async def ask(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the result of a request; raises RpcError.

@@ -21,6 +21,8 @@ options (and the environment variables that set them):
   --reload-after-cancel unclean|always
                                     restart the agent only after a cancel that went wrong, or
                                     after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
+  --request-timeout SECONDS         how long an agent may take to open a session, or to take a
+                                    setting (ACP_BRIDGE_REQUEST_TIMEOUT; default 60)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,
@@ -35,7 +37,7 @@ The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_AP
 from keys.env in its data folder; 'python -m agent --help' says more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
-were held when a bridge was killed.
+were held when a bridge was killed; /queue memory about an agent that won't load its session.
 
 exit code: 0 the client ended the session, 1 a demo step failed, 2 wrong usage.
 """

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from acp_bridge import __version__
+from acp_bridge import __version__, waits
 from acp_bridge.cli.help import HELP
 from acp_bridge.cli.naming import agent_name
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 
 #: Each may also be given by an environment variable: `--log-file` by ACP_BRIDGE_LOG_FILE.
 NAMES: Final = (
-    *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "model"),
+    *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("home", "log-file", "log-level"),
 )
+_MOST_SECONDS: Final = 600
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
 
@@ -102,7 +103,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
             ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
         )
         or ReloadAfterCancel.UNCLEAN,
-        drain_timeout=_seconds(given.drain_timeout),
+        drain_timeout=_seconds("drain-timeout", given.drain_timeout, 2.0, 0.05),
+        request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
     )
 
 
@@ -124,13 +126,13 @@ def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
         _fail(f"--{name}: choose from {', '.join(kind)}")
 
 
-def _seconds(value: str | None) -> float:
+def _seconds(name: str, value: str | None, default: float, least: float) -> float:
     try:
-        seconds = float(value) if value is not None else 2.0
+        seconds = float(value) if value is not None else default
     except ValueError:
         seconds = -1.0
-    if not 0.05 <= seconds <= 600:
-        _fail("--drain-timeout: a number of seconds from 0.05 to 600")
+    if not least <= seconds <= _MOST_SECONDS:
+        _fail(f"--{name}: a number of seconds from {least:g} to {_MOST_SECONDS}")
     return seconds
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from acp_bridge import log
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
+from acp_bridge.cli.own_agent import foreign_agent, isolated_path
 from acp_bridge.settings import Settings
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
@@ -35,11 +36,34 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
-    if not _open_log(options):
+    if not options.settings.builtin and _at_a_terminal():
+        return _become(options.settings.command)
+    if not _open_log(options) or not _has_its_agent(options.settings):
         return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
     return _serve(options.settings)
+
+
+def _at_a_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _become(command: Sequence[str]) -> int:
+    """Replace this process by the agent; returns the exit code if that is not possible.
+
+    No client has a terminal for stdin and stdout. A person does, whom a client had log in at the
+    agent: it runs the command that it is configured with, and the login's arguments behind it.
+    """
+    import signal
+
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec keeps what is ignored
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")
+    return 127
 
 
 def _open_log(options: Options) -> bool:
@@ -50,6 +74,18 @@ def _open_log(options: Options) -> bool:
         sys.stderr.write(f"acp-bridge: the log file can't be written: {exc.strerror}\n")
         return False
     return True
+
+
+def _has_its_agent(settings: Settings) -> bool:
+    """Tell if the built-in agent, where it is wanted, is what would be started."""
+    found = foreign_agent(isolated_path(os.environ)) if settings.builtin else None
+    if found is not None:
+        log.logger.error(
+            "the built-in agent can't be started: another Python package named 'agent' is installed"
+            " at %s; uninstall it, or install acp-bridge in an environment of its own",
+            found,
+        )
+    return found is None
 
 
 def _serve(settings: Settings) -> int:

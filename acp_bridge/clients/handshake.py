@@ -1,7 +1,10 @@
 """`initialize`: what the client is told of the agent behind the bridge.
 
 The agent's own answer, with what the bridge itself adds: sessions are listed, loaded, resumed,
-closed and deleted by the bridge, whatever the agent can do.
+closed and deleted by the bridge, whatever the agent can do. What the bridge can't carry is taken
+out of what either side is told: updates of a subagent's session of its own.
+
+How to log in is the agent's to say: it knows what the client can, and is offered as it stands.
 """
 
 from __future__ import annotations
@@ -9,8 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from acp_bridge import __version__
-from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.protocol import VERSION, Json, with_own_meta
+from acp_bridge.protocol import VERSION, Json, has, with_own_meta
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
 BUILTIN: Json = {
@@ -41,32 +43,49 @@ BUILTIN: Json = {
         }
     ],
 }
+#: what the client is told of an agent that says nothing of itself.
+_OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
+#: the capability, on both sides, of subagents that have sessions of their own.
+_SUBAGENTS = "subagents"
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
 def for_agent(params: Json) -> Json:
     """Return the parameters of `initialize` for the agent: the client's, in our version."""
-    return {**params, "protocolVersion": VERSION}
+    told = {**params, "protocolVersion": VERSION}
+    if isinstance(can := params.get("clientCapabilities"), dict):
+        told["clientCapabilities"] = {k: v for k, v in can.items() if k != _SUBAGENTS}
+    return told
 
 
-def for_client(agent: Json, abilities: ClientAbilities, settings: Json) -> Json:
+def for_client(agent: Json, settings: Json) -> Json:
     """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
     capabilities = dict(_dict(agent.get("agentCapabilities")))
     session = dict(_dict(capabilities.get("sessionCapabilities")))
-    session.pop("fork", None)  # a fork would be a second session of one process
+    session.pop(_SUBAGENTS, None)
+    if not can_fork(capabilities):
+        session.pop("fork", None)
     for name in _OWN_SESSION_CAPABILITIES:
         session.setdefault(name, {})
         session[name] = session[name] or {}
     own = {"version": __version__, "queue": True, **settings}
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)
-    methods = [method for method in _list(agent.get("authMethods")) if _usable(method, abilities)]
-    return {**agent, "agentCapabilities": capabilities, "authMethods": methods}
+    info = agent.get("agentInfo")
+    return {
+        **agent,
+        "agentCapabilities": capabilities,
+        "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
+        "authMethods": _list(agent.get("authMethods")),
+    }
 
 
-def _usable(method: object, abilities: ClientAbilities) -> bool:
-    terminal = isinstance(method, dict) and method.get("type") == "terminal"
-    return not terminal or abilities.has("auth", "terminal")
+def can_fork(capabilities: object) -> bool:
+    """Return True when an agent can fork a session, and give the fork to another process."""
+    given_back = has(capabilities, "loadSession") or has(
+        capabilities, "sessionCapabilities", "resume"
+    )
+    return given_back and has(capabilities, "sessionCapabilities", "fork")
 
 
 def _dict(value: object) -> Json:

@@ -129,8 +129,16 @@ class SessionJournal:
         return [prompt for row in rows if (prompt := _prompt(row)) is not None]
 
     def turns_finished(self) -> int:
-        """Count the turns that the agent itself has ended (invariant R10). Raises JournalError."""
-        return int(self._file.value("SELECT count(*) FROM prompts WHERE agent_outcome IS NOT NULL"))
+        """Count the turns that the agent itself has ended well (invariant R10).
+
+        One that ended with an error, or cancelled, does not count: an agent may keep nothing of it.
+        Raises JournalError.
+        """
+        with journal_errors():
+            rows = self._file.db.execute(
+                "SELECT agent_outcome FROM prompts WHERE agent_outcome IS NOT NULL"
+            ).fetchall()
+        return sum(_ended_well(outcome) for (outcome,) in rows)
 
     # -- updates ---------------------------------------------------------------------------
 
@@ -258,6 +266,12 @@ class SessionJournal:
 
 def _json(value: Any) -> str:
     return dumps(value).decode()
+
+
+def _ended_well(agent_outcome: str) -> bool:
+    """Return False for an error and for `cancelled`; what can't be read counts as ended well."""
+    answer = read_object(agent_outcome)
+    return answer is None or not ("error" in answer or answer.get("stopReason") == "cancelled")
 
 
 def _prompt(row: tuple[Any, ...]) -> PromptRow | None:

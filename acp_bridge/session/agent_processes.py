@@ -33,6 +33,9 @@ class ProcessSource(Protocol):
     def take_ready(self) -> Link | None:
         """Return a process that is initialized and has no session, owned by the caller now."""
 
+    async def take_warming(self) -> Link | None:
+        """Return a process that is being started for nobody yet, waited for; None without one."""
+
 
 @dataclass(slots=True)
 class _Member:
@@ -76,21 +79,31 @@ class AgentProcesses:
     async def start(self, epoch: int, name: str) -> None:
         """Start a process, up to `initialize`, or take the one that waits for a session."""
         if waiting := self._source.take_ready():
-            self._add(waiting, epoch).settled.set()
-            waiting.hold_lock(self._lease)
-            waiting.adopt(self._owner)
-            self._feed(ev.Started(epoch))
+            member = self._add(waiting, epoch)
+            member.settled.set()
+            self._feed(self._adopt(member, waiting, epoch))
             return
         link = self._source.new_link(self._owner, name)
         member = self._add(link, epoch)
         outcome: ev.Event | None = None
         try:
             with member.starting:
-                outcome = await self._started(link, epoch)
+                outcome = await self._come(member, epoch)
         finally:
             member.settled.set()
         if outcome:
             self._feed(outcome)
+
+    def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
+        member.link, link.epoch = link, epoch
+        link.hold_lock(self._lease)
+        link.adopt(self._owner)
+        return ev.Started(epoch)
+
+    async def _come(self, member: _Member, epoch: int) -> ev.Event:
+        if warming := await self._source.take_warming():
+            return self._adopt(member, warming, epoch)
+        return await self._started(member.link, epoch)
 
     async def _started(self, link: Link, epoch: int) -> ev.Event:
         try:

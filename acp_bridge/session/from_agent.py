@@ -72,15 +72,19 @@ class FromAgent:
         # The phase of a process holds until the next event; a read brings hundreds of updates.
         self._phased: Link | None = None
         self._phase = Phase.NOTHING
+        self._draining = False
 
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
         if link is not self._phased:
             self._phased, self._phase = link, self._port.phase(link.epoch)
+            self._draining = self._port.permits.stopped
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
+        if self._draining and any(view.full(self._limit) for view in self._transcript.views):
+            return  # a cancelled turn whose client doesn't read: what waits stays bounded (P15)
         if not isinstance(update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
             return

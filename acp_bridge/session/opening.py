@@ -1,7 +1,6 @@
 """The one room in which an agent's process is given a session: new, resumed, loaded.
 
 - Whoever calls has made sure that no other process has the session open (invariant P12).
-- What the client gave to `authenticate` is repeated once in each later process that asks for it.
 - The order of the ways and the fall-backs are those of docs/architecture.md.
 """
 
@@ -9,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import (
-    AUTHENTICATE,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_RESUME,
@@ -23,6 +21,9 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import RpcError
 
+#: characters of an agent's `data.details` that are told.
+_DETAILS: Final = 1000
+
 
 class Refused(Exception):
     """The process does not take the session; `permanent` when another try is useless."""
@@ -30,6 +31,10 @@ class Refused(Exception):
     def __init__(self, why: str, *, permanent: bool) -> None:
         super().__init__(why)
         self.permanent = permanent
+
+
+class NotLoaded(Refused):
+    """The process does not load a session that it should remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,18 @@ class Known:
 class Opening:
     """One try to give a session to one process.
 
-    The agent's refusals are raised as they came (RpcError); one of code AUTH_REQUIRED was not
-    to be helped by what the client gave to `authenticate`.
+    The agent's refusals are raised as they came (RpcError).
     """
 
-    def __init__(
-        self, link: Link, workspace: Workspace, credentials: Json | None, origin: object = None
-    ) -> None:
-        """`credentials`: parameters of `authenticate` that may be repeated to a later process.
-        `origin`: the request of the client for which the session is opened, if there is one."""
+    def __init__(self, link: Link, workspace: Workspace, origin: object = None) -> None:
+        """`origin`: the request of the client for which the session is opened, if there is one."""
         self._link = link
         self._workspace = workspace
-        self._credentials = credentials
         self._origin = origin
         #: `session/load` was used: the agent replays the session, maybe later than it should.
         self.replays = False
+        #: the session is a new one of the agent, which remembers nothing.
+        self.is_new = False
 
     async def new(self) -> Json:
         """Open a new session; returns the agent's answer and sets `link.agent_session_id`.
@@ -98,6 +100,7 @@ class Opening:
         if not isinstance(agent_id, str):
             raise errors.agent_trouble("the agent gave no session id")
         self._link.agent_session_id = agent_id
+        self.is_new = True
         return result
 
     async def load(self, agent_session_id: str) -> Json:
@@ -123,9 +126,9 @@ class Opening:
                     raise
                 refusal = exc
         if refusal and known.remembered:
-            why = f"the agent would not load the session: {refusal.message}"
+            why = f"the agent would not load the session: {in_words(refusal)}"
             gone = refusal.code == ErrorCode.RESOURCE_NOT_FOUND
-            raise Refused(why, permanent=gone) from refusal
+            raise NotLoaded(why, permanent=gone) from refusal
         result = await self._new_instead()
         if known.agent_session_id is not None:
             notice(notices.FORGOT_YOUNG if ways else notices.MEMORY_LOST)
@@ -138,7 +141,7 @@ class Opening:
         except RpcError as exc:
             if exc.code == ErrorCode.AUTH_REQUIRED:
                 raise
-            why = f"the agent would not open a session: {exc.message}"
+            why = f"the agent would not open a session: {in_words(exc)}"
             raise Refused(why, permanent=False) from exc
 
     def _ways(self) -> list[str]:
@@ -157,24 +160,14 @@ class Opening:
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        try:
-            result = await self._link.ask_for(self._origin, method, params)
-        except RpcError as exc:
-            await self._authenticate(exc)
-            result = await self._link.ask_for(self._origin, method, params)
+        result = await self._link.ask_for(self._origin, method, params)
         return result if isinstance(result, dict) else {}
 
-    async def _authenticate(self, refusal: RpcError) -> None:
-        """Repeat the client's `authenticate`, once a process, or raise the refusal.
 
-        One that is cancelled counts as none.
-        """
-        asked = refusal.code == ErrorCode.AUTH_REQUIRED and not self._link.authenticated
-        if not asked or self._credentials is None:
-            raise refusal
-        try:
-            await self._link.ask(AUTHENTICATE, self._credentials)
-        except RpcError:
-            self._link.authenticated = True
-            raise refusal from None
-        self._link.authenticated = True
+def in_words(refusal: RpcError) -> str:
+    """Return an agent's error as a person reads it: the message, with `data.details` if given."""
+    data = refusal.data
+    details = data.get("details") if isinstance(data, dict) else data
+    if not isinstance(details, str) or not details or details in refusal.message:
+        return refusal.message
+    return f"{refusal.message}: {details[:_DETAILS]}"

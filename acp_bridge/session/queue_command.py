@@ -4,6 +4,8 @@
 /queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
 /queue drop [N]   forgets the held prompts, or the one of that number
+/queue memory new, /queue memory restore
+                  go on without the agent's session, if the agent won't load it (R15)
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 
@@ -43,11 +46,19 @@ def parse(prompt: list[Any]) -> list[str] | None:
 class QueueCommand:
     """Answers `/queue` in one session."""
 
-    def __init__(self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut) -> None:
+    def __init__(
+        self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut, memory: Memory
+    ) -> None:
         """Nothing happens before `run`."""
         self._port = port
+        self._memory = memory
         self._prompts = prompts
         self._transcript = transcript
+
+    def takes(self, words: list[str], *, agent_has_one: bool) -> bool:
+        """Return False when the command is for the agent, which has one of the same name."""
+        needed = self._memory.refusal is not None and words[:1] == ["memory"]
+        return needed or not agent_has_one
 
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Do what the words say and answer the prompt that they came with."""
@@ -64,6 +75,8 @@ class QueueCommand:
                 return
             case ["drop", *rest]:
                 self._transcript.notice(self._drop(rest))
+            case ["memory", "new" | "restore" as how]:
+                self._transcript.notice(self._memory.give_up(restore=how == "restore"))
             case _:
                 self._transcript.notice(notices.QUEUE_USAGE)
         done = {"stopReason": "end_turn"}

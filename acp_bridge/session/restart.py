@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from acp_bridge import errors
+from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json
-from acp_bridge.session.opening import Known, Opening, Refused, Workspace
+from acp_bridge.session.memory import Memory
+from acp_bridge.session.opening import NotLoaded, Opening, Refused, Workspace
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -29,10 +29,6 @@ class RestartPort(Protocol):
     @property
     def workspace(self) -> Workspace:
         """Where the session works now."""
-
-    @property
-    def credentials(self) -> Json | None:
-        """Parameters of `authenticate` that may be repeated to a later process."""
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take the process over. Raises JournalError."""
@@ -52,6 +48,7 @@ class Restart:
         updates: Updates,
         user_settings: UserSettings,
         to_agent: ToAgent,
+        memory: Memory,
     ) -> None:
         """Nothing happens before `run`."""
         self._port = port
@@ -60,6 +57,7 @@ class Restart:
         self._updates = updates
         self._user_settings = user_settings
         self._to_agent = to_agent
+        self._memory = memory
 
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
@@ -67,6 +65,10 @@ class Restart:
         self._updates.new_process()
         try:
             await self._open(link)
+        except NotLoaded as exc:
+            event("session.not_loaded", session=session_id, agent=link.name, what=exc)
+            self._memory.refusal = str(exc)
+            return ev.LoadRefused(epoch, exc.permanent, f"{exc}. {notices.MEMORY_WAYS}")
         except Refused as exc:
             event("session.refused", session=session_id, agent=link.name, what=exc)
             return ev.LoadRefused(epoch, exc.permanent, str(exc))
@@ -85,28 +87,23 @@ class Restart:
         Ends without a step between the last setting and the return, so that none is overtaken by
         the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
         """
-        opening = Opening(link, self._port.workspace, self._port.credentials)
-        result = await opening.reopen(self._known(), self._transcript.notice)
+        opening = Opening(link, self._port.workspace)
+        result = await opening.reopen(self._memory.known, self._transcript.notice)
         replayed = self._port.take_replayed()
         late = (replayed or await self._recorded()) if opening.replays else None
         await self._port.rename_at_agent(link)
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
+        await self._memory.note_open(is_new=opening.is_new)
         if late:
             self._updates.expect_late_replay(late)
         known = self._user_settings.shown
         self._user_settings.note_result(result)
-        await self._user_settings.restore(link, self._to_agent.deferred_settings())
+        await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
         await self._to_agent.send_deferred(link)
         for update in self._user_settings.news(known):
             self._transcript.show({"update": update})
         self._transcript.flush()
-
-    def _known(self) -> Known:
-        info = self._journal.info
-        # A session that has the agent's own id was the agent's before: it had turns of its own.
-        imported = info.session_id == info.agent_session_id
-        return Known(info.agent_session_id, imported or bool(self._journal.turns_finished()))
 
     async def _recorded(self) -> LateReplay:
         late = LateReplay()

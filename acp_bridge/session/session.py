@@ -29,6 +29,7 @@ from acp_bridge.session import answers, queue_command
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
@@ -80,13 +81,14 @@ class Session:
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
         self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
-        self.to_agent = ToAgent(self, shown, chosen)
+        self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent)
+        self.memory = Memory(journal)
+        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         self.replay = Replay(self, journal, shown, prompts, chosen, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client)
-        self._queue = QueueCommand(self, prompts, shown)
+        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client, self.memory)
+        self._queue = QueueCommand(self, prompts, shown, self.memory)
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
@@ -118,10 +120,6 @@ class Session:
         return self._machine.waiting
 
     @property
-    def credentials(self) -> Json | None:
-        return self._context.credentials
-
-    @property
     def agent_replays(self) -> bool:
         return self._context.agent_replays
 
@@ -129,12 +127,6 @@ class Session:
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
         return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
-
-    @property
-    def link_wanting_auth(self) -> Link | None:
-        """The process that waits for `authenticate`, or None."""
-        wants = self._machine.state is State.UNAUTHENTICATED
-        return self._processes.get(self.epoch) if wants else None
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)
@@ -228,7 +220,8 @@ class Session:
         blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
         if blocked and not self._told:
             self._told = True
-            self.transcript.show_only(notices.notice(notices.NOT_READY))
+            text = notices.not_ready(self.memory.refusal)
+            self.transcript.show_only(notices.notice(text))
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work in the bridge's task group; its failure is this session's only."""
@@ -258,7 +251,7 @@ class Session:
         """Queue a prompt in the order of reading; `params` has been checked."""
         self.transcript.wake(request.client)
         words = queue_command.parse(params["prompt"])
-        if words is not None and not self._updates.own_queue:
+        if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
@@ -278,7 +271,9 @@ class Session:
 
     def note_state(self, update: Json) -> None:
         """Keep an update that is about the session, not of the conversation."""
-        self.user_settings.note_update(update)
+        # What a process says while it is given the session is of its defaults (invariant R13).
+        announced = self._machine.state is not State.RELOADING
+        self.user_settings.note_update(update, announced=announced)
         self._title.note_update(update)
 
     async def rename_at_agent(self, link: Link) -> None:

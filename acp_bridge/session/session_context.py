@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
-from acp_bridge.protocol import Json, has
+from acp_bridge.protocol import has
 from acp_bridge.settings import Settings
 
 
@@ -25,10 +27,16 @@ class SessionContext:
     command: AgentCommand
     #: what the agent said in `initialize` that it can do; None before that.
     capabilities: object = None
-    #: parameters of `authenticate` that may be repeated to a later process.
-    credentials: Json | None = None
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
+    #: gives away the process that is being started for nobody yet, waited for.
+    take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
+    _links: list[Link] = field(init=False, default_factory=list)
+
+    @property
+    def standing(self) -> StandingRequests:
+        """What every process of the agent is told."""
+        return self.command.standing
 
     @property
     def agent_replays(self) -> bool:
@@ -38,4 +46,20 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` is for the log."""
-        return Link(self.command, owner, name, parked=parked)
+        link = Link(self.command, owner, name, parked=parked)
+        self.note_link(link)
+        return link
+
+    def note_link(self, link: Link) -> None:
+        """Count a process among those of the agent until it is gone."""
+        self._links = [each for each in self._links if not each.gone]
+        self._links.append(link)
+
+    @property
+    def ready_links(self) -> list[Link]:
+        """Every process of the agent that has been started and lives, the newest last."""
+        return [link for link in self._links if link.initialized and not link.gone]
+
+
+async def _nothing() -> None:
+    """Return None: nothing is being started."""

@@ -6,18 +6,29 @@ agent gave them.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, assert_never
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol, assert_never
 
 import anyio
 
-from acp_bridge import errors, protocol
+from acp_bridge import errors, protocol, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.protocol import (
+    SESSION_FORK,
+    SET_CONFIG_OPTION,
+    SET_MODE,
+    SET_MODEL,
+    Json,
+    user_chunk,
+)
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
-from acp_bridge.wire.jsonrpc import Answer, Ok
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
 class ToAgentPort(Protocol):
@@ -34,6 +45,13 @@ class ToAgentPort(Protocol):
     def wake(self) -> None:
         """Have a process started if there is none."""
 
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+#: what an agent answers quickly, if at all. Other requests may last as long as a turn.
+_BOUNDED: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION, SESSION_FORK)
+
 
 def for_agent(link: Link, params: Any) -> Any:
     """Return parameters with the agent's id of the session in the place of ours."""
@@ -42,20 +60,40 @@ def for_agent(link: Link, params: Any) -> Any:
     return params
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request on its way to the agent, and who is told of its one answer."""
+
+    request: ClientRequest
+    tell: Callable[[Answer], None]
+    #: the process that has it, and its id there.
+    link: Link | None = None
+    agent_request: int = 0
+    #: the process was told that nobody waits for the answer.
+    called_back: bool = False
+    #: set when it is answered, by the agent or in its place.
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+
 class ToAgent:
     """One session's requests to its agent."""
 
     def __init__(
-        self, port: ToAgentPort, transcript: TranscriptOut, user_settings: UserSettings
+        self,
+        port: ToAgentPort,
+        transcript: TranscriptOut,
+        user_settings: UserSettings,
+        patience: float = waits.REQUEST,
     ) -> None:
-        """No request is here yet."""
+        """`patience`: seconds for the agent to take a setting, or to fork the session."""
         self._port = port
         self._transcript = transcript
         self._user_settings = user_settings
+        self._patience = patience
         #: requests that came while the agent was not ready, in order.
-        self._deferred: list[ClientRequest] = []
-        #: requests that the agent has, with the process and their id there.
-        self._passed: dict[ClientRequest, tuple[Link, int]] = {}
+        self._deferred: list[_Asked] = []
+        #: requests that the agent has.
+        self._passed: list[_Asked] = []
 
     @property
     def busy(self) -> bool:
@@ -63,62 +101,125 @@ class ToAgent:
         return bool(self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
-        """Take a client's `$/cancel_request`; False when the request is not here."""
-        for request in self._deferred:
-            if request.is_of(client, request_id):
-                self._deferred.remove(request)
-                request.fail(errors.cancelled())
-                return True
-        for request, (link, agent_request) in self._passed.items():
-            if request.is_of(client, request_id):
-                link.peer.cancel(agent_request)
+        """Take a client's `$/cancel_request`; False when the request is not here.
+
+        An agent that has the request may answer it itself; it is not waited for long.
+        """
+        for asked in (*self._deferred, *self._passed):
+            if asked.request.is_of(client, request_id):
+                self._cancel(asked)
                 return True
         return False
+
+    def _cancel(self, asked: _Asked) -> None:
+        if asked.link is None:
+            self._settle(asked, Err(errors.cancelled()))
+        else:
+            self._call_back(asked)
+            self._port.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
+        self._take(_Asked(request, partial(self._answer, request)))
+
+    async def ask(self, request: ClientRequest) -> Any:
+        """Return the agent's result for a request of the client; raises RpcError.
+
+        A caller that is cancelled gives the request up, and the agent is told so.
+        """
+        answers: list[Answer] = []
+        asked = _Asked(request, answers.append)
+        self._take(asked)
+        try:
+            await asked.settled.wait()
+        finally:
+            if not answers:
+                self._give_up(asked, errors.cancelled())
+        match answers[0]:
+            case Ok(result):
+                return result
+            case Err(error):
+                raise error
+
+    def _take(self, asked: _Asked) -> None:
+        request = asked.request
         match self._port.passing:
             case Passing.NOW:
                 if (link := self._port.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
-                self._send(link, request)
+                self._send(link, asked)
             case Passing.STARTS | Passing.WAITS:
-                self._deferred.append(request)
+                self._deferred.append(asked)
                 self._port.wake()
             case Passing.REFUSED:
                 self._user_settings.forget(request.method, request.params)
                 what = "the agent is not running; send a prompt to try again"
-                request.fail(errors.agent_trouble(what))
+                self._settle(asked, Err(errors.agent_trouble(what)))
             case Passing.GONE:
-                request.fail(errors.unknown_session())
+                self._settle(asked, Err(errors.unknown_session()))
             case never:
                 assert_never(never)
 
-    def _send(self, link: Link, request: ClientRequest) -> anyio.Event:
-        """Send a request; returns the event of its answer."""
-        answered = anyio.Event()
+    def _send(self, link: Link, asked: _Asked) -> None:
+        method, params = asked.request.method, for_agent(link, asked.request.params)
+        request_id = link.request_for(
+            asked.request, method, params, lambda answer: self._settle(asked, answer)
+        )
+        if asked.settled.is_set():  # a process that is gone answers at once
+            return
+        asked.link, asked.agent_request = link, request_id
+        self._passed.append(asked)
+        if method in _BOUNDED:
+            error = errors.silent(method, self._patience)
+            self._port.spawn(self._limit, asked, self._patience, error)
 
-        def on_answer(answer: Answer) -> None:
-            answered.set()
-            self._answered(request, answer)
+    async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
+        """Answer a request with this error if the agent does not answer it in time."""
+        with anyio.move_on_after(seconds):
+            await asked.settled.wait()
+        if not asked.settled.is_set():
+            event("agent.silent", method=asked.request.method)
+            self._give_up(asked, error)
 
-        params = for_agent(link, request.params)
-        request_id = link.request_for(request, request.method, params, on_answer)
-        if request_id in link.on_behalf:  # else it was answered at once
-            self._passed[request] = (link, request_id)
-        return answered
+    def _give_up(self, asked: _Asked, error: RpcError) -> None:
+        self._call_back(asked)
+        self._settle(asked, Err(error))
+
+    def _call_back(self, asked: _Asked) -> None:
+        if asked.link and not asked.called_back:
+            asked.called_back = True
+            asked.link.peer.cancel(asked.agent_request)
+
+    def _settle(self, asked: _Asked, answer: Answer) -> None:
+        """Tell the one answer; what the agent sets after that is in force and shown."""
+        if asked.settled.is_set():
+            self._take_late(asked.request, answer)
+            return
+        asked.settled.set()
+        for waiting in (self._deferred, self._passed):
+            if asked in waiting:
+                waiting.remove(asked)
+        asked.tell(answer)
+
+    def _take_late(self, request: ClientRequest, answer: Answer) -> None:
+        if isinstance(answer, Ok):
+            known = self._user_settings.shown
+            self._user_settings.note_choice(request.method, request.params, answer.result)
+            for update in self._user_settings.news(known):
+                self._transcript.show({"update": update})
+            self._transcript.flush()
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
         if self._deferred and self._port.passing is not Passing.WAITS:
-            requests, self._deferred = self._deferred, []
-            for request in requests:
-                self.pass_on(request)
+            deferred, self._deferred = self._deferred, []
+            for asked in deferred:
+                self._take(asked)
 
     def deferred_settings(self) -> list[tuple[str, Any]]:
         """Return method and parameters of what waits, in order."""
-        return [(request.method, request.params) for request in self._deferred]
+        return [(asked.request.method, asked.request.params) for asked in self._deferred]
 
     async def send_deferred(self, link: Link) -> None:
         """Send what waits to a process that is being given the session, one after the other.
@@ -127,7 +228,9 @@ class ToAgent:
         between the last answer and the return, so that none is overtaken by the next prompt.
         """
         while self._deferred and not link.gone:
-            await self._send(link, self._deferred.pop(0)).wait()
+            asked = self._deferred.pop(0)
+            self._send(link, asked)
+            await asked.settled.wait()
 
     def _note_steering(self, request: ClientRequest, result: object) -> None:
         """Record what the user said into the running turn, if the agent took it there."""
@@ -142,8 +245,7 @@ class ToAgent:
         if link := self._port.link:
             link.peer.notify(method, for_agent(link, params))
 
-    def _answered(self, request: ClientRequest, answer: Answer) -> None:
-        self._passed.pop(request, None)
+    def _answer(self, request: ClientRequest, answer: Answer) -> None:
         if isinstance(answer, Ok):
             result = answer.result
             self._note_steering(request, result)

@@ -70,18 +70,23 @@ class TranscriptOut:
         """Note that the client speaks: what waited for that goes out."""
         for view in self._views:
             if view.client is client:
-                view.wake()
+                view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
         """Let what is shown from now on belong to the turn of the prompt with this number."""
         self.flush()
         self.seq = seq
         for view in self._views:
-            view.begin_turn()
+            view.then(view.begin_turn)
 
     def hush(self, client: Client) -> None:
-        """Show the client nothing more until it speaks or a turn begins (invariant C23)."""
+        """Show the client nothing more until it speaks or a turn begins (invariant C23).
+
+        A turn that runs goes on: then a prompt that waited was cancelled.
+        """
         self.flush()
+        if self.seq:
+            return
         for view in self._views:
             if view.client is client:
                 view.then(partial(view.hush, Quiet.ALL))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, user_chunk, without_own_meta
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -34,6 +36,7 @@ class Turn:
         updates: Updates,
         prompts: Prompts,
         to_client: ToClient,
+        memory: Memory,
     ) -> None:
         """No turn runs yet."""
         self._port = port
@@ -42,12 +45,15 @@ class Turn:
         self._updates = updates
         self._prompts = prompts
         self._to_client = to_client
+        self._memory = memory
 
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
         prompt = self._prompts.get(key)
         blocks = prompt.params["prompt"]
-        self._updates.new_turn(key, blocks)
+        carried = self._memory.take_transcript(blocks)
+        sent = [carried, *blocks] if carried else blocks
+        self._updates.new_turn(key, sent)
         self._transcript.begin_turn(prompt.seq)
         said = [{"update": user_chunk(block)} for block in blocks]
         session_id = self._journal.info.session_id
@@ -59,7 +65,10 @@ class Turn:
             for chunk in said:
                 self._transcript.show_only(chunk)
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
-        params = {**without_own_meta(prompt.params), "sessionId": link.agent_session_id}
+        if carried:
+            self._transcript.notice(notices.memory_sent(len(carried["text"])))
+        given = {"prompt": sent, "sessionId": link.agent_session_id}
+        params = {**without_own_meta(prompt.params), **given}
         epoch = link.epoch
 
         def answered(answer: Answer) -> None:

@@ -1,24 +1,53 @@
-"""Keeps a session's mode and config options: what was shown of them, and what the user chose.
+"""Keeps a session's mode, model and config options: what was shown of them, what is in force.
 
-What the user chose and the agent confirmed is set again in every later process, in order,
-before the next prompt (invariant R9); it is kept in the journal for the next bridge. Everything
-here has the agent's form: what a client can't take is left out where it leaves for that client.
+- What the user chose and the agent confirmed is set again in every later process, in order,
+  before the next prompt (invariant R9); it is kept in the journal for the next bridge.
+- What the agent announces takes the place of what was chosen before, or voids it (invariant R13).
+- Everything here has the agent's form: what a client can't take is left out where it leaves for
+  that client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from acp_bridge import protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
-from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, Json
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, ErrorCode, Json
+from acp_bridge.session import options
 from acp_bridge.session.opening import Refused
 from acp_bridge.wire.jsonrpc import RpcError
 
-_SHOWN = ("modes", "configOptions")
+_SHOWN: Final = ("modes", "models", "configOptions", "_meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A request that sets something, without the session's id."""
+
+    method: str
+    params: Json
+    #: the agent announced the value; the client did not ask for it.
+    announced: bool = False
+
+    @property
+    def kind(self) -> object:
+        """What is set; a later choice of the same kind replaces this one."""
+        return options.kind(self.method, self.params)
+
+    @property
+    def value(self) -> object:
+        """The value that is set."""
+        return self.params.get(options.VALUE_KEYS[self.method])
+
+    def announce(self, value: object) -> Choice:
+        """Return this choice with the value that the agent announces."""
+        key = options.VALUE_KEYS[self.method]
+        return Choice(self.method, {**self.params, key: value}, announced=True)
 
 
 class UserSettings:
@@ -27,78 +56,169 @@ class UserSettings:
     def __init__(self, journal: SessionJournal) -> None:
         """Read what another bridge kept. Raises JournalError."""
         self._journal = journal
-        #: `modes` and `configOptions` as the agent told them last.
+        #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
-        #: confirmed requests, method and parameters without the session's id, in order.
-        self.chosen: list[tuple[str, Json]] = [
-            (method, params) for method, params in journal.get("chosen") or []
-        ]
+        self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
+
+    @property
+    def chosen(self) -> list[tuple[str, Json]]:
+        """The requests that a later process is sent, method and parameters, in order."""
+        return [(choice.method, choice.params) for choice in self._choices]
 
     def note_result(self, result: Json) -> None:
         """Take the agent's answer to `session/new`, `load` or `resume`."""
         self._show({key: result[key] for key in _SHOWN if result.get(key) is not None})
 
-    def note_update(self, update: Json) -> None:
-        """Take a mode or options that the agent changed by itself."""
+    def note_update(self, update: Json, *, announced: bool = True) -> None:
+        """Take a mode or options that the agent changed by itself.
+
+        `announced`: False while a process that is being given the session tells its defaults.
+        """
         match update.get("sessionUpdate"):
             case protocol.MODE_UPDATE:
-                self._set_mode(update.get("currentModeId"))
+                mode = update.get("currentModeId")
+                self._set_current("modes", mode)
+                if announced and isinstance(mode, str):
+                    self._announce_mode(mode)
             case protocol.OPTIONS_UPDATE:
+                before = options.values(self.shown)
                 self._show({"configOptions": update.get("configOptions")})
+                if announced:
+                    self._announce_options(before)
 
     def note_choice(self, method: str, params: object, result: object) -> None:
         """Take a request of the client that the agent has confirmed."""
-        if not isinstance(params, dict) or (kind := _kind(method, params)) is None:
+        if not isinstance(params, dict) or options.kind(method, params) is None:
             return
         kept = {key: value for key, value in params.items() if key != "sessionId"}
-        self.chosen = [each for each in self.chosen if _kind(*each) != kind]
-        self.chosen.append((method, kept))
-        if method == SET_MODE:
-            self._set_mode(kept.get("modeId"))
-        elif isinstance(result, dict) and "configOptions" in result:
-            self._show({"configOptions": result["configOptions"]})
-        self._keep("chosen", self.chosen)
+        self._put(Choice(method, kept))
+        before = options.values(self.shown)
+        if self._note_confirmed(method, kept, result):
+            self._announce_options(before, besides=kept.get("configId"))
 
     def forget(self, method: str, params: object) -> None:
         """Forget a choice: the user wants another value, and no process can confirm it."""
-        kind = _kind(method, params) if isinstance(params, dict) else None
+        kind = options.kind(method, params) if isinstance(params, dict) else None
         if kind is not None:
-            self.chosen = [each for each in self.chosen if _kind(*each) != kind]
-            self._keep("chosen", self.chosen)
+            self._drop(kind)
 
-    async def restore(self, link: Link, coming: Iterable[tuple[str, Any]]) -> None:
-        """Set again what was chosen, except what the `coming` requests set anyway.
+    async def restore(
+        self, link: Link, coming: Iterable[tuple[str, Any]], told: Json | None = None
+    ) -> None:
+        """Set again what was in force, except what the `coming` requests set anyway.
 
-        Raises Refused: then the prompt must not run.
+        `told`: what the process has just said of the settings that it begins with. Raises Refused:
+        then the prompt must not run.
         """
-        replaced = {_kind(method, params) for method, params in coming if isinstance(params, dict)}
-        for method, params in list(self.chosen):
-            if _kind(method, params) in replaced:
-                continue
-            try:
-                result = await link.ask(method, {**params, "sessionId": link.agent_session_id})
-            except RpcError as exc:
-                what = params.get("modeId") or params.get("configId")
-                why = f"the agent would not set {what!r} again: {exc.message}"
-                raise Refused(why, permanent=False) from exc
-            self.note_choice(method, params, result)
+        replaced = [options.kind(method, p) for method, p in coming if isinstance(p, dict)]
+        for choice in list(self._choices):
+            begins_with = options.current(told or {}, choice.method, choice.params)
+            as_announced = choice.announced and choice.value == begins_with
+            if choice.kind not in replaced and not as_announced:
+                await self._set_again(link, choice)
+
+    async def _set_again(self, link: Link, choice: Choice) -> None:
+        params = {**choice.params, "sessionId": link.agent_session_id}
+        try:
+            result = await link.ask(choice.method, params)
+        except RpcError as exc:
+            if choice.announced and exc.code == ErrorCode.METHOD_NOT_FOUND:
+                return  # the agent alone changes it
+            what = choice.params.get("configId") or choice.value
+            why = f"the agent would not set {what!r} again: {exc.message}"
+            raise Refused(why, permanent=False) from exc
+        self._note_confirmed(choice.method, choice.params, result)
 
     def news(self, known: Json) -> list[Json]:
         """Return the updates that tell a client what differs from `known`, an earlier `shown`."""
         updates: list[Json] = []
-        options, modes = self.shown.get("configOptions"), self.shown.get("modes")
-        if options is not None and options != known.get("configOptions"):
-            updates.append({"sessionUpdate": protocol.OPTIONS_UPDATE, "configOptions": options})
+        now, modes = self.shown.get("configOptions"), self.shown.get("modes")
+        if now is not None and now != known.get("configOptions"):
+            updates.append({"sessionUpdate": protocol.OPTIONS_UPDATE, "configOptions": now})
         mode = modes.get("currentModeId") if isinstance(modes, dict) else None
         before = known.get("modes")
         if isinstance(before, dict) and mode and mode != before.get("currentModeId"):
             updates.append({"sessionUpdate": protocol.MODE_UPDATE, "currentModeId": mode})
         return updates
 
-    def _set_mode(self, mode: object) -> None:
-        modes = self.shown.get("modes")
-        if isinstance(mode, str) and isinstance(modes, dict):
-            self._show({"modes": {**modes, "currentModeId": mode}})
+    # --- what the agent announces --------------------------------------------------------------
+
+    def _announce_mode(self, mode: str) -> None:
+        """Let the mode that the agent has changed to be what is in force."""
+        known = options.available(self.shown, SET_MODE)
+        if SET_MODE in {choice.method for choice in self._choices} or known is not None:
+            self._announce(Choice(SET_MODE, {}), mode, known)
+        for option in options.of_category(self.shown, "mode"):
+            if self._find(option.kind):
+                self._announce(Choice(SET_CONFIG_OPTION, option.params), mode, option.values)
+
+    def _announce_options(self, before: Json, besides: object = None) -> None:
+        """Let the options that the agent has changed, or no longer has, be what is in force.
+
+        `before`: the values until now, by id; `besides`: the one that the client has just set.
+        """
+        found = {option.id: option for option in options.read(self.shown)}
+        for option in found.values():
+            chosen = self._find(option.kind) is not None
+            changed = option.id in before and before[option.id] != option.value
+            if option.id != besides and (chosen or changed):
+                self._announce(Choice(SET_CONFIG_OPTION, option.params), option.value, None)
+            method = options.BY_CATEGORY.get(option.category)
+            if method and self._find(method):
+                known = options.available(self.shown, method)
+                self._announce(Choice(method, {}), option.value, known)
+        for choice in list(self._choices):
+            if choice.method == SET_CONFIG_OPTION and choice.params["configId"] not in found:
+                self._drop(choice.kind)
+
+    def _announce(self, choice: Choice, value: object, known: list[object] | None) -> None:
+        """Replace a choice by the announced value, or drop it if nobody could set that one.
+
+        `known`: the values that can be set, None if any can.
+        """
+        chosen = self._find(choice.kind)
+        if chosen and chosen.value == value:
+            return
+        if value is None or (known is not None and value not in known):
+            self._drop(choice.kind)
+        else:
+            self._put((chosen or choice).announce(value))
+
+    # --- what is kept --------------------------------------------------------------------------
+
+    def _note_confirmed(self, method: str, params: Json, result: object) -> bool:
+        """Show what an agent has confirmed; returns True if it told all options with it."""
+        if method == SET_MODE:
+            self._set_current("modes", params.get("modeId"))
+        elif method == SET_MODEL:
+            self._set_current("models", params.get("modelId"))
+        if isinstance(result, dict) and isinstance(result.get("configOptions"), list):
+            self._show({"configOptions": result["configOptions"]})
+            return True
+        return False
+
+    def _set_current(self, key: str, value: object) -> None:
+        held = self.shown.get(key)
+        if isinstance(value, str) and isinstance(held, dict):
+            name = "currentModeId" if key == "modes" else "currentModelId"
+            self._show({key: {**held, name: value}})
+
+    def _find(self, kind: object) -> Choice | None:
+        return next((choice for choice in self._choices if choice.kind == kind), None)
+
+    def _put(self, choice: Choice) -> None:
+        self._choices = [each for each in self._choices if each.kind != choice.kind]
+        self._choices.append(choice)
+        self._keep_choices()
+
+    def _drop(self, kind: object) -> None:
+        if self._find(kind):
+            self._choices = [each for each in self._choices if each.kind != kind]
+            self._keep_choices()
+
+    def _keep_choices(self) -> None:
+        kept = [[each.method, each.params, each.announced] for each in self._choices]
+        self._keep("chosen", kept)
 
     def _show(self, changes: Json) -> None:
         shown = {**self.shown, **changes}
@@ -111,12 +231,3 @@ class UserSettings:
             self._journal.set(key, value)
         except JournalError as exc:
             event("journal.failed", what=exc)
-
-
-def _kind(method: str, params: Json) -> tuple[str, object] | None:
-    """Return what a request sets, or None; a later one of the same kind replaces it."""
-    if method == SET_MODE:
-        return method, None
-    if method == SET_CONFIG_OPTION and isinstance(params.get("configId"), str):
-        return method, params["configId"]
-    return None

@@ -64,11 +64,15 @@ class Listing:
     async def _agents_own(self, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
         if not (link := self._listing_link()):
             return [], None
-        rows, after = await self._agent_page(link, cwd, cursor)
+        rows, after = await self._agent_page(link, cwd, cursor) or ([], None)
         known = await self._journal.known_agent_ids(self._agent)
-        return [row for row in rows if row.get("sessionId") not in known], after
+        kept = [row for row in rows if cwd is None or row.get("cwd") == cwd]
+        return [row for row in kept if row["sessionId"] not in known], after
 
-    async def _agent_page(self, link: Link, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
+    async def _agent_page(
+        self, link: Link, cwd: str | None, cursor: Any
+    ) -> tuple[Rows, Any] | None:
+        """Return a page of what the agent lists, None if it does not list."""
         asked = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
         result: Any = None
         with anyio.move_on_after(waits.AGENT_PATIENCE):
@@ -78,10 +82,9 @@ class Listing:
                 event("agent.list_failed", what=exc.message)
         rows = result.get("sessions") if isinstance(result, dict) else None
         if not isinstance(rows, list):
-            return [], None
+            return None
         known = [r for r in rows if isinstance(r, dict) and isinstance(r.get("sessionId"), str)]
-        kept = [r for r in known if cwd is None or r.get("cwd") == cwd]
-        return kept, result.get("nextCursor")
+        return known, result.get("nextCursor")
 
     def _listing_link(self) -> Link | None:
         return self.able("sessionCapabilities", "list")
@@ -90,15 +93,31 @@ class Listing:
         """Return a process whose agent has this capability, or None."""
         return next((link for link in self._port.links() if link.can(*capability)), None)
 
-    async def agent_lists(self, session_id: str) -> bool:
-        """Return True when the agent says that it has this session."""
+    async def agent_may_have(self, session_id: str, cwd: str) -> bool:
+        """Return False when the agent has no such session, or could not give it to anybody.
+
+        Some agents list the sessions of one folder only, others can load and not list: those are
+        asked for the session itself.
+        """
         link = self._listing_link() or await self._port.ready()
-        if not link.can("sessionCapabilities", "list"):
-            return False
+        listed = False
+        if link.can("sessionCapabilities", "list"):
+            for asked in (cwd, None):
+                found = await self._is_listed(link, asked, session_id)
+                if found:
+                    return True
+                listed |= found is not None
+        return not listed and (link.can("loadSession") or link.can("sessionCapabilities", "resume"))
+
+    async def _is_listed(self, link: Link, cwd: str | None, session_id: str) -> bool | None:
+        """Search the agent's listing; returns None if the agent does not list."""
         cursor: Any = None
         for _ in range(_SEARCHED_PAGES):
-            rows, cursor = await self._agent_page(link, None, cursor)
-            if any(row.get("sessionId") == session_id for row in rows):
+            page = await self._agent_page(link, cwd, cursor)
+            if page is None:
+                return None
+            rows, cursor = page
+            if any(row["sessionId"] == session_id for row in rows):
                 return True
             if cursor is None:
                 break

@@ -5,22 +5,32 @@ The journal has them all, live or not; `live` are those that this bridge runs no
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 import anyio
 
 from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
+from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_DELETE, Json, with_own_meta
+from acp_bridge.protocol import (
+    SESSION_DELETE,
+    SESSION_FORK,
+    SESSION_LOAD,
+    SESSION_NEW,
+    Json,
+    with_own_meta,
+)
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
+from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
@@ -36,6 +46,7 @@ class Sessions:
         self._context = context
         self._waiting = waiting
         self._store = SessionStore(context)
+        self._forks = Forks(self._store, context.journal)
         self._listing = Listing(self, context.journal, context.settings.agent_name)
         self._busy: dict[str, anyio.Lock] = {}
 
@@ -48,24 +59,21 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
-    def wants_auth(self) -> Link | None:
-        """Return a session's process that waits for `authenticate`, or None."""
-        waiting = (session.link_wanting_auth for session in self.live.values())
-        return min(filter(None, waiting), key=lambda link: link.authenticated, default=None)
-
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
         link = await self._waiting.take()
+        session: Session | None = None
         try:
-            result = await self._opening(link, workspace, request).new()
+            opening = self._opening(link, workspace, request)
+            result = await self._in_time(SESSION_NEW, opening.new)
             session = await self._store.create(uuid4().hex, workspace, link)
-        except BaseException as exc:
-            with anyio.CancelScope(shield=True):
-                await self._unused(link, refused=isinstance(exc, RpcError))
-            raise
+        finally:
+            if session is None:
+                with anyio.CancelScope(shield=True):
+                    await self._unused(link, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)
@@ -75,11 +83,20 @@ class Sessions:
         return ANSWERED
 
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
-        return Opening(link, workspace, self._context.credentials, request)
+        return Opening(link, workspace, request)
 
-    async def _unused(self, link: Link, *, refused: bool) -> None:
-        # A process that did not answer may be stuck, or make the session later.
-        if refused and link.agent_session_id is None:
+    async def _in_time(self, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
+        """Return what an agent answers; raises RpcError, also when it takes too long."""
+        seconds = self._context.settings.request_timeout
+        try:
+            with anyio.fail_after(seconds):
+                return await work()
+        except TimeoutError:
+            raise errors.silent(method, seconds) from None
+
+    async def _unused(self, link: Link, request: ClientRequest) -> None:
+        """Keep a process that has refused a session; one that owes the answer is of no use."""
+        if link.agent_session_id is None and request not in link.on_behalf.values():
             await self._waiting.give_back(link)
         else:
             await link.kill()
@@ -118,6 +135,40 @@ class Sessions:
             session.wake()
             return ANSWERED
 
+    # --- fork ----------------------------------------------------------------------------------
+
+    async def fork(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/fork`, where the agent can fork, with a session of its own."""
+        if not handshake.can_fork(self._context.capabilities):
+            raise errors.unknown_method(SESSION_FORK)
+        workspace, session_id = params.workspace(given), params.session_id(given)
+        async with self._alone(session_id), self._at_hand(session_id) as source:
+            session, result = await self._forks.make(source, workspace, request)
+        self.live[session.id] = session
+        session.user_settings.note_result(result)
+        session.transcript.attach(request.client)
+        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        agent_id = session.journal.info.agent_session_id
+        request.answer(with_own_meta(shown, {"agentSessionId": agent_id}))
+        session.wake()
+        return ANSWERED
+
+    @asynccontextmanager
+    async def _at_hand(self, session_id: str) -> AsyncIterator[Session]:
+        """Give a session that is live, or that is opened for as long as it is needed."""
+        session = self.live.get(session_id)
+        if session is not None and not session.closing:
+            yield session
+            return
+        if session is not None or (opened := await self._store.open(session_id, None)) is None:
+            raise errors.unknown_session()
+        self.live[session_id] = opened
+        try:
+            yield opened
+        finally:
+            with anyio.move_on_after(waits.UNDO, shield=True):
+                await self._drop(opened)
+
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:
         """Let one load, close or delete of a session run at a time."""
@@ -135,7 +186,9 @@ class Sessions:
         """Load a session that only the agent knows through it, and keep it from now on."""
         mapped = await self._context.journal.known_agent_ids(self._context.settings.agent_name)
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        if session_id in mapped or not await self._listing.agent_lists(session_id):
+        if session_id in mapped or not await self._listing.agent_may_have(
+            session_id, workspace.cwd
+        ):
             raise errors.unknown_session()
         link = await self._waiting.take()
         link.agent_session_id = session_id
@@ -150,13 +203,14 @@ class Sessions:
             session.transcript.attach(request.client)
         link.adopt(session.from_agent)
         try:
-            result = await self._opening(link, workspace, request).load(session_id)
+            opening = self._opening(link, workspace, request)
+            result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
         except BaseException as exc:
-            closed = session.closing  # by the client, meanwhile
+            closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self._drop(session)
                 await self._store.erase(session_id, known=False)
-            if closed and isinstance(exc, RpcError):
+            if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)

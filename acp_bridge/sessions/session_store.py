@@ -7,6 +7,7 @@ A session is open in one bridge at a time: the lock is taken before the journal 
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import anyio
@@ -30,6 +31,34 @@ class SessionStore:
 
     async def create(self, session_id: str, workspace: Workspace, link: Link) -> Session:
         """Make a session of a process that has one open, or is about to; raises RpcError."""
+        session, lock = await self._make(session_id, workspace, link.agent_session_id, link)
+        link.hold_lock(lock)
+        event("session.new", session=session_id, agent=link.name)
+        return session
+
+    async def fill(
+        self,
+        session_id: str,
+        workspace: Workspace,
+        agent_session_id: str,
+        fill: Callable[[SessionJournal], Awaitable[None]],
+    ) -> Session:
+        """Make a session that has no process yet; `fill` writes what it begins with.
+
+        Raises RpcError.
+        """
+        session, _ = await self._make(session_id, workspace, agent_session_id, None, fill)
+        event("session.forked", session=session_id)
+        return session
+
+    async def _make(
+        self,
+        session_id: str,
+        workspace: Workspace,
+        agent_session_id: str | None,
+        link: Link | None,
+        fill: Callable[[SessionJournal], Awaitable[None]] | None = None,
+    ) -> tuple[Session, int]:
         context = self._context
         lock = await self._lock(session_id)
         journal: SessionJournal | None = None
@@ -38,9 +67,11 @@ class SessionStore:
                 session_id,
                 cwd=workspace.cwd,
                 agent=context.settings.agent_name,
-                agent_session_id=link.agent_session_id,
+                agent_session_id=agent_session_id,
             )
-            session = Session(context, journal, lock, workspace, link)
+            if fill:
+                await fill(journal)
+            return Session(context, journal, lock, workspace, link), lock
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
@@ -49,14 +80,12 @@ class SessionStore:
             if isinstance(exc, JournalError):
                 raise errors.agent_trouble("the journal can't be written") from exc
             raise
-        link.hold_lock(lock)
-        event("session.new", session=session_id, agent=link.name)
-        return session
 
-    async def open(self, session_id: str, workspace: Workspace) -> Session | None:
+    async def open(self, session_id: str, workspace: Workspace | None) -> Session | None:
         """Open a session of the journal; None if the journal has none of this id.
 
-        Raises RpcError, also when the session belongs to another agent (invariant R8).
+        `workspace`: where it is to work; None: in its folder, without MCP servers. Raises
+        RpcError, also when the session belongs to another agent (invariant R8).
         """
         if not self._context.journal.path(session_id).is_file():
             return None
@@ -64,6 +93,7 @@ class SessionStore:
         journal: SessionJournal | None = None
         try:
             journal = await self._context.journal.open(session_id)
+            workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
             session = Session(self._context, journal, lock, workspace, None)
             await session.replay.recover()

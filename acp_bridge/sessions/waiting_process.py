@@ -7,6 +7,7 @@ never comes back here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
@@ -32,6 +33,14 @@ class LinkSource(Protocol):
         """Return a link that is not started."""
 
 
+@dataclass(slots=True)
+class _Claim:
+    """A session's wait for the process that is starting."""
+
+    link: Link | None = None
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+
 class WaitingProcess:
     """Holds at most one process. It owns the links that have no session."""
 
@@ -45,6 +54,10 @@ class WaitingProcess:
         self._timeout = timeout
         self._link: Link | None = None
         self._starting = anyio.Lock()
+        #: `warm` is starting a process; so many wait to take one, or one session has claimed it.
+        self._warming = False
+        self._wanted = 0
+        self._claim: _Claim | None = None
         self._to_client = ToClient(None, client, Updates(set()))
         self._count = 0
 
@@ -69,8 +82,30 @@ class WaitingProcess:
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError."""
-        async with self._starting:
-            return self.take_ready() or await self._start()
+        self._wanted += 1
+        try:
+            async with self._starting:
+                return self.take_ready() or await self._start()
+        finally:
+            self._wanted -= 1
+
+    async def take_warming(self) -> Link | None:
+        """Return the process that `warm` is starting, waited for, which the caller owns now.
+
+        None if there is none, if another one wants it already, or if it does not start.
+        """
+        if not self._warming or self._wanted or self._claim:
+            return None
+        claim = self._claim = _Claim()
+        try:
+            await claim.settled.wait()
+        except BaseException:
+            self._claim = None
+            if claim.link:
+                with anyio.CancelScope(shield=True):
+                    await self.give_back(claim.link)
+            raise
+        return claim.link
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
@@ -81,12 +116,19 @@ class WaitingProcess:
 
     async def warm(self) -> None:
         """Have a process ready; what fails is said to the request that needs one."""
+        self._warming = True
         try:
             await self.ready()
         except RpcError:
             return
         except Exception as exc:  # the system's: too many files, say (invariant P6)
             errors.internal(exc, "an agent could not be started")
+        finally:
+            self._warming = False
+            if claim := self._claim:  # it comes before those that began to wait later
+                self._claim = None
+                claim.link = self.take_ready()
+                claim.settled.set()
 
     async def close(self, grace: float) -> None:
         """End the waiting process."""

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
 from acp_bridge.protocol import ErrorCode
+from acp_bridge.wire.long_line import read_ends
+from acp_bridge.wire.slow_json import slow_loads
 
 Message: TypeAlias = dict[str, Any]
 #: An id is echoed exactly as it came: a string, a number (a float is rare but legal) or null.
@@ -28,8 +30,6 @@ RequestId: TypeAlias = int | float | str | None
 
 #: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-#: Containers inside each other. pydantic_core stops there, too; `encode` reaches deeper.
-MAX_DEPTH: Final = 200
 
 
 class _Unset(Enum):
@@ -91,12 +91,13 @@ class Malformed:
     """A line that is no message.
 
     `id` is the one to answer to, None if none can be read. `answer` says that it had an id and no
-    method, so that it is probably a spoiled answer.
+    method, so that it is probably a spoiled answer; `asks`, that it is a request, only too long.
     """
 
     id: RequestId
     error: RpcError
     answer: bool = False
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +182,12 @@ class Decoder:
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
+        #: bytes that are kept of each end of a line that is too long.
+        self._ends = min(limit, 4096)
         self._partial = bytearray()
-        self._discarding = False
+        self._discarding = self._reported = False
+        #: the end of the line that is discarded: its id may stand there.
+        self._end = b""
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
         """Return the messages that these bytes complete, in order."""
@@ -204,26 +209,38 @@ class Decoder:
 
     def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
         if self._discarding:
-            return
-        if len(self._partial) + len(tail) > self._limit:
-            self._partial = bytearray()
+            self._end = (self._end + tail)[-self._ends :]
+        elif len(self._partial) + len(tail) > self._limit:
             self._discarding = True
-            found.append(self._too_long())
+            line = bytes(self._partial) + tail
+            self._partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
+            self._report(found, ended=False)
         else:
             self._partial += tail
 
     def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
-        """Complete the line that was being kept; one being discarded was reported already."""
+        """Complete the line that was being kept, or of which the two ends were kept."""
         self._keep(end, found)
-        line, self._partial = self._partial, bytearray()
-        if not self._discarding:
-            self._decode([bytes(line)], found)
-        self._discarding = False
+        if self._discarding:
+            self._report(found, ended=True)
+        else:
+            self._decode([bytes(self._partial)], found)
+        self._partial, self._end = bytearray(), b""
+        self._discarding = self._reported = False
+
+    def _report(self, found: list[Message | Malformed], *, ended: bool) -> None:
+        """Report a line that is too long, once: an answer without an id when its end is known."""
+        if not self._reported:
+            end = self._end if ended else b""
+            line = _too_long(bytes(self._partial), end, self._limit)
+            if ended or not line.answer or line.id is not None:
+                self._reported = True
+                found.append(line)
 
     def _decode(self, lines: list[bytes], found: list[Message | Malformed]) -> None:
         for line in lines:
             if len(line) > self._limit:
-                found.append(self._too_long())
+                found.append(_too_long(line[: self._ends], line[-self._ends :], self._limit))
                 continue
             try:
                 value = from_json(line, allow_inf_nan=False, cache_strings="keys")
@@ -231,14 +248,17 @@ class Decoder:
                 if not line.strip(b" \t\r"):
                     continue
                 try:
-                    value = _slow_loads(line)
+                    value = slow_loads(line)
                 except (ValueError, RecursionError):
                     found.append(Malformed(None, RpcError(ErrorCode.PARSE_ERROR, "Parse error")))
                     continue
             found.append(_checked(value))
 
-    def _too_long(self) -> Malformed:
-        return _invalid(None, f"the line is longer than {self._limit} bytes")
+
+def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
+    id, answer, asks = read_ends(head, end)
+    refusal = _invalid(id, f"the line is longer than {limit} bytes", answer=answer)
+    return replace(refusal, asks=asks)
 
 
 def _checked(value: Any) -> Message | Malformed:
@@ -246,8 +266,7 @@ def _checked(value: Any) -> Message | Malformed:
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
-    # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
-    if type(id) not in _ID_TYPES:
+    if not is_id(id):
         return _invalid(None, "the id is neither a string nor a number")
     if "method" in value:
         if type(value["method"]) is not str:
@@ -260,29 +279,12 @@ def _checked(value: Any) -> Message | Malformed:
 _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 
 
+def is_id(value: object) -> TypeGuard[RequestId]:
+    """Return True for what may be the id of a request."""
+    # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
+    return type(value) in _ID_TYPES
+
+
 def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:
     text = f"Invalid request: {reason}"
     return Malformed(id, RpcError(ErrorCode.INVALID_REQUEST, text), answer)
-
-
-def _slow_loads(line: bytes) -> Any:
-    """Read lone surrogates, which JSON allows and pydantic_core refuses.
-
-    Raises ValueError for what JSON doesn't allow, and for what is nested too deep.
-    """
-    value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    level = _containers([value])
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _containers(outer)]
-    if level:
-        raise ValueError("nested too deep")
-    return value
-
-
-def _containers(outer: Any) -> list[Any]:
-    values = outer.values() if type(outer) is dict else outer
-    return [value for value in values if type(value) is dict or type(value) is list]
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)

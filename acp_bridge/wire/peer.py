@@ -148,7 +148,7 @@ class Peer:
         if line.answer and line.id in self._asked:
             text = "The answer was malformed"
             self._settle(line.id, Err(RpcError(ErrorCode.INTERNAL_ERROR, text)))
-        elif self._answer_malformed:
+        elif self._answer_malformed or line.asks:
             self._send(encode(jsonrpc.error(line.id, line.error)))
         self._handler.on_malformed(line)
 

@@ -5,6 +5,7 @@ Invariants
   the death of the process (invariants K1, T2). It need not survive a loss of power.
 - A load writes nothing. A cut or broken line hides no other line (invariant K2), and what follows a
   cut line is appended on a line of its own.
+- A file that was deleted, by whatever process, does not come back: only `create` makes one.
 - Only the owner can read the files. One process appends at a time; the bridge sees to that.
 """
 
@@ -56,6 +57,7 @@ class Transcript:
         """Begins the transcript of a new session. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
+        transcript._open(os.O_CREAT)
         transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})
         return transcript
 
@@ -98,19 +100,23 @@ class Transcript:
     def append(self, record: Record) -> None:
         """Takes the record into the history, then writes it.
 
-        Raises OSError if it can't be written; the history has it even then.
+        Raises OSError if it can't be written, FileNotFoundError if it was deleted; the history has
+        it even then.
         """
         self.history.fold(record)
         line = _dump(record)
         if self._fd < 0:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._fd = os.open(self._path, flags, 0o600)
+            self._open()
         if self._cut:
             line = b"\n" + line
         self._cut = True
         while line:
             line = line[os.write(self._fd, line) :]
         self._cut = False
+
+    def _open(self, flags: int = 0) -> None:
+        flags |= os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(self._path, flags, 0o600)
 
     def close(self) -> None:
         if self._fd >= 0:

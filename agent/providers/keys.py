@@ -3,16 +3,20 @@
 Invariants
 - Nothing is remembered from one look to the next: a key written into the file is found at once.
 - An empty value counts as none.
+- A file that anybody may write, or another user's, is not used, because a base URL of theirs would
+  get the keys; of one that others may read the log warns once.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from agent.providers import aws
 from agent.providers.known_providers import Provider
 
 _log = logging.getLogger(__name__)
@@ -32,6 +36,8 @@ class Access:
     base_url: str | None
     #: where else a key may stand
     keys_file: str = "keys.env"
+    #: further parameters for LiteLLM, with their values
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def lacks_key(self) -> bool:
@@ -48,24 +54,30 @@ class Keys:
         self._file = file
         self._env = env
         self._on_key = on_key
+        self._warned: set[str] = set()
 
     def look(self) -> Look:
         """Returns a look at this moment; it reads the file once, and only if it is needed."""
-        return Look(self._file, self._env, self._on_key)
+        return Look(self._file, self._env, self._on_key, self._warned)
 
     def access(self, provider: Provider) -> Access:
         return self.look().access(provider)
 
 
 class Look:
-    """The keys and base URLs at one moment."""
+    """The keys and base URLs at one moment. `warned`: what the log has been told already."""
 
     def __init__(
-        self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None
+        self,
+        file: Path,
+        env: Mapping[str, str],
+        on_key: Callable[[str], None] | None,
+        warned: set[str],
     ) -> None:
         self._file = file
         self._env = env
         self._on_key = on_key
+        self._warned = warned
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
         """Returns the first of these variables that has a value, and the value."""
@@ -89,7 +101,13 @@ class Look:
             base_url_variable=base_url[0] if base_url else "",
             base_url=base_url[1].rstrip("/") if base_url else None,
             keys_file=str(self._file),
+            parameters=self._parameters(provider.id),
         )
+
+    def _parameters(self, provider: str) -> tuple[tuple[str, str], ...]:
+        if provider not in aws.PROVIDERS:  # the file is read only if it is needed
+            return ()
+        return aws.parameters(provider, self._env, self._lines)
 
     @cached_property
     def _lines(self) -> Mapping[str, str | None]:
@@ -98,12 +116,28 @@ class Look:
 
         try:
             with self._file.open(encoding="utf-8") as lines:
+                if not self._may_be_used(os.fstat(lines.fileno())):
+                    return {}
                 return dotenv_values(stream=lines, interpolate=False)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             _log.warning("the file of keys can't be read: %s", error)
             return {}
+
+    def _may_be_used(self, status: os.stat_result) -> bool:
+        # Where each user has a group of their own, what they make is often writable for the group.
+        anybody_writes = status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002
+        if anybody_writes:
+            self._warn("%s is not used: anybody may write it. Run chmod 600 on it.")
+        elif status.st_mode & 0o066:
+            self._warn("%s holds keys, and others may read it. Run chmod 600 on it.")
+        return not anybody_writes
+
+    def _warn(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            _log.warning(sentence, self._file)
 
 
 def _first(names: Iterable[str], place: Mapping[str, str | None]) -> tuple[str, str] | None:

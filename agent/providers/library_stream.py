@@ -31,15 +31,15 @@ async def events(
     `silence`: seconds. Raises Failure.
     """
     with failures("unreachable", silence), _told():
+        wanted = {"api_key": target.key, **dict(target.parameters), **options(target, tools)}
         stream = await library.load().acompletion(
             model=model_id,
             messages=outgoing(messages, target),
-            api_key=target.key,
             api_base=target.base_url,
             timeout=2 * silence,  # our own limit comes first
             num_retries=0,
             max_retries=0,
-            **options(target, tools),
+            **wanted,
         )
     async with contextlib.aclosing(stream):
         while True:

@@ -44,6 +44,8 @@ class Target:
     window: int | None = None
     #: True if the user has declared that the model thinks, whatever LiteLLM knows of it
     thinks: bool = False
+    #: further parameters for LiteLLM's own stream, with their values
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def signs_as(self) -> str:

@@ -182,6 +182,7 @@ class ProviderModel:
             # of Ollama, the window is asked for
             window=said.window if provider in ollama.PROVIDERS else None,
             thinks=bool(said.thinking),
+            parameters=access.parameters,
         )
         return target, access
 

@@ -206,9 +206,10 @@ class AcpAgent:
         return CloseSessionResponse()
 
     async def delete_session(self, session_id: str, **_: Any) -> None:
-        if session_id in self._sessions:
-            await self.close_session(session_id)
+        # First, so that no load finds it while its prompts are being ended.
         transcript.delete_session(self._shared.settings.folder, session_id)
+        if session := self._sessions.pop(session_id, None):
+            await session.close()
 
     # the connection
 

@@ -29,7 +29,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import ErrorCode
+from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME, ErrorCode
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     Decoder,
@@ -193,7 +193,7 @@ class SdkTransport:
             self._refuse(message["id"], RpcError(ErrorCode.INVALID_REQUEST, text))
             return None
         self._unanswered.add(message["id"])
-        return _with_harmless_meta(message)
+        return _with_harmless_meta(_with_servers(message))
 
     def _accept_answer(self, message: Message) -> Message | None:
         request_id = message.get("id")
@@ -221,6 +221,18 @@ def _routed(notification: Message) -> bool:
     if method not in _NOTIFICATIONS:
         return False
     return type(params) is dict and type(params.get("sessionId")) is str
+
+
+def _with_servers(request: Message) -> Message:
+    """Returns the request with no MCP servers where it leaves them out.
+
+    The SDK insists on the key; clients of the protocol's next version don't send it.
+    """
+    params = request.get("params")
+    opens = request["method"] in (SESSION_NEW, SESSION_LOAD, SESSION_RESUME)
+    if not opens or type(params) is not dict or params.get("mcpServers") is not None:
+        return request
+    return {**request, "params": {**params, "mcpServers": []}}
 
 
 def _with_harmless_meta(request: Message) -> Message:

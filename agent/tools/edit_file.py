@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
 from agent.tools.cards import diff, short
-from agent.tools.files import change, read_to_change
-from agent.tools.paths import absolute, edit_grant, locate
-from agent.tools.text_file import replaced
+from agent.tools.files import MAX_TEXT, change, read_to_change
+from agent.tools.paths import Place, absolute, edit_grant, locate
+from agent.tools.text_file import Text, replaced
 
 
 class EditFileArgs(BaseModel):
@@ -46,11 +47,9 @@ class EditFile:
         before = await read_to_change(place, context)
         if before is None:
             raise ToolError(f"There is no file {args.path}. To make one, use write_file.")
-        after, lines = replaced(before, args.old, args.new, everywhere=args.replace_all)
-        if after == before:
-            raise ToolError("`old` and `new` are the same.")
-        after.encode()
-        shown = diff(place.shown, before.lf, after.lf)
+        after, lines, shown = await to_thread.run_sync(
+            _edited, place, before, args, abandon_on_cancel=True
+        )
 
         async def run(show: Show) -> ToolResult:
             await change(place, before, after, context)
@@ -59,3 +58,17 @@ class EditFile:
             return ToolResult(f"Edited {args.path} at {where}.", raw, shown)
 
         return Action(run, edit_grant(place, context), place.asked_for, shown)
+
+
+# in a thread
+
+
+def _edited(
+    place: Place, before: Text, args: EditFileArgs
+) -> tuple[Text, list[int], tuple[dict[str, Any], ...]]:
+    """Returns the edited text, the numbers of the lines, and the diff for the card."""
+    after, lines = replaced(before, args.old, args.new, everywhere=args.replace_all, limit=MAX_TEXT)
+    if after == before:
+        raise ToolError("`old` and `new` are the same.")
+    after.encode()
+    return after, lines, diff(place.shown, before.lf, after.lf)

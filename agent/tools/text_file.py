@@ -11,8 +11,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from agent.tools import ToolError
 
@@ -89,40 +91,76 @@ def decode(data: bytes) -> Text | None:
     return Text(raw, encoding or "utf-8", mark)
 
 
-def replaced(text: Text, old: str, new: str, *, everywhere: bool) -> tuple[Text, list[int]]:
+def replaced(
+    text: Text, old: str, new: str, *, everywhere: bool, limit: int | None = None
+) -> tuple[Text, list[int]]:
     """Returns the text with `old` replaced, and the numbers of the lines.
 
-    Raises ToolError if `old` is not there, or if it is there more than once and `everywhere` is
-    False.
+    It takes time in proportion to the lengths, whatever is in the texts; of long ones that is still
+    too long for an event loop. Raises ToolError if `old` is not there, if it is there more than
+    once and `everywhere` is False, or if the result has more than `limit` characters.
     """
-    old = old.replace("\r\n", "\n")
-    found = list(re.finditer(re.escape(old).replace("\\\n", "\r?\n"), text.raw))
+    old, shown = old.replace("\r\n", "\n"), text.lf
+    found = _places(shown, old)
     if not found:
-        raise ToolError(_not_found(text.lf, old))
-    lines = [_line(text.raw, match.start()) for match in found]
+        raise ToolError(_not_found(shown, old))
+    lines = _lines(shown, found)
     if len(found) > 1 and not everywhere:
         raise ToolError(
             f"`old` is there {len(found)} times, at {_at(lines)}. Give more of the lines around "
             "the one you mean, or set replace_all."
         )
-    pieces, end = [], 0
-    for match in found:
-        ends = re.search("\r?\n", match[0])
-        piece = _with_ends(new, ends[0] if ends else text.line_end)
-        pieces += [text.raw[end : match.start()], piece]
-        end = match.end()
-    return replace(text, raw="".join([*pieces, text.raw[end:]])), lines
+    if limit is not None and len(text.raw) + len(found) * (len(new) - len(old)) > limit:
+        raise ToolError(f"The file would be longer than {limit} characters.")
+    crlf = _crlf_places(text.raw)
+    by_end = {end: _with_ends(new, end) for end in ("\n", "\r\n")}
+    own_end = text.line_end
+    pieces, done = [], 0
+    for place in found:
+        start = _in_raw(place, crlf)
+        end = _in_raw(place + len(old), crlf)
+        first = text.raw.find("\n", start, end)
+        line_end = own_end if first < 0 else "\r\n" if text.raw[first - 1 : first] == "\r" else "\n"
+        pieces += [text.raw[done:start], by_end[line_end]]
+        done = end
+    return replace(text, raw="".join([*pieces, text.raw[done:]])), lines
+
+
+def _places(text: str, piece: str) -> list[int]:
+    """Returns where the piece is. `find` takes linear time, a regular expression might not."""
+    found, at = [], text.find(piece)
+    while at >= 0:
+        found.append(at)
+        at = text.find(piece, at + len(piece))
+    return found
+
+
+def _lines(text: str, places: Sequence[int]) -> list[int]:
+    """Returns the numbers of the lines of ascending places."""
+    found, line, at = [], 1, 0
+    for place in places:
+        line += text.count("\n", at, place)
+        at = place
+        found.append(line)
+    return found
+
+
+def _crlf_places(raw: str) -> list[int]:
+    """Returns the places that the line ends CRLF have once each is one character."""
+    return [place - number for number, place in enumerate(_places(raw, "\r\n"))]
+
+
+def _in_raw(place: int, crlf: Sequence[int]) -> int:
+    return place + bisect_left(crlf, place)
 
 
 def _not_found(text: str, old: str) -> str:
     bare = re.sub(r"^ *\d+\t", "", old, flags=re.MULTILINE)
     if bare != old and bare in text:
         return "`old` is not there. The line numbers that read_file shows are not in the file."
-    words = old.split()
-    similar = words and re.search(r"\s+".join(map(re.escape, words)), text)
-    if similar:
+    if line := _line_but_for_spaces(text, old):
         return (
-            f"`old` is not there. At line {_line(text, similar.start())} is what differs from it "
+            f"`old` is not there. At line {line} is what differs from it "
             "in spaces, tabs or line breaks only: give it exactly as it stands there."
         )
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")
@@ -132,13 +170,21 @@ def _not_found(text: str, old: str) -> str:
     return "`old` is not there. It must be exactly what the file has; read the file again."
 
 
+def _line_but_for_spaces(text: str, old: str) -> int:
+    """Returns the line where the words of `old` stand, whatever is between them; 0 if nowhere."""
+    words = " ".join(old.split())
+    joined = " ".join(text.split())
+    at = joined.find(words) if words else -1
+    if at < 0:
+        return 0
+    number = joined.count(" ", 0, at)
+    word = next(islice(re.finditer(r"\S+", text), number, None))
+    return text.count("\n", 0, word.start()) + 1
+
+
 def _at(lines: Sequence[int]) -> str:
     shown = ", ".join(map(str, lines[:_PLACES])) + (", ..." if len(lines) > _PLACES else "")
     return f"line{'s' if len(lines) > 1 else ''} {shown}"
-
-
-def _line(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
 
 
 def _with_ends(content: str, end: str) -> str:

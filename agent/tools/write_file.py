@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
@@ -40,7 +41,8 @@ class WriteFile:
         before = await read_to_change(place, context)
         after = Text(args.content) if before is None else before.rewritten(args.content)
         after.encode()
-        shown = diff(place.shown, before.lf if before else None, after.lf)
+        old = before.lf if before else None
+        shown = await to_thread.run_sync(diff, place.shown, old, after.lf, abandon_on_cancel=True)
 
         async def run(show: Show) -> ToolResult:
             await change(place, before, after, context)

@@ -31,8 +31,8 @@ class Recorder:
     async def record(self, record: Record) -> None:
         try:
             self._transcript.append(record)
-        except OSError:
-            if self._unwritten:
+        except OSError as error:
+            if self._unwritten or isinstance(error, FileNotFoundError):  # it was deleted meanwhile
                 return
             self._unwritten = True
             logger.exception("the transcript can't be written")

@@ -94,6 +94,7 @@ BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
 LINES = PEM.splitlines()[1:3]
 
 
+@pytest.mark.hazard("K7")
 @pytest.mark.parametrize(
     "text",
     [
@@ -115,6 +116,7 @@ def test_a_secret_of_several_lines_is_masked_line_by_line_too(value: str, text: 
     assert not any(line in masked for line in LINES)
 
 
+@pytest.mark.hazard("K7")
 @pytest.mark.parametrize(
     "escape",
     [
@@ -137,6 +139,7 @@ def test_a_secret_is_masked_in_the_forms_in_which_others_write_it(
     assert masked.replace("'", "").replace('"', "").replace("\\", "") == "x *** y"
 
 
+@pytest.mark.hazard("K7")
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [
@@ -160,6 +163,7 @@ def test_a_secret_inside_of_a_longer_value_is_found(name: str, value: str, secre
         assert secret not in secrets.mask(text), text
 
 
+@pytest.mark.hazard("K7")
 def test_what_stands_in_the_file_of_keys_is_masked_and_a_line_added_later_too(
     tmp_path: Path,
 ) -> None:
@@ -186,6 +190,7 @@ def test_what_stands_in_the_file_of_keys_is_masked_and_a_line_added_later_too(
 
 
 @given(secret_values, st.text(letters, max_size=60), st.integers(0, 60), st.integers(0, 60))
+@pytest.mark.hazard("K7")
 def test_a_part_of_a_text_shows_nothing_that_the_whole_does_not(
     values: list[str], text: str, start: int, end: int
 ) -> None:
@@ -196,6 +201,7 @@ def test_a_part_of_a_text_shows_nothing_that_the_whole_does_not(
     assert secrets.mask_part(text) == secrets.mask(text)
 
 
+@pytest.mark.hazard("K7")
 def test_half_a_secret_is_masked_where_a_text_is_cut() -> None:
     secrets = Secrets([KEY])
     text = f"the key {KEY} of it"

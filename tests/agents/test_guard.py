@@ -292,7 +292,7 @@ print(done.stdout.replace("\\0", "\\n").replace(sys.argv[1], "the key"))
 """
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5", "K7")
 @pytest.mark.parametrize("debuggable", [False, True])
 def test_a_private_process_shows_neither_keys_nor_memory_and_loses_nothing(
     debuggable: bool,
@@ -306,7 +306,7 @@ def test_a_private_process_shows_neither_keys_nor_memory_and_loses_nothing(
     assert ("readable" in done.stdout) == debuggable
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5", "K7")
 def test_a_private_process_shows_root_its_variables_without_their_keys() -> None:
     code = PRIVATE.replace("cat /proc/$PPID/maps >/dev/null && echo readable; env", "true")
     env = {"A_TOKEN": "sk-0123456789", "MARK": "here", "A_TOKEN_2": "sk-9876543210"}

@@ -122,3 +122,17 @@ async def test_an_open_request_keeps_its_origin_and_gets_an_error_when_the_proce
         with pytest.raises(RpcError, match=r"has ended \(exit code 7\)"):
             await link.ask_for(origin, "session/prompt", {})
     assert [type(answer).__name__ for answer in answers] == ["Ok", "Err", "Err"]
+
+
+@pytest.mark.hazard("P15")
+async def test_answers_of_any_size_are_no_flood_while_the_session_has_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner, big = Listener(), "x" * 2_000_000
+    async with linked(monkeypatch, owner, parked=True) as (link, process):
+        for number in range(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(link.ask, "session/list", {})
+                answer = {"id": number + 2, "result": {"sessions": [big]}}
+                await anyio.to_thread.run_sync(process.says, answer)
+        assert owner.told == []

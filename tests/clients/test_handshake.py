@@ -2,15 +2,17 @@
 
 from typing import Any
 
+import pytest
+
+from acp_bridge import __version__
 from acp_bridge.clients import handshake
-from acp_bridge.clients.abilities import ClientAbilities
 
 Json = dict[str, Any]
 OWN = {"delivery": "queue"}
 
 
-def for_client(agent: Json, client: Json | None = None) -> Json:
-    return handshake.for_client(agent, ClientAbilities(client), OWN)
+def for_client(agent: Json) -> Json:
+    return handshake.for_client(agent, OWN)
 
 
 def test_the_agent_is_told_what_the_client_said_in_our_version() -> None:
@@ -31,14 +33,14 @@ def test_sessions_are_the_bridges_whatever_the_agent_can() -> None:
         assert capabilities["sessionCapabilities"] == {name: {} for name in own}
 
 
-def test_a_fork_is_not_offered_and_the_agents_other_words_stay_as_they_are() -> None:
+def test_the_agents_other_words_stay_as_they_are() -> None:
     agent: Json = {
         "protocolVersion": 1,
         "agentInfo": {"name": "a"},
         "unknown": [1],
         "agentCapabilities": {
             "promptCapabilities": {"image": True},
-            "sessionCapabilities": {"fork": {}, "list": {"kept": 1}, "x": {}, "close": None},
+            "sessionCapabilities": {"subagents": {}, "list": {"kept": 1}, "x": {}, "close": None},
             "_meta": {"kept": 1, "acp_bridge": "not ours"},
         },
     }
@@ -52,13 +54,54 @@ def test_a_fork_is_not_offered_and_the_agents_other_words_stay_as_they_are() -> 
     assert sessions == {"list": {"kept": 1}, "x": {}, "close": {}, "resume": {}, "delete": {}}
     assert capabilities["_meta"]["kept"] == 1
     assert capabilities["_meta"]["acp_bridge"]["delivery"] == "queue"
-    assert "fork" in agent["agentCapabilities"]["sessionCapabilities"]  # untouched
+    assert "subagents" in agent["agentCapabilities"]["sessionCapabilities"]  # untouched
 
 
-def test_a_method_of_a_terminal_is_offered_only_to_a_client_that_has_one() -> None:
-    methods = [{"id": "a"}, {"id": "t", "type": "terminal"}, "odd"]
-    agent = {"authMethods": methods}
-    assert for_client(agent)["authMethods"] == [{"id": "a"}, "odd"]
-    assert for_client(agent, {"auth": {"terminal": False}})["authMethods"] == [{"id": "a"}, "odd"]
-    assert for_client(agent, {"auth": {"terminal": True}})["authMethods"] == methods
+@pytest.mark.parametrize(
+    ("capabilities", "offered"),
+    [
+        ({"sessionCapabilities": {"fork": {}}}, False),
+        ({"loadSession": True, "sessionCapabilities": {"fork": {}}}, True),
+        ({"sessionCapabilities": {"fork": {"k": 1}, "resume": {}}}, True),
+        ({"loadSession": True, "sessionCapabilities": {"fork": None}}, False),
+        ({"loadSession": True}, False),
+        (None, False),
+    ],
+)
+def test_a_fork_is_offered_only_where_another_process_can_be_given_it(
+    capabilities: Json | None, offered: bool
+) -> None:
+    told = for_client({"agentCapabilities": capabilities})["agentCapabilities"]
+    assert ("fork" in told["sessionCapabilities"]) is offered
+    assert handshake.can_fork(capabilities) is offered
+
+
+def test_the_sessions_of_subagents_are_kept_from_both_sides() -> None:
+    can: Json = {"subagents": {}, "fs": {"readTextFile": True}, "_meta": {"x": 1}}
+    told = handshake.for_agent({"protocolVersion": 1, "clientCapabilities": can})
+    assert told["clientCapabilities"] == {"fs": {"readTextFile": True}, "_meta": {"x": 1}}
+    assert "subagents" in can
+    agent: Json = {"agentCapabilities": {"sessionCapabilities": {"subagents": {}}}}
+    assert "subagents" not in for_client(agent)["agentCapabilities"]["sessionCapabilities"]
+    odds: list[Any] = [None, 5, []]
+    for odd in odds:
+        assert handshake.for_agent({"clientCapabilities": odd})["clientCapabilities"] == odd
+
+
+def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:
+    methods = [
+        {"id": "a"},
+        {"id": "t", "type": "terminal", "args": ["--cli"]},
+        {"id": "m", "_meta": {"terminal-auth": {"command": "x", "args": ["login"]}}},
+        "odd",
+    ]
+    assert for_client({"authMethods": methods})["authMethods"] == methods
     assert for_client({"authMethods": None})["authMethods"] == []
+
+
+@pytest.mark.parametrize("info", [None, "odd", {}, {"name": "theirs", "version": "3"}])
+def test_an_agent_that_says_nothing_of_itself_is_presented_by_the_bridge(info: Any) -> None:
+    told = for_client({"agentInfo": info})["agentInfo"]
+    own = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
+    assert told == (info if isinstance(info, dict) else own)
+    assert for_client({})["agentInfo"] == own

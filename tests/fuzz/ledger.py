@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acp_bridge.protocol import (
+    REQUEST_PERMISSION,
     SESSION_DELETE,
     SESSION_LOAD,
     SESSION_NEW,
@@ -72,6 +73,8 @@ class Ledger:
     prompts: list[Prompt] = field(default_factory=list)
     #: the agent names things alike in every turn.
     reuses_ids: bool = False
+    #: the agent replays after its answer to a load.
+    replays_late: bool = False
     #: sessions with something that may cancel a prompt, by life.
     stops: set[tuple[int, str]] = field(default_factory=set)
     #: sessions that the client wanted to be deleted, and those that were.
@@ -91,6 +94,10 @@ class Ledger:
     ) -> None:
         """Take all that one bridge said; `prompts`: by the key of their ids. Raises Lost."""
         walk = _Walk(self, prompts)
+        # A bridge that was killed, or had no time left for a client that didn't read, may have
+        # been in the middle of its last line.
+        cut = not quiet and recording[-1:] and not recording[-1].raw.endswith(b"\n")
+        recording = Recording(recording[:-1] if cut else recording)
         for record in recording:
             walk.take(record)
         for transcript in self.transcripts.values():
@@ -175,6 +182,9 @@ class _Walk:
         if record.direction == "out":
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))
+        elif method == REQUEST_PERMISSION and isinstance(about, dict):
+            card = about["toolCall"].get("toolCallId")
+            self._ledger.transcript(str(session_id)).asked.add(card)
         elif method == "_acp_bridge/accepted" and isinstance(about, dict):
             if prompt := self._prompts.get(key(about["requestId"])):
                 prompt.accepted = True
@@ -203,7 +213,8 @@ class _Walk:
     def _judge_live(self, session_id: str, params: Message, words: set[str]) -> None:
         """Nothing comes twice, and nothing of a turn that was cancelled."""
         update = params["update"]
-        if again := words & self._live:
+        # A replay later than a process's first turn can't be told from an answer.
+        if (again := words & self._live) and not self._ledger.replays_late:
             raise Lost(f"shown before, and no load: {again} in {params}")
         self._live |= words
         number = number_of(" ".join(words))
@@ -211,7 +222,8 @@ class _Walk:
         if number is not None and number != turn.number:
             turn.number, turn.ids = number, set()
         turn.ids |= {str(update[name]) for name in ("toolCallId", "messageId") if name in update}
-        if turn.ids & turn.dead or self._is_cancelled(number):
+        old = turn.ids & turn.dead or self._is_cancelled(number)
+        if old and not self._ledger.replays_late:
             raise Lost(f"after the answer `cancelled`: {params}")
 
     def _is_cancelled(self, number: int | None) -> bool:
@@ -219,12 +231,14 @@ class _Walk:
         return known and self._ledger.prompts[number or 0].stopped == "cancelled"
 
     def _answer(self, request: str, message: Message) -> None:
+        if "in flight" in str(message.get("error")):
+            return  # to another request, which used the id while it was in flight
         if opening := self._openings.pop(request, None):
             self._opened(request, *opening, message)
         if not (prompt := self._prompts.get(request)) or prompt.answer is not None:
             return
-        if "sessions" in str(message) or "in flight" in str(message):
-            return  # to another request, which used the id while it was in flight
+        if "sessions" in (message.get("result") or ()):
+            return
         prompt.answer = message
         how = str(prompt.stopped or message.get("error", {}).get("code"))
         self._ledger.counts[f"prompt: {how}"] += 1

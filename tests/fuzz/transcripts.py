@@ -100,6 +100,8 @@ class Transcript:
     unknown: bool = False
     #: the client has the session from this bridge.
     attached: bool = False
+    #: cards of which the agent asked whether it may.
+    asked: set[str] = field(default_factory=set)
     #: `len(live)` when each load was sent whose answer isn't there yet.
     _marks: dict[str, int] = field(default_factory=dict)
     #: loads that were compared.
@@ -107,8 +109,12 @@ class Transcript:
 
     def shown(self, params: Message) -> None:
         """Take the parameters of the next `session/update`."""
-        if update := kept(params):
-            self.live.append(update)
+        update = kept(params)
+        if update is None:
+            return
+        if update["sessionUpdate"] == "tool_call" and update.get("toolCallId") in self.asked:
+            return  # the client had it with the question, and a load shows it all the same
+        self.live.append(update)
 
     def load_sent(self, request: str) -> None:
         """`request` names it until its answer is there."""
@@ -116,7 +122,8 @@ class Transcript:
 
     def load_failed(self, request: str) -> None:
         """What it replayed before it failed can't be told from what was said meanwhile."""
-        self.unknown |= self._marks.pop(request) < len(self.live)
+        if self._marks.pop(request) < len(self.live):
+            self.unknown = self.attached = True
 
     def loaded(self, request: str) -> None:
         """Raises Lost if the replay is not what was shown."""
@@ -132,8 +139,10 @@ class Transcript:
     def ended(self, *, quiet: bool) -> None:
         """The bridge is gone. `quiet`: nothing was on its way, all that it had was shown."""
         if self.whole and not self.unknown:
-            self.base = self.base + self.live
-            self.whole = quiet
+            # Behind a load without an answer nobody knows where the replay began.
+            known = min(self._marks.values(), default=len(self.live))
+            self.base = self.base + self.live[:known]
+            self.whole = quiet and not self._marks
         self.live, self.attached = [], False
         self._marks.clear()
 

@@ -108,6 +108,28 @@ async def test_the_first_outcome_stays_and_the_agents_own_may_come_later(
     assert session.turns_finished() == 1
 
 
+@pytest.mark.hazard("R10")
+@pytest.mark.parametrize(
+    ("outcome", "finished"),
+    [
+        ({"stopReason": "end_turn"}, 1),
+        ({"stopReason": "refusal"}, 1),
+        ({"stopReason": "max_tokens"}, 1),
+        ({}, 1),
+        ({"stopReason": "cancelled"}, 0),
+        ({"error": {"code": -32603, "message": "no"}}, 0),
+        (None, 0),
+    ],
+)
+async def test_only_a_turn_that_the_agent_ended_well_counts_as_finished(
+    session: SessionJournal, outcome: dict[str, Any] | None, finished: int
+) -> None:
+    seq = session.accept("id", PARAMS)
+    session.start_turn(seq, [])
+    session.end_prompt(seq, CANCELLED, outcome)
+    assert session.turns_finished() == finished
+
+
 @pytest.mark.hazard("Q6", "R12")
 async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
     journal: Journal, session: SessionJournal

@@ -216,3 +216,18 @@ async def test_a_card_that_a_cancel_closed_is_not_opened_again_by_its_agent(worl
         assert {status for card, status in cards if card == "u"} <= {"in_progress", "failed"}
         for card in {card for card, _ in cards}:
             assert [s for c, s in cards if c == card and s != "in_progress"] != []
+
+
+@pytest.mark.hazard("C23", "T2")
+async def test_a_prompt_that_is_cancelled_while_it_waits_hushes_no_turn_that_runs(
+    world: World,
+) -> None:
+    async with world.inside() as client:
+        running = client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        waiting = client.send_prompt("say three")
+        client.notify("$/cancel_request", {"requestId": waiting})
+        assert await stopped(client, waiting) == "cancelled"
+        world.gates.open("g")
+        assert await stopped(client, running) == "end_turn"
+        assert client.texts() == ["one", "two"]

@@ -206,10 +206,8 @@ async def test_a_line_over_the_limit_is_refused_alone(world: World) -> None:
     over = 65 * 1024 * 1024
     async with world.bridge() as client:
         seen = client.mark()
-        client.pipe.write(
-            b'{"jsonrpc":"2.0","id":9,"method":"x","params":"' + b"x" * over + b'"}\n'
-        )
+        client.send_together({"id": "long", "method": "x", "params": "x" * over})
         refusal = await client.until(lambda m: "error" in m, since=seen, within=20)
-        assert refusal["id"] is None
+        assert refusal["id"] == "long"  # read from the head of the line
         assert refusal["error"]["code"] in (-32600, -32700)
         assert await client.prompt("say one") == {"stopReason": "end_turn"}

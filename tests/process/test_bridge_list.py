@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.journal import Journal
 from tests.process.bridge_support import World, fails, shown, stopped
+from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, marked
 from tests.support.recording import Message
@@ -167,6 +168,37 @@ async def test_a_session_that_only_the_agent_knows_is_loaded_though_no_process_r
         await client.request("session/close", {"sessionId": client.session_id})
         await client.load_session("0", world.cwd)
         assert client.texts("0") == ["one"]
+
+
+AGENT = """
+CAN = {"loadSession": True, "sessionCapabilities": CAPABILITIES}
+def session_list(id, params):
+    if not params.get("cwd"):
+        return {"error": {"code": -32602, "message": "cwd is missing"}}
+    return {"sessions": [{"sessionId": "theirs", "cwd": params["cwd"]}]}
+def session_load(id, params):
+    if params["sessionId"] != "theirs":
+        return {"error": {"code": -32603, "message": "Invalid session identifier"}}
+    update("theirs", **text("said before"))
+    return {}
+"""
+
+
+@pytest.mark.hazard("R2")
+@pytest.mark.parametrize("lists", [True, False])
+async def test_a_session_of_an_agent_that_lists_one_folder_only_or_not_at_all_is_loaded(
+    world: World, lists: bool
+) -> None:
+    capabilities = '{"list": {}}' if lists else "{}"
+    agent = tiny_agent(world.cwd, AGENT.replace("CAPABILITIES", capabilities))
+    async with world.bridge(command=agent, session=False) as client:
+        assert len(await listed(client, cwd=str(world.cwd))) == lists
+        setup = {"sessionId": "unknown", "cwd": str(world.cwd), "mcpServers": []}
+        await fails(client, "session/load", -32002 if lists else -32603, **setup)
+        await client.load_session("theirs", world.cwd)
+        assert client.texts("theirs") == ["said before"]
+        assert await client.prompt("hello") == {"stopReason": "end_turn"}
+        assert [row["sessionId"] for row in await listed(client)] == ["theirs"]
 
 
 async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:

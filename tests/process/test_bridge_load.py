@@ -218,3 +218,23 @@ async def test_a_load_that_runs_when_the_client_leaves_is_given_up_before_the_se
         await client.logged("agent.exited")
         client.pipe.resume_reading()
         assert (await client.answer_to(load))["error"]["code"] == -32800
+
+
+async def test_a_load_right_after_the_start_takes_the_process_that_is_starting(
+    world: World,
+) -> None:
+    async with world.inside() as client:
+        await client.prompt("say one")
+        session_id = client.session_id
+    async with world.inside("slow-start", builtin=True, session=False) as client:
+        loading = client.send_request(
+            "session/load",
+            {"sessionId": session_id, "cwd": str(world.cwd), "mcpServers": []},
+        )
+        await client.answer_to(loading)
+        client.session_id = session_id
+        prompt = client.send_prompt("history")
+        await world.gates.reached("initialize")
+        world.gates.open("initialize")
+        assert await stopped(client, prompt) == "end_turn"
+    assert len(world.log.pids()) == 2

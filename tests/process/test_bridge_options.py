@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.process.bridge_support import World, refused
+from tests.process.bridge_support import World, kill_agent, refused
 from tests.process.tiny_agent import tiny_agent
 from tests.support.recording import Message
 
@@ -89,3 +89,58 @@ async def test_a_boolean_option_is_loaded_only_by_a_client_that_knows_it(
         said = [record.raw for record in client.recording if record.direction == "in"]
         assert any(b"brave" in raw for raw in said) == knows
         assert [raw for raw in said if b'"high"' in raw]
+
+
+@pytest.mark.hazard("R13")
+async def test_a_mode_that_the_agent_announced_is_in_force_after_its_death_not_the_one_chosen(
+    world: World,
+) -> None:
+    async with world.inside("permissive-default") as client:
+        chosen = {"sessionId": client.session_id, "modeId": "edit"}
+        await client.request("session/set_mode", chosen)
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}
+        await client.prompt(f"update {json.dumps(update)}")
+        await kill_agent(world, client)
+        await client.prompt("say one")
+        session_id = client.session_id
+    async with world.inside("permissive-default", session=False) as client:
+        await client.load_session(session_id, world.cwd)
+        await client.prompt("say two")
+    assert [turn["mode"] for turn in world.log.turns()[1:]] == ["plan", "plan"]
+
+
+MODELS = """
+CAN = {"loadSession": True}
+models = {"currentModelId": "big", "availableModels": [{"modelId": "big"}, {"modelId": "small"}]}
+def session_new(id, params):
+    return {"sessionId": "s", "models": models, "_meta": {"their": {"plan": "free"}}}
+def session_load(id, params):
+    return {"models": models}
+def session_set_model(id, params):
+    models["currentModelId"] = params["modelId"]
+    return {}
+def session_prompt(id, params):
+    update("s", **text(models["currentModelId"]))
+    if params["prompt"][0]["text"] == "die":
+        os._exit(1)
+    return {"stopReason": "end_turn"}
+"""
+
+
+@pytest.mark.hazard("R9")
+async def test_the_model_that_the_user_chose_is_the_model_after_a_death_and_shown_by_a_load(
+    world: World,
+) -> None:
+    agent = tiny_agent(world.cwd, MODELS)
+    async with world.bridge(command=agent) as client:
+        small = {"sessionId": client.session_id, "modelId": "small"}
+        assert await client.request("session/set_model", small) == {}
+        await refused(client, "die")
+        await client.prompt("hello")
+        session_id = client.session_id
+    async with world.bridge(command=agent, session=False) as client:
+        result = await client.load_session(session_id, world.cwd)
+        assert result["models"]["currentModelId"] == "small"
+        assert result["_meta"]["their"] == {"plan": "free"}
+        await client.prompt("and again")
+        assert "".join(client.texts()).replace("small", "") == ""

@@ -6,10 +6,9 @@ other finds in its dialogue.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.process.judge import judge
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates
-from tests.support.recording import Message, RpcError
+from tests.support.recording import Message
 
 ROOT = Path(__file__).parents[2]
 #: seconds to start a process that imports LiteLLM
@@ -55,6 +54,13 @@ class Subject:
     behaviours: tuple[str, ...] | None = None
     #: the gate of what it says after `cancelled`.
     leak: str = ""
+
+    @property
+    def restarts(self) -> bool:
+        """A cancel costs the process."""
+        ignores = "ignores-cancel" in (self.behaviours or ())
+        # Text between turns may be anybody's: it is dropped, and no more.
+        return ignores or self.leak not in ("", "plain") or "always" in self.options
 
     def command(self, model: str) -> list[str]:
         """`model`: of the built-in agent."""
@@ -97,6 +103,7 @@ SUBJECTS = (
     *FOREIGN,
     Subject("an agent, always restarted", "acp_bridge", _ALWAYS, ()),
 )
+BRIDGED = tuple(subject for subject in SUBJECTS if subject.module == "acp_bridge")
 
 
 @dataclass
@@ -119,7 +126,7 @@ class Bench:
         model: str = "",
         capabilities: Message | None = None,
         initialized: bool = True,
-        **env: str,
+        env: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RecordingClient]:
         """Initialized; judged at the end. `model`: none for the dialogue above."""
         (self.folder / "dialogue").write_text(DIALOGUE)
@@ -128,8 +135,9 @@ class Bench:
         given = {
             **self.env,
             "ACP_BRIDGE_HOME": str(self.folder / "home"),
+            "ACP_BRIDGE_LOG_LEVEL": "info",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-            **env,
+            **(env or {}),
         }
         command = subject.command(model or f"scripted:{self.folder / 'dialogue'}")
         async with RecordingClient.start(command, env=given, exit_within=5) as client:
@@ -158,32 +166,17 @@ def judge_chunks(client: RecordingClient) -> None:
             assert content.get("text") != "", update
 
 
-async def fence(client: RecordingClient) -> list[Message]:
-    """All that the other side had to say by itself has come: the updates since `fence` was called.
+async def unasked(client: RecordingClient, since: int, *, reopened: int = 0) -> list[Message]:
+    """What was shown since then, once all has come that the other side had to say by itself.
 
-    A request that an agent answers itself comes back behind what it said before, whether it has the
-    session still or is given it first.
+    `reopened`: how often a bridge has given the session to another process by then. A listing is
+    asked of the agent, too, which answers it behind all that it said before; and it names no
+    session: in this one the client has not spoken.
     """
-    mark = client.mark()
-    about = {"sessionId": client.session_id}
-    with contextlib.suppress(RpcError):  # an agent that doesn't know the method says so
-        await client.request("_test/fence", about, within=START)
-    return client.updates(client.session_id, mark)
-
-
-def unasked(client: RecordingClient, since: int) -> list[Message]:
-    """What was shown since then, though nobody had asked for it.
-
-    A fence speaks for the client: the commands and the bridge's notices, which waited for that,
-    may come with it.
-    """
-    updates = client.updates(since=since)
-    return [
-        update
-        for update in updates
-        if update["sessionUpdate"] != "available_commands_update"
-        and not str(update.get("content", {}).get("text")).startswith("\n\n[acp-bridge] ")
-    ]
+    if reopened:
+        await client.logged("session.reopened", reopened, within=START)
+    await client.request("session/list", {}, within=START)
+    return client.updates(since=since)
 
 
 def each(subjects: Sequence[Subject]) -> pytest.MarkDecorator:

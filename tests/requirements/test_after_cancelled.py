@@ -3,19 +3,24 @@
 import pytest
 
 from tests.process.bridge_support import stopped
-from tests.requirements.subjects import START, SUBJECTS, Bench, Subject, each, fence, unasked
+from tests.requirements.subjects import BRIDGED, START, SUBJECTS, Bench, Subject, each, unasked
+from tests.support.client import RecordingClient
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-async def leak(bench: Bench, subject: Subject) -> None:
-    """Let an agent say what it has kept back; one that leaks is killed for the first thing."""
+async def leak(bench: Bench, subject: Subject, client: RecordingClient) -> None:
+    """Let an agent say what it has kept back."""
     bench.gates.open_for_good("held")
     if subject.leak:
         bench.gates.open(f"leak-{subject.leak}")
-        await bench.gates.reached(f"leaked-{subject.leak}")
+        if subject.restarts:  # and it may be killed before it knows that it has said it
+            await client.logged("agent.unclean")
+        else:
+            await bench.gates.reached(f"leaked-{subject.leak}")
 
 
+@pytest.mark.hazard("C6", "C23")
 @each(SUBJECTS)
 async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) -> None:
     async with bench.start(subject) as client:
@@ -25,16 +30,15 @@ async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) 
         client.cancel()
         assert await stopped(client, prompt) == "cancelled"
         mark = client.mark()
-        await leak(bench, subject)
-        assert client.updates(since=mark) == []
-        await fence(client)
-        assert unasked(client, mark) == []
+        await leak(bench, subject, client)
+        assert await unasked(client, mark, reopened=int(subject.restarts)) == []
         assert await client.prompt("say after", within=START) == {"stopReason": "end_turn"}
         assert "late" not in client.text()
         assert "leaked" not in str(client.updates())
 
 
-@each(SUBJECTS)
+@pytest.mark.hazard("C23")
+@each(BRIDGED)
 async def test_nothing_of_a_session_follows_the_answer_to_a_load(
     bench: Bench, subject: Subject
 ) -> None:
@@ -46,15 +50,14 @@ async def test_nothing_of_a_session_follows_the_answer_to_a_load(
         client.cancel()
         assert await stopped(client, prompt) == "cancelled"
         bench.gates.open_for_good("held")
-        await fence(client)
-        session = client.session_id
-        await client.load_session(session, bench.cwd)
+        restarted = int(subject.restarts and not subject.leak)
+        await unasked(client, 0, reopened=restarted)
+        await client.load_session(client.session_id, bench.cwd)
         warm = client.mark()
-        await fence(client)
-        assert unasked(client, warm) == []
+        assert await unasked(client, warm) == []
+        session = client.session_id
     async with bench.start(subject) as client:
         await client.load_session(session, bench.cwd)
         cold = client.mark()
         assert "before" in client.text(session)
-        await fence(client)
-        assert unasked(client, cold) == []
+        assert await unasked(client, cold, reopened=1) == []

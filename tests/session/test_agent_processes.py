@@ -45,6 +45,8 @@ class Stage(Port):
         self.tasks = tasks
         self.owner = Told(self.feed)
         self.warm: Link | None = None
+        #: set when the process that is being started for nobody yet, `warm`, is there.
+        self.warming: anyio.Event | None = None
         self.processes = AgentProcesses(self, self.owner, LEASE, self.feed)
         #: what the next links are, in order.
         self.agents: list[PlayedAgent] = []
@@ -57,6 +59,13 @@ class Stage(Port):
         return agent
 
     def take_ready(self) -> Link | None:
+        warm, self.warm = self.warm, None
+        return warm
+
+    async def take_warming(self) -> Link | None:
+        if self.warming is None:
+            return None
+        await self.warming.wait()
         warm, self.warm = self.warm, None
         return warm
 
@@ -125,6 +134,43 @@ async def test_the_process_that_waits_for_a_session_is_taken_first(stage: Stage)
     stage.comes()
     await stage.processes.start(3, "agent")
     assert len(stage.made) == 1
+
+
+@pytest.mark.hazard("P12")
+async def test_a_process_that_is_being_started_for_nobody_is_waited_for_and_taken(
+    stage: Stage,
+) -> None:
+    agent, own = PlayedAgent(parked=True), stage.comes()
+    stage.warm, stage.warming = None, anyio.Event()
+    stage.spawn(stage.processes.start, 2, "agent")
+    await quiet()
+    assert stage.fed == []
+    stage.warm = agent
+    stage.warming.set()
+    await until(lambda: stage.fed)
+    assert stage.fed == [ev.Started(2)]
+    assert (agent.epoch, agent.lock, agent.owner) == (2, LEASE, stage.owner)
+    assert stage.processes.link(2) is agent
+    assert own.heard == []
+
+
+async def test_a_start_that_waits_for_such_a_process_can_be_killed(stage: Stage) -> None:
+    own = stage.comes()
+    stage.warming = anyio.Event()
+    stage.spawn(stage.processes.start, 2, "agent")
+    await quiet()
+    await stage.processes.kill(2)
+    assert stage.fed == [ev.TreeDead(2)]
+    assert own.heard == []
+
+
+async def test_if_such_a_process_does_not_come_another_one_is_started(stage: Stage) -> None:
+    own = stage.comes()
+    stage.warming = anyio.Event()
+    stage.warming.set()
+    await stage.processes.start(2, "agent")
+    assert stage.fed == [ev.Started(2)]
+    assert stage.processes.link(2) is own
 
 
 async def test_the_process_that_made_the_session_is_the_first_epoch(stage: Stage) -> None:

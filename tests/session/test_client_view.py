@@ -256,6 +256,35 @@ async def test_a_turn_that_begins_ends_the_quiet(journal: SessionJournal) -> Non
     assert len(end.sent.take()) == 2
 
 
+@pytest.mark.hazard("C23", "T2")
+async def test_a_turn_that_begins_behind_a_replay_ends_a_quiet_that_waits_there_too(
+    journal: SessionJournal,
+) -> None:
+    end = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    view = transcript.attach(end.client)
+    view.begin_replay()
+    transcript.hush(end.client)
+    transcript.begin_turn(1)
+    view.end_replay()
+    transcript.show({"update": text_chunk("agent_message_chunk", "of the agent", "m")})
+    transcript.flush()
+    assert "of the agent" in str(end.sent.take())
+
+
+@pytest.mark.hazard("C23", "T2")
+async def test_a_prompt_that_is_cancelled_while_another_ones_turn_runs_makes_no_quiet(
+    journal: SessionJournal,
+) -> None:
+    end = ClientEnd()
+    transcript = TranscriptOut("s", journal)
+    transcript.attach(end.client)
+    transcript.begin_turn(1)
+    transcript.hush(end.client)
+    transcript.show(USAGE)
+    assert len(end.sent.take()) == 1
+
+
 @pytest.mark.hazard("C23")
 async def test_after_a_load_all_but_the_conversation_waits_for_the_client(
     journal: SessionJournal,

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.protocol import AUTHENTICATE, SESSION_LOAD, SESSION_NEW, SESSION_RESUME
+from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME
 from acp_bridge.session.opening import Known, Opening, Workspace
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
@@ -14,9 +14,7 @@ from tests.session.memory import Json
 from tests.session.played_agent import (
     AUTH_REQUIRED,
     BUSY,
-    UNKNOWN,
     PlayedAgent,
-    refusal,
 )
 
 WORKSPACE = Workspace("/w", ("/more",), ({"name": "tool", "command": "x"},), {"_meta": {"k": 1}})
@@ -26,13 +24,12 @@ GIVEN: Json = {
     "mcpServers": [{"name": "tool", "command": "x"}],
     "additionalDirectories": ["/more"],
 }
-CREDENTIALS: Json = {"methodId": "key", "key": "abc"}
 
 Way = Callable[[Opening], Coroutine[Any, Any, Json]]
 
 
-def opening(agent: PlayedAgent, credentials: Json | None = None, origin: object = None) -> Opening:
-    return Opening(agent, WORKSPACE, credentials, origin)
+def opening(agent: PlayedAgent, origin: object = None) -> Opening:
+    return Opening(agent, WORKSPACE, origin)
 
 
 async def new(tried: Opening) -> Json:
@@ -95,16 +92,10 @@ async def test_a_request_of_the_client_is_named_as_the_cause_while_the_agent_has
     agent, request = PlayedAgent(), object()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(opening(agent, CREDENTIALS, request).new)
-            first = await agent.asked(SESSION_NEW)
-            assert dict(agent.on_behalf) == {first["id"]: request}
-            agent.answer(first, AUTH_REQUIRED)
-            login = await agent.asked(AUTHENTICATE)
-            assert dict(agent.on_behalf) == {}  # nobody asked for that one
-            agent.answer(login, {})
-            again = await agent.asked(SESSION_NEW)
-            assert dict(agent.on_behalf) == {again["id"]: request}
-            agent.answer(again, {"sessionId": "s"})
+            tasks.start_soon(opening(agent, request).new)
+            asked = await agent.asked(SESSION_NEW)
+            assert dict(agent.on_behalf) == {asked["id"]: request}
+            agent.answer(asked, {"sessionId": "s"})
     assert dict(agent.on_behalf) == {}
 
 
@@ -181,94 +172,16 @@ def able() -> PlayedAgent:
 
 
 @every_way
-async def test_what_the_client_gave_to_authenticate_is_repeated_and_the_session_asked_for_again(
+async def test_an_agent_that_wants_a_login_is_asked_once_and_its_own_words_are_told(
     way: Way, method: str
 ) -> None:
-    agent = able()
-    agent.reply(method, AUTH_REQUIRED, {"sessionId": "s"})
-    agent.reply(AUTHENTICATE, {})
-    assert await way(opening(agent, CREDENTIALS)) == {"sessionId": "s"}
-    assert agent.heard == [method, AUTHENTICATE, method]
-    assert agent.params(AUTHENTICATE) == [CREDENTIALS]
-    first, second = agent.params(method)
-    assert first == second
-    assert agent.authenticated
-
-
-@every_way
-async def test_an_agent_that_was_given_the_credentials_is_not_given_them_again(
-    way: Way, method: str
-) -> None:
-    agent = able()
-    agent.reply(AUTHENTICATE, {})
-    agent.reply(method, AUTH_REQUIRED, AUTH_REQUIRED, AUTH_REQUIRED)
-    for _ in range(2):
-        with pytest.raises(RpcError) as raised:
-            await way(opening(agent, CREDENTIALS))
-        assert raised.value == AUTH_REQUIRED
-    assert agent.heard == [method, AUTHENTICATE, method, method]
-
-
-@every_way
-async def test_without_credentials_the_agents_own_refusal_is_told(way: Way, method: str) -> None:
     agent = able()
     agent.reply(method, AUTH_REQUIRED)
     with pytest.raises(RpcError) as raised:
         await way(opening(agent))
     assert raised.value == AUTH_REQUIRED
     assert agent.heard == [method]
-    assert not agent.authenticated
-
-
-@every_way
-async def test_credentials_that_the_agent_refuses_leave_its_first_refusal_standing(
-    way: Way, method: str
-) -> None:
-    agent = able()
-    agent.reply(method, AUTH_REQUIRED)
-    agent.reply(AUTHENTICATE, refusal(-32602, "a wrong key"))
-    with pytest.raises(RpcError) as raised:
-        await way(opening(agent, CREDENTIALS))
-    assert raised.value == AUTH_REQUIRED
-    assert agent.heard == [method, AUTHENTICATE]
-
-
-@pytest.mark.parametrize("refused", [BUSY, UNKNOWN])
-async def test_no_other_refusal_is_answered_with_credentials(refused: RpcError) -> None:
-    agent = able()
-    agent.reply(SESSION_NEW, refused)
-    with pytest.raises(RpcError) as raised:
-        await new(opening(agent, CREDENTIALS))
-    assert raised.value == refused
-    assert agent.heard == [SESSION_NEW]
-
-
-async def test_a_refusal_that_comes_after_the_credentials_were_taken_is_told_as_it_is() -> None:
-    agent = able()
-    agent.reply(SESSION_NEW, AUTH_REQUIRED, BUSY)
-    agent.reply(AUTHENTICATE, {})
-    with pytest.raises(RpcError) as raised:
-        await new(opening(agent, CREDENTIALS))
-    assert raised.value == BUSY
-
-
-async def test_an_agent_that_dies_while_it_is_authenticated_leaves_its_refusal_standing() -> None:
-    agent = able()
-    agent.reply(SESSION_NEW, AUTH_REQUIRED)
-    errors = []
-
-    async def tried() -> None:
-        with pytest.raises(RpcError) as raised:
-            await new(opening(agent, CREDENTIALS))
-        errors.append(raised.value)
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tried)
-            await agent.asked(AUTHENTICATE)
-            agent.dies()
-    assert errors == [AUTH_REQUIRED]
-    assert agent.heard == [SESSION_NEW, AUTHENTICATE]
+    assert agent.requests.login_wanted is not None
 
 
 # --- cancelled in the middle ----------------------------------------------------------------------
@@ -279,10 +192,8 @@ async def test_an_agent_that_dies_while_it_is_authenticated_leaves_its_refusal_s
     [
         (new, {}, SESSION_NEW),
         (load, {}, SESSION_LOAD),
-        (new, {SESSION_NEW: AUTH_REQUIRED}, AUTHENTICATE),
         (resume_again, {}, SESSION_RESUME),
         (resume_again, {SESSION_RESUME: BUSY}, SESSION_LOAD),
-        (resume_again, {SESSION_RESUME: AUTH_REQUIRED}, AUTHENTICATE),
     ],
 )
 async def test_an_opening_that_is_cancelled_calls_its_request_back_and_asks_no_more(
@@ -293,7 +204,7 @@ async def test_an_opening_that_is_cancelled_calls_its_request_back_and_asks_no_m
         agent.reply(method, error)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(way, opening(agent, CREDENTIALS))
+            tasks.start_soon(way, opening(agent))
             asked = await agent.asked(at)
             heard = [*agent.heard]
             tasks.cancel_scope.cancel()
@@ -302,18 +213,3 @@ async def test_an_opening_that_is_cancelled_calls_its_request_back_and_asks_no_m
     known = agent.agent_session_id
     agent.answer(asked, {"sessionId": "late"})  # nobody waits for it
     assert agent.agent_session_id == known != "late"
-
-
-async def test_a_login_that_was_cancelled_counts_as_none_and_is_repeated_by_the_next_opening() -> (
-    None
-):
-    agent = able()
-    agent.reply(SESSION_NEW, AUTH_REQUIRED, AUTH_REQUIRED, {"sessionId": "s"})
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(opening(agent, CREDENTIALS).new)
-            await agent.asked(AUTHENTICATE)
-            tasks.cancel_scope.cancel()
-    agent.reply(AUTHENTICATE, {})
-    assert await new(opening(agent, CREDENTIALS)) == {"sessionId": "s"}
-    assert len(agent.params(AUTHENTICATE)) == 2

@@ -8,6 +8,7 @@ from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED, running
 from acp_bridge.protocol import USER_MESSAGE, user_chunk
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -64,7 +65,7 @@ class Stage:
             seq = journal.accept(words, prompt(words))
             journal.hold(seq)
             self.prompts.add_held(prompt(words), seq)
-        self._command = QueueCommand(self.port, self.prompts, self.transcript)
+        self._command = QueueCommand(self.port, self.prompts, self.transcript, Memory(journal))
         self._asked = 0
 
     def types(self, words: str) -> list[Any]:

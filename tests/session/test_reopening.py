@@ -35,7 +35,7 @@ async def reopen(
     *,
     remembered: bool = True,
 ) -> Reopened:
-    done, tried = Reopened(), Opening(agent, WORKSPACE, None)
+    done, tried = Reopened(), Opening(agent, WORKSPACE)
     try:
         with anyio.fail_after(5):
             known = Known(agent_session_id, remembered)

@@ -14,7 +14,6 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import (
-    AUTHENTICATE,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_RESUME,
@@ -22,6 +21,7 @@ from acp_bridge.protocol import (
     SET_MODE,
     user_chunk,
 )
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.to_agent import ToAgent
@@ -42,7 +42,6 @@ class Stage(Port):
     """A session in memory whose process is to be started again; also the ports of its parts."""
 
     workspace = Workspace("/w")
-    credentials: Json | None = None
 
     def __init__(self, journal: SessionJournal) -> None:
         super().__init__()
@@ -55,7 +54,13 @@ class Stage(Port):
         self.user_settings = UserSettings(journal)
         self.to_agent = ToAgent(self, self.transcript, self.user_settings)
         self.restart = Restart(
-            self, journal, self.transcript, self.updates, self.user_settings, self.to_agent
+            self,
+            journal,
+            self.transcript,
+            self.updates,
+            self.user_settings,
+            self.to_agent,
+            Memory(journal),
         )
         self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []
@@ -262,7 +267,7 @@ async def test_a_session_of_which_a_turn_has_ended_is_refused_when_the_agent_doe
     agent.reply(SESSION_LOAD, refused)
     await stage.run(agent)
     why = f"the agent would not load the session: {refused.message}"
-    assert stage.events == [ev.LoadRefused(2, permanent, why)]
+    assert stage.events == [ev.LoadRefused(2, permanent, f"{why}. {notices.MEMORY_WAYS}")]
     assert (stage.renamed, stage.shown()) == ([], [])
 
 
@@ -303,17 +308,6 @@ async def test_an_agent_that_wants_a_login_is_an_event_with_its_own_words(stage:
     await stage.run(agent)
     assert stage.events == [ev.NeedsAuth(2, AUTH_REQUIRED)]
     assert stage.renamed == []
-
-
-async def test_what_the_client_gave_to_authenticate_is_repeated(stage: Stage) -> None:
-    stage.credentials = {"methodId": "key", "key": "abc"}
-    agent = PlayedAgent("resume")
-    agent.epoch = 2
-    agent.reply(SESSION_RESUME, AUTH_REQUIRED, {})
-    agent.reply(AUTHENTICATE, {})
-    await stage.run(agent)
-    assert stage.events == [LOADED]
-    assert agent.params(AUTHENTICATE) == [stage.credentials]
 
 
 # --- the journal fails ----------------------------------------------------------------------------

@@ -213,26 +213,15 @@ async def test_a_process_that_wants_a_login_waits_for_it_and_the_next_prompt_ask
     async with living(tmp_path, wants_a_login) as here:
         assert await here.answered(here.prompt()) == AUTH_REQUIRED.to_wire()
         agent = await here.agent()
-        assert here.session.link_wanting_auth is agent
+        assert agent.requests.login_wanted is not None
         assert here.session.link is None
         assert "not running" in (await here.answered(here.asks("_x/y")))["message"]
         resumes(agent)
         await here.turn(agent, "next")
-        assert here.session.link_wanting_auth is None
+        assert agent.requests.login_wanted is None
         assert here.session.link is agent
         assert len(here.context.agents) == 1
         assert here.texts() == []
-
-
-async def test_what_the_client_gave_to_authenticate_serves_a_later_process(tmp_path: Path) -> None:
-    async with living(tmp_path, wants_a_login) as here:
-        here.context.credentials = {"methodId": "key", "key": "abc"}
-        request_id = here.prompt()
-        agent = await here.agent()
-        agent.answer(await agent.asked("authenticate"), {})
-        agent.answer(await agent.asked(SESSION_RESUME), {})
-        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-        assert await here.answered(request_id) == DONE
 
 
 # --- settings of the bridge -----------------------------------------------------------------------

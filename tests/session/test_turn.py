@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     WRITE_TEXT_FILE,
     user_chunk,
 )
+from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -51,7 +52,13 @@ class Stage:
         self.prompts = Prompts(journal, self.transcript, self.port)
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.turn = Turn(
-            self.port, journal, self.transcript, self.updates, self.prompts, self.to_client
+            self.port,
+            journal,
+            self.transcript,
+            self.updates,
+            self.prompts,
+            self.to_client,
+            Memory(journal),
         )
         self.transcript.attach(self.client.client)
 

@@ -50,7 +50,7 @@ async def test_the_last_choice_of_each_kind_is_kept_in_order_also_for_the_next_b
             {"configId": "speed", "value": "fast"},
             {"modeId": "plan"},
         ]
-        assert again.shown == {"modes": MODES, "configOptions": changed}
+        assert again.shown == {"modes": MODES, "configOptions": changed, "_meta": 1}
     settings.forget(SET_MODE, mode("edit"))
     settings.forget("_x/y", mode("edit"))
     settings.forget(SET_CONFIG_OPTION, None)
@@ -65,7 +65,7 @@ async def test_what_is_no_choice_is_not_kept(journal: SessionJournal) -> None:
     assert chosen(settings) == []
 
 
-async def test_what_the_agent_changes_by_itself_is_shown_and_is_not_the_users_choice(
+async def test_what_the_agent_changes_by_itself_is_shown_and_told_as_news(
     journal: SessionJournal,
 ) -> None:
     settings = UserSettings(journal)
@@ -78,7 +78,6 @@ async def test_what_the_agent_changes_by_itself_is_shown_and_is_not_the_users_ch
         "modes": {**MODES, "currentModeId": "edit"},
         "configOptions": OPTIONS,
     }
-    assert chosen(settings) == []
     known = {"modes": MODES, "configOptions": []}
     assert settings.news(known) == [
         {"sessionUpdate": "config_option_update", "configOptions": OPTIONS},

@@ -77,7 +77,9 @@ class Process(Link):
             self.hold_lock(lock_fd)
         try:
             await tasks.start(self._run)
-            self.initialized = await self.ask("initialize", dict(self.command.initialize))
+            initialized = await self.ask("initialize", dict(self.command.initialize))
+            await self.command.standing.repeat(self)
+            self.initialized = initialized
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.kill()

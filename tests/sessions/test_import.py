@@ -147,7 +147,7 @@ async def test_what_the_client_authenticated_with_is_repeated(tmp_path: Path, ho
         error = await it.editor.refused(f"session/{how}", THEIRS)
         assert (error.code, error.message) == (-32000, "who are you")
         assert await nothing_came_of_it(it)
-        it.context.credentials = TOKEN
+        it.context.standing.note("authenticate", TOKEN)
         await it.load("theirs", how)
         assert it.editor.texts("theirs") == (HISTORY if how == "load" else [])
         assert it.agent.params("authenticate") == [TOKEN]

@@ -168,8 +168,8 @@ async def test_a_deaf_agent_is_not_waited_for_and_told_that_nobody_waits(
         await it.ready()
         it.agent.stops_at("session/list")
         assert await it.ids() == ["ours"]
-        assert not await it.listing.agent_lists("a")
-        assert len(it.agent.params("$/cancel_request")) == 2
+        assert await it.listing.agent_may_have("a", "/w")  # nobody knows: it is asked for that
+        assert len(it.agent.params("$/cancel_request")) == 3
 
 
 @pytest.mark.hazard("Q10")
@@ -181,7 +181,7 @@ async def test_a_listing_starts_no_agent_and_asks_none_that_can_not_list(tmp_pat
         await it.ready()
         assert await it.ids() == ["ours"]
         assert await it.listing.page({"cursor": "a:1"}) == {"sessions": []}
-        assert not await it.listing.agent_lists("a")
+        assert await it.listing.agent_may_have("a", "/w")
         assert it.agent.params("session/list") == []
 
 
@@ -221,9 +221,9 @@ async def test_a_session_of_the_agents_is_searched_for_on_all_its_pages(tmp_path
             return {"sessions": [row(f"a{at}")], "nextCursor": str(at + 1) if at < 4 else None}
 
         it.agent.script["session/list"] = page
-        assert await it.listing.agent_lists("a4")  # no process was there: one is started
+        assert await it.listing.agent_may_have("a4", "/w")  # no process was there: one is started
         assert len(it.agent.processes) == 1
-        assert not await it.listing.agent_lists("a5")
+        assert not await it.listing.agent_may_have("a5", "/w")
         assert len(it.agent.processes) == 1
 
 
@@ -231,5 +231,29 @@ async def test_a_session_of_the_agents_is_searched_for_on_all_its_pages(tmp_path
 async def test_a_search_ends_though_the_agents_pages_do_not(tmp_path: Path) -> None:
     async with lister(tmp_path) as it:
         it.agent.script["session/list"] = {"sessions": [], "nextCursor": "again"}
-        assert not await it.listing.agent_lists("a")
-        assert len(it.agent.params("session/list")) == 20
+        assert not await it.listing.agent_may_have("a", "/w")
+        assert len(it.agent.params("session/list")) == 40
+
+
+@pytest.mark.hazard("R2")
+async def test_an_agent_that_can_load_and_not_list_is_asked_for_the_session_itself(
+    tmp_path: Path,
+) -> None:
+    async with lister(tmp_path, Agent(able={"list": None})) as it:
+        assert await it.listing.agent_may_have("a", "/w")
+
+
+@pytest.mark.parametrize("lists_only", ["with a folder", "without"])
+async def test_an_agent_that_lists_in_one_way_only_is_asked_in_both(
+    tmp_path: Path, lists_only: str
+) -> None:
+    async with lister(tmp_path) as it:
+
+        async def page(process: Process, asked: Json) -> Any:
+            if ("cwd" in asked) != (lists_only == "with a folder"):
+                return RpcError(-32602, "not so")
+            return {"sessions": [row("a")]}
+
+        it.agent.script["session/list"] = page
+        assert await it.listing.agent_may_have("a", "/w")
+        assert not await it.listing.agent_may_have("b", "/w")

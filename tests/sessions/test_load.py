@@ -5,9 +5,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import ABLE, Agent, Gate, Json, until
 from tests.sessions.world import SETUP, world
@@ -303,6 +304,35 @@ async def test_a_load_that_waits_holds_up_loads_of_the_same_session_and_no_other
             await it.editor.result(request)
         assert it.editor.texts(one) == ["one", "echo one"] * 3
         assert it.sessions._busy == {}
+
+
+@pytest.mark.hazard("P12")
+async def test_a_load_that_comes_when_another_has_waited_its_turn_waits_for_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, opened = Gate(), Journal.open
+
+    async def slow(self: Journal, session_id: str) -> SessionJournal:
+        await opening.passed()
+        return await opened(self, session_id)
+
+    async with world(tmp_path) as it:
+        session_id = await it.new()
+        dying = it.agent.dying = Gate()
+        close = it.editor.send("session/close", {"sessionId": session_id})
+        await until(lambda: dying.reached)
+        monkeypatch.setattr(Journal, "open", slow)
+        loads = [it.editor.send("session/load", about(session_id))]
+        dying.open()
+        await it.editor.result(close)
+        await until(lambda: opening.reached)
+        loads.append(it.editor.send("session/load", about(session_id)))
+        await anyio.wait_all_tasks_blocked()
+        assert opening.reached == 1
+        opening.open()
+        for load in loads:
+            await it.editor.result(load)
+        assert opening.reached == 1
 
 
 @pytest.mark.hazard("P12")

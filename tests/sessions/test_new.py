@@ -145,19 +145,19 @@ async def test_what_the_client_authenticated_with_is_repeated_once_in_each_later
 ) -> None:
     async with world(tmp_path) as it:
         wants_token(it.agent)
-        it.context.credentials = TOKEN
+        it.context.standing.note("authenticate", TOKEN)
         for _ in range(2):
             await it.says(await it.new(), "hello")
         each = [process.params("authenticate") for process in it.agent.processes]
         assert each == [[TOKEN], [TOKEN]]
 
 
-async def test_the_agents_refusal_is_told_when_authenticating_again_does_not_help(
+async def test_a_login_that_an_agent_refuses_leaves_its_own_refusal_of_the_session(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
         it.agent.script["session/new"] = AUTH_REQUIRED
-        it.context.credentials = TOKEN
+        it.context.standing.note("authenticate", TOKEN)
         answers: list[object] = [RpcError(-32603, "expired"), {}]
         for answer in answers:
             it.agent.script["authenticate"] = answer

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import TaskGroup
 
@@ -113,6 +114,115 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
         first, second = it.agent.processes
         assert first.dead.is_set()
         assert got == [second]
+
+
+# --- the one that is started ahead of any need ------------------------------------------------
+
+
+async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for_that_one() -> None:
+    async with room() as it:
+        assert await it.waiting.take_warming() is None
+        gate = it.agent.stops_at("initialize")
+        got: list[Link | None] = []
+
+        async def load() -> None:
+            got.append(await it.waiting.take_warming())
+
+        async def new() -> None:
+            got.append(await it.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await until(lambda: gate.reached)
+            tasks.start_soon(load)
+            tasks.start_soon(load)  # the second one is not kept waiting: it starts its own
+            await until(lambda: got)
+            assert got == [None]
+            tasks.start_soon(new)
+            gate.open()
+        first, second = it.agent.processes
+        assert got == [None, first, second]
+        assert it.waiting.link is None
+        assert await it.waiting.take_warming() is None
+
+
+async def test_a_process_that_a_new_session_waits_for_is_not_promised_to_a_load() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        got: list[Link] = []
+
+        async def new() -> None:
+            got.append(await it.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await until(lambda: gate.reached)
+            tasks.start_soon(new)
+            await anyio.lowlevel.checkpoint()
+            assert await it.waiting.take_warming() is None
+            gate.open()
+        assert got == it.agent.processes
+
+
+async def test_a_load_that_gives_up_leaves_the_process_that_was_started() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        given_up = anyio.CancelScope()
+
+        async def load() -> None:
+            with given_up:
+                await it.waiting.take_warming()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await until(lambda: gate.reached)
+            tasks.start_soon(load)
+            await anyio.lowlevel.checkpoint()
+            given_up.cancel()
+            await anyio.lowlevel.checkpoint()
+            gate.open()
+        assert it.agent.processes == [it.waiting.link]
+
+
+async def test_a_load_that_gives_up_as_the_process_comes_has_it_or_leaves_it() -> None:
+    async with room() as it:
+        gate = it.agent.stops_at("initialize")
+        given_up = anyio.CancelScope()
+        got: list[Link | None] = []
+
+        async def load() -> None:
+            with given_up:
+                got.append(await it.waiting.take_warming())
+
+        async def warm() -> None:
+            await it.waiting.warm()
+            given_up.cancel()  # it was handed over, and the load has not seen it yet
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(warm)
+            await until(lambda: gate.reached)
+            tasks.start_soon(load)
+            await anyio.lowlevel.checkpoint()
+            gate.open()
+        assert it.agent.processes == (got or [it.waiting.link])
+
+
+async def test_a_load_that_waited_for_a_process_that_did_not_start_is_told_so() -> None:
+    async with room() as it:
+        it.agent.unstartable = StartFailed("no", permanent=True)
+        got: list[Link | None] = []
+
+        async def load() -> None:
+            got.append(await it.waiting.take_warming())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await anyio.lowlevel.checkpoint()
+            tasks.start_soon(load)
+        assert got == [None]
+
+
+# --- who gives up -----------------------------------------------------------------------------
 
 
 async def test_one_who_gives_up_waiting_for_the_start_of_another_stops_nothing() -> None:

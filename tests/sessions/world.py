@@ -36,11 +36,14 @@ class MemoryContext(SessionContext):
         self.agent = agent
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return self.agent.new_link(self.command, owner, name, parked=parked)
+        link = self.agent.new_link(self.command, owner, name, parked=parked)
+        self.note_link(link)
+        return link
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
-    """Nobody waits for another bridge, nor for an agent to end by itself or to heed a cancel."""
+    """Return settings of which the waits are over at once: for another bridge's lock, for an agent
+    that may end by itself, for one that may heed a cancel."""
     fast = {"close_grace": 0, "lease_timeout": 0, "drain_timeout": 0}
     return Settings((agent_name,), agent_name, home, **{**fast, **more})
 
@@ -53,6 +56,7 @@ class World:
         self.editor = Editor(self)
         self.waiting = WaitingProcess(context, lambda: self.editor.client, 60)
         context.take_ready = self.waiting.take_ready
+        context.take_warming = self.waiting.take_warming
         self.sessions = Sessions(context, self.waiting)
         #: changes how a request is answered: by default not at all.
         self.around: Callable[[Work], Work] = lambda work: work
@@ -133,7 +137,7 @@ class World:
 
 @asynccontextmanager
 async def world(home: Path, agent: Agent | None = None, **more: Any) -> AsyncIterator[World]:
-    """A world in `home`; `more`: settings. When it ends, no process and no lock is left."""
+    """A world in `home`; `more`: settings. When it ends, no process is left."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(agent or Agent(), settings(home, **more), tasks)

@@ -23,6 +23,7 @@ from acp_bridge.wire.jsonrpc import (
     encode,
     read_answer,
 )
+from acp_bridge.wire.slow_json import MAX_DEPTH
 from tests.wire.json_values import hostile_lines, messages, values
 
 received = RpcError.received
@@ -127,10 +128,10 @@ def nested(containers: int, inner: bytes) -> bytes:
 # The second is read by the slow way: both draw the line at the same depth.
 @pytest.mark.parametrize("inner", [b"1", b'"\\ud800"'])
 def test_a_message_may_be_nested_just_as_deep_as_the_limit(inner: bytes) -> None:
-    message = only(nested(jsonrpc.MAX_DEPTH, inner))
+    message = only(nested(MAX_DEPTH, inner))
     assert message["method"] == "m"
     assert only(encode(message)) == message
-    for depth in (jsonrpc.MAX_DEPTH + 1, 900, 200_000):
+    for depth in (MAX_DEPTH + 1, 900, 200_000):
         assert malformed(nested(depth, inner)).error.code == ErrorCode.PARSE_ERROR
 
 
@@ -435,3 +436,40 @@ def test_the_codes_are_those_of_json_rpc_and_acp() -> None:
 
 def test_the_default_limit_is_64_mib() -> None:
     assert jsonrpc.DEFAULT_LIMIT == 67_108_864
+
+
+# -- lines that are too long to be read
+
+LONG = b'{"text": "' + b"x" * 300 + b'"}'
+
+
+@pytest.mark.hazard("P5", "Q9")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":' + LONG + b"}", (7, True, False)),
+        (b'{ "id" : "a\\"b" , "error" : ' + LONG + b"}", ('a"b', True, False)),
+        (b'{"result":' + LONG + b',"id":7}', (7, True, False)),
+        (b'{"result":{"id":3,"x":' + LONG + b',"id":4}}', (None, True, False)),
+        (b'{"jsonrpc":"2.0","id":9,"method":"m","params":' + LONG + b"}", (9, False, True)),
+        (b'{"method":"m","params":' + LONG + b',"id":9}', (9, False, True)),
+        (b'{"method":"m","params":' + LONG + b"}", (None, False, False)),
+        (b"x" * 400, (None, False, False)),
+        (b'{"id":' + b"1" * 400 + b"}", (None, False, False)),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_of_a_line_that_is_too_long_it_is_told_which_request_it_is_about(
+    line: bytes, told: tuple[Any, bool, bool], piece: int
+) -> None:
+    decoder = Decoder(200)
+    cut = [line[at : at + piece] for at in range(0, len(line), piece)]
+    found = [each for data in [*cut, b'\n{"method":"m"}\n'] for each in decoder.feed(data)]
+    malformed, following = found
+    assert isinstance(malformed, Malformed)
+    assert "longer than 200 bytes" in malformed.error.message
+    assert following == {"method": "m"}
+    # A request whose id stands behind is refused before its end is known.
+    seen = (malformed.id, malformed.answer, malformed.asks)
+    assert seen in (told, (None, False, False))
+    assert seen == told or told[2]

@@ -441,3 +441,16 @@ def test_whatever_comes_in_every_line_that_asks_gets_one_answer(
         if (answer_malformed if isinstance(found, Malformed) else {"id", "method"} <= found.keys())
     )
     assert Counter(repr(message["id"]) for message in talk.sent) == asked
+
+
+@pytest.mark.hazard("Q9", "P5")
+@pytest.mark.parametrize("answer_malformed", [True, False])
+def test_an_answer_that_is_too_long_is_an_answer_that_failed_and_a_request_is_refused(
+    answer_malformed: bool,
+) -> None:
+    talk = Conversation(answer_malformed=answer_malformed, limit=200)
+    answers: list[Answer] = []
+    talk.peer.request("a", {}, answers.append)
+    talk.hear(response(1, "x" * 300), request(5, "b", ["x" * 300]))
+    assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
+    assert errors(talk.sent[1:]) == [(5, -32600)]

@@ -333,6 +333,13 @@ async def test_after_a_refusal_half_of_it_goes(tmp_path: Path) -> None:
     assert before / 3 < bench.chars < before * 0.52
 
 
+async def test_after_a_refusal_that_names_the_window_as_much_goes_as_has_to(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, working(20), model := Summariser())
+    model.window = 1_600  # learnt from the refusal; half of the conversation would be 2,500
+    assert await bench.shrink()
+    assert bench.chars / 4 < 0.7 * 1_600
+
+
 async def test_a_turn_that_was_refused_is_not_summarised(tmp_path: Path) -> None:
     refused = [user("<bad>"), text("<no>"), {"t": "refused"}]
     bench = Bench(tmp_path, [*talking(1), *refused], model := Summariser())

@@ -1,5 +1,6 @@
 """The transcript on disk: loads from any prefix, and a load changes nothing."""
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -184,6 +185,22 @@ def test_deleting_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     delete_session(tmp_path, "s1")
     delete_session(tmp_path, "../s1")
     assert list_sessions(tmp_path) == []
+
+
+@pytest.mark.hazard("K6")
+@pytest.mark.parametrize("loaded", [True, False])
+def test_what_is_recorded_after_a_delete_brings_no_file_back(tmp_path: Path, loaded: bool) -> None:
+    transcript = Transcript.create(tmp_path, "s1", "/there")
+    if loaded:
+        transcript.close()
+        transcript = Transcript.load(tmp_path, "s1")
+    delete_session(tmp_path, "s1")
+    with contextlib.suppress(FileNotFoundError):
+        transcript.append(user("late"))
+    transcript.close()
+    with pytest.raises(FileNotFoundError):
+        transcript.append(user("later"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.hazard("K4")

@@ -126,7 +126,7 @@ async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_
             assert secret not in written + str(client.recording) + client.stderr.decode()
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5", "K7")
 async def test_no_process_of_ours_shows_a_key_in_proc(
     start_either: Start, cwd: Path, mark: str
 ) -> None:

@@ -99,3 +99,43 @@ def test_one_look_reads_the_file_once(file: Path, monkeypatch: pytest.MonkeyPatc
     opened.clear()
     AllModels(Settings(file.parent, file), {}).offered()
     assert opened == [file]
+
+
+@pytest.mark.parametrize(
+    ("mode", "key", "said"),
+    [
+        (0o600, "k", None),
+        (0o400, "k", None),
+        (0o640, "k", "others may read it"),
+        (0o604, "k", "others may read it"),
+        (0o660, "k", "others may read it"),
+        (0o602, None, "is not used: anybody may write it"),
+        (0o666, None, "is not used: anybody may write it"),
+    ],
+)
+def test_a_file_that_others_may_read_is_warned_of_once_and_one_that_all_may_write_is_not_used(
+    file: Path, caplog: pytest.LogCaptureFixture, mode: int, key: str | None, said: str | None
+) -> None:
+    file.write_text("OPENAI_API_KEY=k\n")
+    file.chmod(mode)
+    keys = Keys(file, {})
+    assert [keys.access(OPENAI).key for _ in range(2)] == [key, key]
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == (said is not None)
+    assert said is None or (said in warned[0] and str(file) in warned[0])
+
+
+def test_the_credentials_of_aws_in_the_file_are_given_to_litellm(file: Path) -> None:
+    bedrock = variables("bedrock")
+    file.write_text(
+        "AWS_ACCESS_KEY_ID=id\nAWS_SECRET_ACCESS_KEY=secret\nAWS_REGION=eu-west-1\nAWS_PROFILE=\n"
+    )
+    credentials = {"aws_access_key_id": "id", "aws_secret_access_key": "secret"}
+    region = {"aws_region_name": "eu-west-1"}
+    assert dict(Keys(file, {}).access(bedrock).parameters) == {**credentials, **region}
+    assert Keys(file, {}).access(OPENAI).parameters == ()
+    of_the_environment = {"AWS_PROFILE": "mine", "AWS_REGION": ""}
+    assert dict(Keys(file, of_the_environment).access(bedrock).parameters) == region
+    assert dict(Keys(file, {"AWS_REGION_NAME": "x"}).access(bedrock).parameters) == credentials
+    file.write_text("AWS_BEARER_TOKEN_BEDROCK=token\n")
+    assert dict(Keys(file, {}).access(bedrock).parameters) == {"api_key": "token"}

@@ -1,9 +1,17 @@
 """LiteLLM's own stream, which the providers get whose answers have another form."""
 
+import os
+from pathlib import Path
+from typing import Any
+
 import anyio
 import pytest
 
 from agent.model import Message, Part, ToolCall
+from agent.providers import library
+from agent.providers.keys import Keys
+from agent.providers.known_providers import variables
+from agent.providers.provider_model import ProviderModel
 from agent.providers.retry import Retry
 from tests.agent.providers.support import (
     ANTHROPIC,
@@ -173,3 +181,29 @@ async def test_the_server_sees_a_cancel(server: ModelServer, open_model: Open, n
             await server.requests[0].gone.wait()
             await asking.ended.wait()
     assert asking.tokens.texts == ["one "]
+
+
+async def test_litellm_is_given_the_credentials_of_aws_that_the_file_of_keys_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    file = tmp_path / "keys.env"
+    file.write_text("AWS_ACCESS_KEY_ID=id\nAWS_SECRET_ACCESS_KEY=secret\nAWS_REGION=eu-west-1\n")
+    file.chmod(0o600)
+    asked: dict[str, Any] = {}
+
+    async def acompletion(**options: Any) -> None:
+        asked.update(options)
+        raise ConnectionError
+
+    keys = Keys(file, {})
+    model = ProviderModel(
+        "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0",
+        lambda provider: keys.access(variables(provider)),
+        retry=Retry(attempts=1),
+    )
+    monkeypatch.setattr(library.load(), "acompletion", acompletion)
+    await fails(model)
+    assert (asked["aws_access_key_id"], asked["aws_secret_access_key"]) == ("id", "secret")
+    assert asked["aws_region_name"] == "eu-west-1"

@@ -127,6 +127,29 @@ async def test_a_deleted_session_is_gone_and_deleting_an_unknown_one_succeeds(
         assert (await error_of(client, "session/load", load)).code == -32002
 
 
+def transcripts(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.jsonl"))
+
+
+@pytest.mark.hazard("K6")
+@pytest.mark.parametrize("how", ["new", "loaded"])
+async def test_a_session_that_is_deleted_while_it_answers_leaves_nothing_on_the_disk(
+    talk: Talk, cwd: Path, gates: Gates, tmp_path: Path, how: str
+) -> None:
+    async with talk(GATED) as client:
+        session_id = await opened(client, cwd)
+        if how == "loaded":
+            await client.request("session/close", {"sessionId": session_id})
+            await client.load_session(session_id, cwd)
+        running = client.send_prompt("slow")
+        await gates.reached("g")
+        await client.request("session/delete", {"sessionId": session_id})
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
+        assert transcripts(tmp_path) == []
+        load = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
+        assert (await error_of(client, "session/load", load)).code == -32002
+
+
 # keys
 
 

@@ -1,5 +1,6 @@
 """Bounded output: the beginning and the end, cut at lines."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def test_its_end_is_given_in_whole_lines() -> None:
 
 
 @given(st.integers(0, 80), st.integers(0, 80), st.integers(1, 20), st.integers(1, 90))
+@pytest.mark.hazard("K7")
 def test_no_part_of_a_secret_is_left_where_it_is_cut(
     before: int, after: int, size: int, end: int
 ) -> None:

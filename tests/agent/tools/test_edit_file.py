@@ -1,13 +1,17 @@
 """edit_file: one exact piece, or all of them, and not a byte besides."""
 
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools import ToolError
+from agent.tools import ToolError, edit_file
 from agent.tools.edit_file import EditFile
 from agent.tools.read_file import ReadFile
 from agent.tools.text_file import Text, decode, replaced
@@ -80,6 +84,56 @@ async def test_a_piece_that_is_not_there_is_refused_with_what_may_be_wrong(cwd: 
     said = await refused(cwd, text, old="nothing")
     assert said == "`old` is not there. It must be exactly what the file has; read the file again."
     assert (await refused(cwd, text, old="\n\n\n")).startswith("`old` is not there.")
+
+
+@pytest.mark.hazard("C3", "C4")
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("a\n" * 100_000, "a\n" * 5000 + "b"),
+        ("x x \n" * 100_000, "x " * 5000 + "y"),
+        ("a " * 1_000_000, "a " * 5000 + "b"),
+        ("a" * 4_000_000, "a" * 20_000 + "b"),
+        ("ab" * 2_000_000, "ba" * 20_000 + "c"),
+        ("\n" * 1_000_000, "\n" * 5000 + "b"),
+    ],
+)
+async def test_a_long_piece_that_differs_at_its_end_only_holds_nothing_up(
+    cwd: Path, text: str, old: str
+) -> None:
+    assert (await refused(cwd, text, old=old)).startswith("`old` is not there")
+
+
+async def test_many_places_hold_nothing_up_and_make_no_endless_file(cwd: Path) -> None:
+    (cwd / "a").write_text("a\n" * 1_000_000)
+    context = session(cwd)
+    await call(ReadFile(), context, path="a")
+    args = {"path": "a", "old": "a", "replace_all": True}
+    result = await call(EditFile(), context, **args, new="b")
+    assert result.raw["replacements"] == 1_000_000
+    said = await problem(EditFile(), context, **{**args, "old": "b"}, new="x" * 1_000_000)
+    assert "would be longer than" in said
+
+
+async def test_a_cancel_does_not_wait_for_a_search_in_a_long_text(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cwd / "a").write_text("x")
+    context = session(cwd)
+    await call(ReadFile(), context, path="a")
+    begun, let_go = threading.Event(), threading.Event()
+
+    def slow(*args: object, **more: object) -> None:
+        begun.set()
+        let_go.wait(5)
+
+    monkeypatch.setattr(edit_file, "replaced", slow)
+    with anyio.fail_after(3):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(prepare, EditFile(), context, path="a", old="x", new="y"))
+            await anyio.to_thread.run_sync(begun.wait, 3)
+            tasks.cancel_scope.cancel()
+        let_go.set()
 
 
 async def test_a_replacement_by_the_same_is_refused(cwd: Path) -> None:

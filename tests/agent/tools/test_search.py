@@ -242,7 +242,7 @@ def test_the_card_says_what_is_searched_and_where(cwd: Path) -> None:
     assert (tool.kind, tool.access) == ("search", "read")
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5", "K7")
 @pytest.mark.parametrize("at", range(MAX_COLUMNS - 12, MAX_COLUMNS + 2, 3))
 async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(cwd: Path, at: int) -> None:
     (cwd / "a").write_text("needle".ljust(at, "x") + "SECRETVALUE" + "y" * 3000)
@@ -252,6 +252,7 @@ async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(cwd: Path, a
     assert "S" not in shown
 
 
+@pytest.mark.hazard("K7")
 async def test_the_file_of_keys_is_searched_only_if_it_is_named_and_the_user_says_so(
     cwd: Path,
 ) -> None:

@@ -214,6 +214,7 @@ async def test_without_a_terminal_it_runs_as_a_process_of_the_agent(tmp_path: Pa
     assert client.calls == []
 
 
+@pytest.mark.hazard("K8")
 async def test_a_command_that_the_client_refuses_is_not_run_and_the_model_told_why(
     tmp_path: Path,
 ) -> None:
@@ -340,7 +341,7 @@ async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answe
         assert client.side.terminals == []
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5", "K7")
 async def test_no_half_of_a_secret_is_left_where_the_client_cut_the_output() -> None:
     client = Editor(printing("VALUE and the end\n", truncated=True))
     secrets = Secrets(["SECRETVALUE"])

@@ -1,0 +1,91 @@
+"""What a client has set for the agent as a whole; every process of the agent is told of it (R14).
+
+That is a login that carries more than a method's id, and requests without a session that set
+something, such as `providers/set`. They are kept in memory only, in the order in which they were
+given, and repeated in each later process right after `initialize`. An interactive login is never
+repeated: it would open a browser.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import anyio
+
+from acp_bridge import waits
+from acp_bridge.log import event
+from acp_bridge.protocol import AUTHENTICATE, LOGOUT, PROVIDERS_DISABLE, PROVIDERS_SET, Json
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: the first words of an unknown method's last part, by which it is taken to set something.
+_SETTING: Final = frozenset({"set", "unset", "enable", "disable", "configure"})
+#: parameters that say which one of several things is set.
+_SUBJECTS: Final = ("providerId", "id")
+
+
+class Asked(Protocol):
+    """A process that can be asked something (`agents.link.Link`)."""
+
+    name: str
+
+    async def ask(self, method: str, params: Json) -> object:
+        """Return the agent's result; raises RpcError."""
+
+
+def carries_credentials(params: Json) -> bool:
+    """Return True when the parameters of `authenticate` hold more than the method's id."""
+    return any(
+        value not in (None, {}, [], "") for key, value in params.items() if key != "methodId"
+    )
+
+
+def sets_something(method: str) -> bool:
+    """Return True for a request without a session that changes the state of a process."""
+    verb = method.rpartition("/")[2].partition("_")[0]
+    return method in (PROVIDERS_SET, PROVIDERS_DISABLE) or verb in _SETTING
+
+
+class StandingRequests:
+    """The requests that every later process is sent before anything else."""
+
+    def __init__(self, patience: float = waits.REQUEST) -> None:
+        """`patience`: seconds for a process to answer one of them."""
+        self._patience = patience
+        self._kept: dict[object, tuple[str, Json]] = {}
+
+    def note(self, method: str, params: Json) -> None:
+        """Take a request that an agent has granted; a later one of the same subject replaces it."""
+        subject = _subject(method, params)
+        self._kept.pop(subject, None)
+        if method != LOGOUT and (method != AUTHENTICATE or carries_credentials(params)):
+            self._kept[subject] = (method, params)
+
+    async def repeat(self, link: Asked) -> None:
+        """Send a process all of them, also those that are noted meanwhile, one after the other.
+
+        What it refuses or does not answer in time is logged, and comes out when it is given a
+        session. Ends without a step after the last look at what is kept.
+        """
+        told: list[tuple[str, Json]] = []
+        while missing := [kept for kept in self._kept.values() if kept not in told]:
+            told.append(missing[0])
+            await self.tell(link, *missing[0])
+
+    async def tell(self, link: Asked, method: str, params: Json) -> None:
+        """Send a process one request; that it fails is logged, without the agent's words."""
+        interactive = method == AUTHENTICATE and not carries_credentials(params)
+        try:
+            with anyio.fail_after(None if interactive else self._patience):
+                await link.ask(method, params)
+        except RpcError as exc:
+            event("agent.refused", agent=link.name, method=method, code=exc.code)
+        except TimeoutError:
+            event("agent.silent", agent=link.name, method=method)
+
+
+def _subject(method: str, params: Json) -> object:
+    if method in (AUTHENTICATE, LOGOUT):
+        return AUTHENTICATE
+    space, _, verb = method.rpartition("/")
+    named = next((params[key] for key in _SUBJECTS if isinstance(params.get(key), str)), None)
+    return (space, named) if verb in _SETTING else (method, named)

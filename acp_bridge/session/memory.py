@@ -1,0 +1,135 @@
+"""What the agent remembers of a session, and how to go on when it won't load it (invariant R15).
+
+The way on is the user's word: `/queue memory new` gives the session up at the agent and goes on
+with a new one, `/queue memory restore` gives that one a transcript with its first prompt.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from acp_bridge import notices
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.protocol import AGENT_MESSAGE, TOOL_CALL, USER_MESSAGE, Json, own_meta
+from acp_bridge.session.opening import Known
+
+#: characters of a transcript that a prompt carries; what is older is left out.
+_TRANSCRIPT: Final = 32_000
+_KEY: Final = "memory"
+
+
+class Memory:
+    """The memory of one session's agent. What is decided is kept in the journal."""
+
+    def __init__(self, journal: SessionJournal) -> None:
+        """Read what another bridge kept. Raises JournalError."""
+        self._journal = journal
+        #: given_up: the next process gets a new session. restore: with the transcript, which was
+        #: sent or not. turns: how many had ended well before. inherited: the agent's session was
+        #: not begun by this one, and remembers.
+        self._kept: Json = journal.get(_KEY) or {}
+        #: why the agent would not load the session when it was asked last.
+        self.refusal: str | None = None
+        self._transcript: str | None = None
+
+    @property
+    def known(self) -> Known:
+        """What to ask of a process for this session. Raises JournalError."""
+        info = self._journal.info
+        if self._kept.get("given_up"):
+            return Known(None, False)
+        # A session that has the agent's own id was the agent's before: it had turns of its own.
+        imported = info.session_id == info.agent_session_id and "turns" not in self._kept
+        remembered = imported or bool(self._kept.get("inherited")) or self._turns() > 0
+        return Known(info.agent_session_id, remembered)
+
+    def inherit(self) -> None:
+        """Note that the agent's session remembers turns that are not in this journal.
+
+        Raises JournalError.
+        """
+        self._keep({"inherited": True})
+
+    def give_up(self, *, restore: bool) -> str:
+        """Go on with a new session of the agent; returns what to tell the user."""
+        if self.refusal is None:
+            return notices.MEMORY_KEPT
+        turns = self._journal.turns_finished()
+        try:
+            self._keep({"given_up": True, "restore": restore, "turns": turns})
+        except JournalError:
+            return notices.MEMORY_STOPPED
+        return notices.MEMORY_RESTORED if restore else notices.MEMORY_NEW
+
+    async def note_open(self, *, is_new: bool) -> None:
+        """Take the news that a process has the session. Raises JournalError."""
+        self.refusal = None
+        if self._kept.get("given_up"):
+            self._keep({**self._kept, "given_up": False})
+        lost = is_new and self._turns() == 0  # it forgot a turn that did not end well
+        if self._kept.get("restore") and (lost or not self._kept.get("sent")):
+            self._transcript = await transcript(self._journal)
+
+    def take_transcript(self, prompt: list[Any]) -> Json | None:
+        """Return the content block with the transcript, once, for the prompt that carries it.
+
+        A command of the agent's must stand first in its prompt, so it carries none.
+        """
+        first = prompt[0].get("text") if isinstance(prompt[0], dict) else None
+        if self._transcript is None or (isinstance(first, str) and first.startswith("/")):
+            return None
+        text, self._transcript = self._transcript, None
+        try:
+            self._keep({**self._kept, "sent": True})
+        except JournalError as exc:
+            event("journal.failed", session=self._journal.info.session_id, what=exc)
+        return {"type": "text", "text": text}
+
+    def _turns(self) -> int:
+        """Count the turns that the agent's present session has ended well."""
+        before: int = self._kept.get("turns", 0)
+        return self._journal.turns_finished() - before
+
+    def _keep(self, kept: Json) -> None:
+        self._journal.set(_KEY, kept)
+        self._kept = kept
+
+
+async def transcript(journal: SessionJournal) -> str:
+    """Return what was said, as text for an agent, the newest `_TRANSCRIPT` characters of it."""
+    said: deque[str] = deque()
+    size, whole = 0, True
+    async for page in journal.replay():
+        for params in page:
+            if line := _line(params):
+                said.append(line)
+                size += len(line)
+            while size > _TRANSCRIPT:
+                size -= len(said.popleft())
+                whole = False
+    head = notices.TRANSCRIPT_WHOLE if whole else notices.TRANSCRIPT_CUT
+    return f"{head}\n\n<transcript>\n" + "\n\n".join(said) + "\n</transcript>"
+
+
+def _line(params: Json) -> str | None:
+    update = params.get("update")
+    if not isinstance(update, dict) or own_meta(params).get("notice"):
+        return None
+    content = update.get("content")
+    text = content.get("text") if isinstance(content, dict) else None
+    match update.get("sessionUpdate"):
+        case kind if kind == USER_MESSAGE and isinstance(text, str):
+            return None if text.startswith("/queue") else _cut(f"User: {text}")
+        case kind if kind == AGENT_MESSAGE and isinstance(text, str):
+            return _cut(f"Agent: {text}")
+        case kind if kind == TOOL_CALL and isinstance(update.get("title"), str):
+            return _cut(f"[tool: {update['title']}]")
+    return None
+
+
+def _cut(line: str) -> str:
+    """Return a line that leaves room for others: the middle of a very long one is left out."""
+    half = _TRANSCRIPT // 8
+    return line if len(line) <= 2 * half else f"{line[:half]}\n[...]\n{line[-half:]}"

@@ -1,0 +1,96 @@
+"""Requests that name no session: they are for the agent as a whole, which is several processes.
+
+What sets something reaches every process that lives, and is kept for those to come (R14).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.agents.standing import carries_credentials, sets_something
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.protocol import AUTHENTICATE, LOGOUT, Json
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions.waiting_process import WaitingProcess
+
+
+class Sessionless:
+    """Answers `authenticate`, `logout`, and whatever else is asked of no session."""
+
+    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
+        """`waiting` has the process that is asked when no other one is to be."""
+        self._context = context
+        self._waiting = waiting
+
+    async def authenticate(self, request: ClientRequest, params: Json) -> Any:
+        """Log in at the process that asked for it last, then wherever else it is of use.
+
+        That is every process that asked for a login, one after the other, and every one at all
+        if the login needs no user. Raises the first one's RpcError.
+        """
+        links = self._context.ready_links
+        wanting = [link for link in links if link.requests.login_wanted is not None]
+        wanting.sort(key=lambda link: link.requests.login_wanted or 0.0, reverse=True)
+        first = wanting[0] if wanting else await self._login_place(params)
+        result = await first.ask_for(request, AUTHENTICATE, params)
+        self._context.standing.note(AUTHENTICATE, params)
+        if carries_credentials(params):
+            self._tell_others(first, AUTHENTICATE, params)
+        else:
+            self._context.tasks.start_soon(self._login_at, wanting[1:], params)
+        return result
+
+    async def _login_place(self, params: Json) -> Link:
+        """Return the process to log in at when none asked for it: the next session's.
+
+        Credentials will be told to that one anyway.
+        """
+        if carries_credentials(params):
+            return await self._any()
+        return await self._waiting.ready()
+
+    async def _login_at(self, links: list[Link], params: Json) -> None:
+        """Let the user log in at one process after the other."""
+        for link in links:
+            if link.requests.login_wanted is not None:
+                await self._context.standing.tell(link, AUTHENTICATE, params)
+
+    async def logout(self, request: ClientRequest, params: Json) -> Any:
+        """Log out everywhere; what was given to `authenticate` is forgotten at once."""
+        self._context.standing.note(LOGOUT, params)
+        first = await self._any()
+        self._tell_others(first, LOGOUT, params)
+        return await self._ask(first, request)
+
+    async def pass_on(self, request: ClientRequest, params: Json) -> Any:
+        """Ask a process a method that names no session; what sets something is for all of them."""
+        first = await self._any()
+        if not sets_something(request.method):
+            return await first.ask_for(request, request.method, request.params)
+        result = await self._ask(first, request)
+        self._context.standing.note(request.method, params)
+        self._tell_others(first, request.method, params)
+        return result
+
+    async def _ask(self, link: Link, request: ClientRequest) -> Any:
+        """Return what an agent answers in time without a user; raises RpcError."""
+        method, seconds = request.method, self._context.settings.request_timeout
+        try:
+            with anyio.fail_after(seconds):
+                return await link.ask_for(request, method, request.params)
+        except TimeoutError:
+            raise errors.silent(method, seconds) from None
+
+    async def _any(self) -> Link:
+        links = self._context.ready_links
+        return links[-1] if links else await self._waiting.ready()
+
+    def _tell_others(self, first: Link, method: str, params: Json) -> None:
+        """Tell every other process; none that is slow holds up the answer (invariant P6)."""
+        for link in self._context.ready_links:
+            if link is not first:
+                self._context.tasks.start_soon(self._context.standing.tell, link, method, params)

@@ -1,0 +1,39 @@
+"""Tells what a line is about that is too long to be read, from its two ends. Sans-IO."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+_SCALAR: Final = rb'("(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|null)'
+_MEMBER: Final = re.compile(rb'\s*"([a-z]+)"\s*:\s*' + _SCALAR + rb"\s*,")
+_KEY: Final = re.compile(rb'\s*"([a-z]+)"\s*:')
+_LAST_ID: Final = re.compile(rb',\s*"id"\s*:\s*' + _SCALAR + rb"\s*\}\s*$")
+
+
+def read_ends(head: bytes, end: bytes) -> tuple[str | int | float | None, bool, bool]:
+    """Return the id of a JSON-RPC message, and if it is an answer, and if it is a request.
+
+    The id is read if it stands before the first list or object, or behind the last one; None if
+    it doesn't, or if the line is no message at all.
+    """
+    at, known = 1, dict[bytes, Any]()
+    while member := _MEMBER.match(head, at):
+        known[member[1]] = _scalar(member[2])
+        at = member.end()
+    following = _KEY.match(head, at)
+    if b"id" not in known and (last := _LAST_ID.search(end)):
+        known[b"id"] = _scalar(last[1])
+    id = known.get(b"id")
+    answer = following is not None and following[1] in (b"result", b"error")
+    return id, answer, b"method" in known and id is not None
+
+
+def _scalar(text: bytes) -> str | int | float | None:
+    try:
+        value: str | int | float | None = from_json(text)
+    except ValueError:
+        return None
+    return value

@@ -1,0 +1,127 @@
+"""A few runs of `make fuzz`, and what judges them: each rule is seen to be broken once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.rounds import Lost
+from tests.fuzz import script
+from tests.fuzz.__main__ import runs
+from tests.fuzz.ledger import Ledger, Prompt
+from tests.fuzz.run import Run
+from tests.support.fixture_agents import BEHAVIOURS
+from tests.support.recording import Record, Recording
+
+Json = dict[str, Any]
+S = "session"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_whatever_a_client_does_all_is_answered_once_and_shown_as_recorded(
+    seed: int, tmp_path: Path
+) -> None:
+    counts = await Run(seed, tmp_path).play(30)
+    assert counts["operations"] == 30
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one_and_every_behaviour_comes() -> None:
+    def drawn(count: int) -> list[tuple[str, int, float]]:
+        return [(o.kind, o.slot, o.rng.random()) for o in script.operations(7, count)]
+
+    assert drawn(20) == drawn(60)[:20]
+    assert runs(100, 5) == [(5, 40), (6, 40), (7, 20)]
+    names = {name for seed in range(len(BEHAVIOURS) + 1) for name in script.behaviours(seed)}
+    assert names == set(BEHAVIOURS)
+
+
+def sent(method: str, request_id: Any, **params: Any) -> Json:
+    return {"out": True, "id": request_id, "method": method, "params": {"sessionId": S, **params}}
+
+
+def said(text: str, **update: Any) -> Json:
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return {"method": "session/update", "params": {"sessionId": S, "update": {**chunk, **update}}}
+
+
+def result(request_id: Any, **value: Any) -> Json:
+    return {"id": request_id, "result": value}
+
+
+OPENED = [sent("session/new", 0), result(0, sessionId=S)]
+LOAD, LOADED = sent("session/load", 9), result(9)
+PROMPT = sent("session/prompt", 1)
+ENDED, CANCELLED = result(1, stopReason="end_turn"), result(1, stopReason="cancelled")
+
+
+def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> Ledger:
+    """A life with one prompt, number 0, of the id 1, which says `p0.0.`."""
+    ledger = ledger or Ledger()
+    prompt = Prompt(0, S, 0, "say p0.0.", ["p0.0."], urgent=False)
+    ledger.prompts = [prompt]
+    if stopped:
+        ledger.stops.add((0, S))
+    recording = Recording()
+    for number, line in enumerate([*OPENED, *lines]):
+        message = {"jsonrpc": "2.0", **{k: v for k, v in line.items() if k != "out"}}
+        raw = json.dumps(message).encode() + b"\n"
+        recording.append(Record("out" if "out" in line else "in", number, message, raw))
+    ledger.judge_life(recording, "", {"1": prompt}, quiet=True)
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), LOADED],
+        # What was on its way when the load was sent comes before the replay, and in it.
+        [PROMPT, LOAD, said("p0"), said(".0."), said("p0.0."), LOADED, ENDED],
+    ],
+)
+def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]) -> None:
+    assert judge(*lines).counts["load: compared"] == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([PROMPT, ENDED], id="its words are not shown"),
+        pytest.param([PROMPT, ENDED, said("p0.0.")], id="its words come too late"),
+        pytest.param([PROMPT, said("p0.0."), CANCELLED], id="cancelled without a cancel"),
+        pytest.param([PROMPT, said("p0.0."), ENDED, ENDED], id="answered twice"),
+        pytest.param([PROMPT, said("p0.0."), ENDED, said("p0.0.")], id="shown twice"),
+        pytest.param([PROMPT, said("p0.0."), ENDED, LOAD, LOADED], id="a load loses it"),
+        pytest.param(
+            [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), said("x"), LOADED],
+            id="a load shows more",
+        ),
+    ],
+)
+def test_what_must_not_be_is_found(lines: list[Json]) -> None:
+    with pytest.raises(Lost):
+        judge(*lines)
+
+
+@pytest.mark.parametrize(
+    "late", [said("p0.0."), said("other", messageId="m")], ids=["its words", "its message"]
+)
+def test_what_follows_cancelled_is_found(late: Json) -> None:
+    begun = [PROMPT, said("p0.0.", messageId="m"), CANCELLED]
+    judge(*begun, stopped=True)
+    with pytest.raises(Lost):
+        judge(*begun, late, stopped=True)
+
+
+def test_of_a_bridge_that_was_killed_a_load_may_show_more_and_not_less() -> None:
+    def killed() -> Ledger:
+        ledger = judge(PROMPT, said("p0.0."))
+        ledger.transcripts[S].whole = False
+        return ledger
+
+    load = [sent("session/load", 9)]
+    judge(*load, said("p0.0."), said(" and more"), LOADED, ledger=killed())
+    with pytest.raises(Lost):
+        judge(*load, said("p0"), LOADED, ledger=killed())

@@ -1,0 +1,44 @@
+"""A client of the protocol's next version, and one that says as little as it may."""
+
+import pytest
+
+from tests.requirements.subjects import BUILT_IN, START, SUBJECTS, Bench, Subject, each
+from tests.support.recording import Message
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+_SOME = (*BUILT_IN[:2], SUBJECTS[-1])
+
+
+@each(_SOME)
+async def test_a_client_of_version_2_is_answered_with_1_and_can_work(
+    bench: Bench, subject: Subject
+) -> None:
+    async with bench.start(subject, initialized=False) as client:
+        answer = await client.request("initialize", {"protocolVersion": 2}, within=START)
+        assert answer["protocolVersion"] == 1
+        opened = await client.request("session/new", {"cwd": str(bench.cwd)}, within=START)
+        client.session_id = opened["sessionId"]
+        assert await client.prompt("say one", within=START) == {"stopReason": "end_turn"}
+        assert "one" in client.text()
+        # It can neither read nor write nor show a terminal, and said so by saying nothing.
+        asked = {m["method"] for m in client.recording.incoming() if "id" in m and "method" in m}
+        assert asked == set()
+
+
+@each(_SOME)
+async def test_a_batch_is_refused_by_one_error_and_the_rest_goes_on(
+    bench: Bench, subject: Subject
+) -> None:
+    async with bench.start(subject) as client:
+        batch: list[Message] = [
+            {"jsonrpc": "2.0", "id": "a", "method": "session/list", "params": {}},
+            {"jsonrpc": "2.0", "id": "b", "method": "session/list", "params": {}},
+        ]
+        seen = client.mark()
+        client.send(batch)
+        answer = await client.until(lambda message: "error" in message, since=seen)
+        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+        await client.new_session(bench.cwd)
+        assert await client.prompt("say one", within=START) == {"stopReason": "end_turn"}
+        answered = [m.get("id") for m in client.recording.incoming(seen) if "method" not in m]
+        assert not {"a", "b"} & set(map(str, answered))

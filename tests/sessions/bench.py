@@ -1,0 +1,77 @@
+"""A whole bridge in memory, the client that it serves, and the agent behind it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_bridge.bridge import Bridge
+from acp_bridge.wire.jsonrpc import encode
+from tests.clients.streams import Bytes, Way
+from tests.sessions.agent import Agent, Json
+from tests.sessions.editor import Editor
+from tests.sessions.world import SETUP, MemoryContext, settings
+
+HELLO: Json = {"protocolVersion": 1, "clientCapabilities": {}}
+
+
+class Served(Editor):
+    """A client whose bytes go through the streams that the bridge serves."""
+
+    def __init__(self) -> None:
+        """It has sent nothing yet."""
+        self.read, self.way = Bytes(), Way()
+        self.out = self.way
+        self._last_id = 0
+
+    def says(self, message: Json) -> None:
+        self.read.give(encode({"jsonrpc": "2.0", **message}))
+
+    def leaves(self) -> None:
+        self.read.give(b"")
+
+
+class Bench:
+    """A bridge, the client that it serves, and the agent behind it."""
+
+    def __init__(self, context: MemoryContext) -> None:
+        self.context, self.agent = context, context.agent
+        self.bridge = Bridge(context)
+        self.editor = Served()
+        self.ended = anyio.Event()
+
+    async def serve(self) -> None:
+        await self.bridge.serve(self.editor.read, self.editor.way)
+        self.ended.set()
+        self.context.tasks.cancel_scope.cancel()
+
+    async def new(self, editor: Editor | None = None) -> str:
+        answer = await (editor or self.editor).ask("session/new", SETUP)
+        return str(answer["sessionId"])
+
+    def another(self) -> Editor:
+        """Return another client of the same bridge, which has initialized."""
+        return Editor(self.bridge)
+
+    async def settled(self) -> None:
+        """Return when all that was sent has been handled."""
+        await self.editor.refused("session/fork", {"sessionId": "s"})
+
+
+@asynccontextmanager
+async def bench(
+    home: Path, agent: Agent | None = None, *, initialized: bool = True, **more: Any
+) -> AsyncIterator[Bench]:
+    """A bridge that serves until the block ends, or before; no process is left behind."""
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            it = Bench(MemoryContext(agent or Agent(), settings(home, **more), tasks))
+            tasks.start_soon(it.serve)
+            if initialized:
+                await it.editor.ask("initialize", HELLO)
+            yield it
+            it.editor.leaves()
+    assert it.ended.is_set()
+    assert it.agent.living == []

@@ -1,0 +1,113 @@
+"""A fork in memory: what is copied, and what is left when it comes to nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.protocol import text_chunk
+from acp_bridge.sessions.fork import copy
+from acp_bridge.wire.jsonrpc import encode
+from tests.sessions.agent import ABLE, Agent, Json, Process, until
+from tests.sessions.world import SETUP, World, world
+
+FORKS: Json = {**ABLE, "fork": {}}
+
+
+def forking() -> Agent:
+    agent = Agent(able=FORKS)
+
+    async def fork(process: Process, params: Json) -> Json:
+        return {"sessionId": "forked"}
+
+    agent.script["session/fork"] = fork
+    return agent
+
+
+async def forked(it: World, session_id: str, **given: Any) -> Json:
+    it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+    answer: Json = await it.editor.ask("session/fork", {**SETUP, "sessionId": session_id, **given})
+    return answer
+
+
+async def test_transcript_ids_and_settings_are_copied_and_open_cards_end(tmp_path: Path) -> None:
+    home = Journal(tmp_path)
+    source = await home.create("one", cwd="/w", agent="a", agent_session_id="0")
+    target = await home.create("two", cwd="/w", agent="a", agent_session_id="1")
+    for update in (
+        text_chunk("agent_message_chunk", "said", "m"),
+        {"sessionUpdate": "tool_call", "toolCallId": "open", "title": "t"},
+        {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "status": "completed"},
+    ):
+        source.record(0, encode({"update": update}))
+    source.add_ids(["m", "open", "c"])
+    source.set("chosen", [["session/set_mode", {"modeId": "plan"}, False]])
+    source.set("state:usage_update", {"update": {"sessionUpdate": "usage_update"}})
+    source.set("state:session_info_update", {"update": {"title": "one"}})
+    await copy(source, target)
+    pages = [params async for page in target.replay() for params in page]
+    original = [params async for page in source.replay() for params in page]
+    assert pages[:3] == original
+    assert [params["update"].get("status") for params in pages[3:]] == ["failed"]
+    assert target.used_ids() == {"m", "open", "c"}
+    assert target.get("chosen") == source.get("chosen")
+    assert target.get("state:usage_update") == source.get("state:usage_update")
+    assert target.get("state:session_info_update") is None
+    await home.close()
+
+
+@pytest.mark.hazard("P13")
+async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        answer = await forked(it, source)
+        assert answer["_meta"]["acp_bridge"]["agentSessionId"] == "forked"
+        new = answer["sessionId"]
+        assert sorted(await it.listed()) == sorted([source, new])
+        await until(lambda: len(it.agent.processes) == 2)
+        first, second = it.agent.processes
+        assert first.params("session/close") == [{"sessionId": "forked"}]
+        await it.says(new, "and on")
+        assert second.params("session/resume")[0]["sessionId"] == "forked"
+
+
+@pytest.mark.hazard("Q9")
+async def test_a_fork_whose_journal_fails_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+
+        def broken(journal: SessionJournal, ids: object) -> None:
+            raise JournalError("broken")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionJournal, "add_ids", broken)
+            error = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
+        assert error.code == -32603
+        assert await it.listed() == [source]
+        assert len(list((tmp_path / "sessions").glob("*.db"))) == 1
+        await it.says(source, "and on")
+
+
+@pytest.mark.parametrize("result", [None, {}, {"sessionId": 5}])
+async def test_an_agent_that_names_no_fork_has_made_none(tmp_path: Path, result: Any) -> None:
+    async with world(tmp_path, forking()) as it:
+        it.agent.script["session/fork"] = result
+        source = await it.new()
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+        error = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
+        assert error.code == -32603
+        assert await it.listed() == [source]
+
+
+async def test_a_fork_of_an_agent_that_can_not_is_an_unknown_method(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        error = await it.editor.refused("session/fork", {})
+        assert error.code == -32601
