@@ -73,6 +73,8 @@ class FromAgent:
         self._phased: Link | None = None
         self._phase = Phase.NOTHING
         self._draining = False
+        #: by its kind the last state that the agent told while nobody could be shown it.
+        self._withheld: dict[str, Json] = {}
 
     # --- Owner ---------------------------------------------------------------------------------
 
@@ -83,10 +85,12 @@ class FromAgent:
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
-        if self._draining and any(view.full(self._limit) for view in self._transcript.views):
-            return  # a cancelled turn whose client doesn't read: what waits stays bounded (P15)
         if not isinstance(update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
+            return
+        # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
+        unread = self._draining and any(v.full(self._limit) for v in self._transcript.views)
+        if unread and not is_state(update):
             return
         tainted = self._phase is Phase.TAINTED
         try:
@@ -98,13 +102,17 @@ class FromAgent:
             return
         if shown is None:
             return
-        if is_state(shown):
-            self._port.note_state(shown)
         if len(params) == 2:  # the usual: sessionId and update
-            self._transcript.show({"update": shown})
+            told = {"update": shown}
         else:
             rest = {key: value for key, value in params.items() if key != "sessionId"}
-            self._transcript.show({**rest, "update": shown})
+            told = {**rest, "update": shown}
+        if is_state(shown):
+            self._port.note_state(shown)
+            if unread:
+                self._withheld[shown["sessionUpdate"]] = told
+                return
+        self._transcript.show(told)
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         self._transcript.flush()
@@ -166,6 +174,10 @@ class FromAgent:
     def look_again(self) -> None:
         """Follow a change of the machine's state: who waits for the client need not any more."""
         self._phased = None
+        if self._withheld and not self._port.permits.stopped:
+            withheld, self._withheld = self._withheld, {}
+            for told in withheld.values():
+                self._transcript.show(told)
         if self._pause and not self._port.permits.paced:
             self._pause.cancel()
 

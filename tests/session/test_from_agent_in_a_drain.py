@@ -21,3 +21,19 @@ async def test_in_a_drain_nothing_more_is_kept_for_a_client_that_does_not_read(
     stage.says(chunk("again"))
     assert [update["content"]["text"] for update in stage.shown()] == ["shown", "again"]
     assert await recorded_texts(journal) == ["shownagain"]
+
+
+@pytest.mark.hazard("R13", "P15")
+async def test_what_the_agent_announces_in_a_drain_that_nobody_reads_is_in_force_and_shown_later(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    stage.enter(State.DRAINING)
+    stage.client.sent.stuck = LIMIT
+    modes = [{"sessionUpdate": "current_mode_update", "currentModeId": m} for m in ("ask", "plan")]
+    stage.says(*modes)
+    assert stage.port.kept == modes
+    stage.client.sent.take_all()
+    assert stage.shown() == []
+    stage.enter(State.IDLE)
+    assert stage.shown() == modes[1:]
