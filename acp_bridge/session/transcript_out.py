@@ -52,28 +52,28 @@ class TranscriptOut:
     def attach(self, client: Client) -> ClientView:
         """Show the session to a client from now on; one that has it already keeps its view."""
         self.flush()
-        for view in self._views:
-            if view.client is client:
-                return view
-        view = ClientView(client, self._head)
-        self._views.append(view)
+        view = self._view_of(client)
+        if view is None:
+            view = ClientView(client, self._head)
+            self._views.append(view)
         return view
+
+    def _view_of(self, client: Client) -> ClientView | None:
+        return next((view for view in self._views if view.client is client), None)
 
     def then(self, client: Client, action: Callable[[], None]) -> None:
         """Do this when all that was shown to the client before is on its way."""
         self.flush()
         self._say_if_behind()
-        for view in self._views:
-            if view.client is client:
-                view.then(action)
-                return
-        action()
+        if view := self._view_of(client):
+            view.then(action)
+        else:
+            action()
 
     def wake(self, client: Client) -> None:
         """Note that the client speaks: what waited for that goes out."""
-        for view in self._views:
-            if view.client is client:
-                view.then(view.wake)  # behind a quiet that waits for the end of a replay
+        if view := self._view_of(client):
+            view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
         """Let what is shown from now on belong to the turn of the prompt with this number."""
@@ -88,11 +88,8 @@ class TranscriptOut:
         A turn that runs goes on: then a prompt that waited was cancelled.
         """
         self.flush()
-        if self.seq:
-            return
-        for view in self._views:
-            if view.client is client:
-                view.then(partial(view.hush, Quiet.ALL))
+        if not self.seq and (view := self._view_of(client)):
+            view.then(partial(view.hush, Quiet.ALL))
 
     # --- updates -------------------------------------------------------------------------------
 
