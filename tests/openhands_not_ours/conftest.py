@@ -14,6 +14,7 @@ from tests.openhands_not_ours.model import ModelServer
 from tests.openhands_not_ours.proxy import Proxy
 from tests.openhands_not_ours.server import KEY, AgentServer, Api
 from tests.openhands_not_ours.stand import Stand
+from tests.support.processes import MARK, all_gone
 
 HERE = Path(__file__).parent
 
@@ -87,9 +88,10 @@ async def _stand(
     server: AgentServer, model: ModelServer, bridged: bool, tmp_path: Path, folder: Path, mark: str
 ) -> AsyncIterator[Stand]:
     api = Api(server.url)
-    env = {"FIXTURE_MARK": mark, "HOME": str(tmp_path)}
+    env = {MARK: mark, "HOME": str(tmp_path)}
     yield Stand(server, model, api, bridged, tmp_path / "home", folder, env)
     await api.close()
+    await all_gone(mark, within=8)  # of the adapter and the bridge: P1
 
 
 @pytest.fixture
@@ -103,4 +105,4 @@ async def proxy(server: AgentServer) -> AsyncIterator[Proxy]:
 def client_env(tmp_path: Path, mark: str) -> dict[str, str]:
     """For a client that starts the bridge."""
     own = {"ACP_BRIDGE_HOME": str(tmp_path / "home"), "OPENHANDS_SESSION_API_KEY": KEY}
-    return {**os.environ, **own, "FIXTURE_MARK": mark, "PYTHONPATH": str(HERE.parents[1])}
+    return {**os.environ, **own, MARK: mark, "PYTHONPATH": str(HERE.parents[1])}

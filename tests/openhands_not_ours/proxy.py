@@ -79,6 +79,7 @@ class Proxy:
         self._count: Counter[str] = Counter()
         self._deeds: dict[Point, Deed] = {}
         self._go = anyio.Event()
+        self._news = anyio.Event()
         self._refusing = False
         self._open: set[_Connection] = set()
         self._tasks: TaskGroup
@@ -103,6 +104,16 @@ class Proxy:
         """Once, when this point is reached."""
         self._deeds[point] = deed
 
+    def count(self, name: str) -> int:
+        """How often a point of this name was begun."""
+        return self._count[name]
+
+    async def passed(self, name: str, count: int, within: float) -> None:
+        """Until a point of this name was begun so often."""
+        with anyio.fail_after(within):
+            while self._count[name] < count:
+                await self._news.wait()
+
     def go(self) -> None:
         """Lets what is delayed go on."""
         self._go.set()
@@ -122,6 +133,8 @@ class Proxy:
             self._count[name] += 1
         point = Point(name, self._count[name], when)
         self.points.append(point)
+        self._news.set()
+        self._news = anyio.Event()
         deed = self._deeds.pop(point, None)
         if deed is None:
             return None

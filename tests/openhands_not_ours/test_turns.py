@@ -1,7 +1,5 @@
 """What a turn of the agent-server looks like to a client."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.openhands_not_ours.model import SECRET, TITLE, words
@@ -61,7 +59,8 @@ async def test_a_command_has_one_card_with_one_start_and_one_end(stand: Stand) -
 
 
 async def test_an_edit_has_its_diff_and_its_place(stand: Stand) -> None:
-    path = str(stand.cwd / "poem.txt")
+    poem = stand.cwd / "poem.txt"
+    path = str(poem)
     async with stand.client() as client:
         await set_policy(stand, client, "NeverConfirm")
         mark = client.mark()
@@ -72,7 +71,7 @@ async def test_an_edit_has_its_diff_and_its_place(stand: Stand) -> None:
             edit(command="str_replace", path=path, old_str="two", new_str="2"), None, PATIENCE
         )
         made, changed = cards(client, mark)
-        assert Path(path).read_text() == "one\n2\n"
+        assert poem.read_text() == "one\n2\n"
         for card in (made, changed):
             assert (card.begun, card.ends) == (1, ["completed"])
             assert card.fields["kind"] == "edit"
