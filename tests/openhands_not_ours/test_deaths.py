@@ -1,4 +1,4 @@
-"""The server, the adapter or the bridge killed: nothing lost that was shown, nothing that runs on."""
+"""The server, the adapter or the bridge killed: nothing shown is lost, nothing runs on."""
 
 import os
 import signal
