@@ -22,12 +22,14 @@ PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 
 
-def adapter(url: str, *options: str) -> list[str]:
-    return [sys.executable, "-I", "-m", "agent.openhands", "--url", url, *options]
+def adapter(url: str, profile: str | None = None) -> list[str]:
+    words = [sys.executable, "-I", "-m", "agent.openhands", "--url", url]
+    return [*words, "--profile", profile] if profile else words
 
 
-def bridge(url: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "acp_bridge", "--openhands", url, *options]
+def bridge(url: str, profile: str | None = None) -> list[str]:
+    words = [sys.executable, "-m", "acp_bridge", "--openhands", url]
+    return [*words, "--openhands-profile", profile] if profile else words
 
 
 @dataclass
@@ -44,16 +46,17 @@ class Stand:
     #: known before the test
     _before: set[str] = field(default_factory=set)
 
-    def command(self, url: str | None = None, *options: str) -> list[str]:
-        make = bridge if self.bridged else adapter
-        return make(url or self.server.url, *options)
-
     @asynccontextmanager
     async def client(
-        self, *options: str, url: str | None = None, key: str = KEY, loads: str = ""
+        self,
+        *,
+        url: str | None = None,
+        key: str = KEY,
+        profile: str | None = None,
+        loads: str = "",
     ) -> AsyncIterator[RecordingClient]:
         """Started and initialized, with a new session, or with this one loaded."""
-        async with self.started(*options, url=url, key=key) as client:
+        async with self.started(url=url, key=key, profile=profile) as client:
             await client.initialize(within=PATIENCE)
             if loads:
                 await client.load_session(loads, self.cwd, PATIENCE)
@@ -63,11 +66,12 @@ class Stand:
 
     @asynccontextmanager
     async def started(
-        self, *options: str, url: str | None = None, key: str = KEY
+        self, *, url: str | None = None, key: str = KEY, profile: str | None = None
     ) -> AsyncIterator[RecordingClient]:
         """Started, no more. The adapter's exit is bounded by 5 s, the bridge's by 3."""
         env = {**self.env, "OPENHANDS_SESSION_API_KEY": key, "ACP_BRIDGE_HOME": str(self.home)}
-        command = self.command(url, *options)
+        make = bridge if self.bridged else adapter
+        command = make(url or self.server.url, profile)
         async with RecordingClient.start(command, env=env, exit_within=6) as client:
             self._before = self._before or set(await self.api.conversations())
             yield client

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.process
 
 @contextlib.asynccontextmanager
 async def _initialized(
-    stand: Stand, *options: str, key: str = KEY, url: str | None = None
+    stand: Stand, *, key: str = KEY, url: str | None = None, profile: str | None = None
 ) -> AsyncIterator[RecordingClient]:
-    async with stand.started(*options, key=key, url=url) as client:
+    async with stand.started(key=key, url=url, profile=profile) as client:
         await client.initialize(within=PATIENCE)
         yield client
 
@@ -84,7 +84,7 @@ async def test_a_folder_that_the_server_does_not_have_is_not_made(
 
 
 async def test_a_profile_that_is_not_there_is_named(stand: Stand) -> None:
-    async with _initialized(stand, "--openhands-profile", "no-such-profile") as client:
+    async with _initialized(stand, profile="no-such-profile") as client:
         assert "no-such-profile" in _said(await _refused(client, stand.cwd))
 
 
