@@ -18,9 +18,10 @@ from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import CANCEL_REQUEST, Json
+from acp_bridge.session import to_client
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
 
 
@@ -58,7 +59,6 @@ class WaitingProcess:
         self._warming = False
         self._wanted = 0
         self._claim: _Claim | None = None
-        self._to_client = ToClient(None, client, Updates(set()))
         self._count = 0
 
     @property
@@ -109,6 +109,9 @@ class WaitingProcess:
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
+        to_client.give_up_session(link)
+        link.at_clients.session_id = None
+        link.park()
         if self._link is None and not link.gone:
             self._link = link
         elif self._link is not link:
@@ -153,11 +156,13 @@ class WaitingProcess:
         """Drop it: an update without a session is nobody's."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
-        self._to_client.forward(link, call, stopped=False)
+        # Nothing is known of a session before it is there: ids of tool calls pass as they are.
+        asks = ToClient(link.at_clients.session_id, self._client, Updates(set()))
+        asks.forward(link, call, stopped=False)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST and isinstance(params, dict):
-            self._to_client.cancel_request(link, params.get("requestId"))
+            to_client.take_back(link, params.get("requestId", UNSET))
         elif client := self._client():
             client.peer.notify(method, params)
 
@@ -170,7 +175,7 @@ class WaitingProcess:
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         if self._link is link:
             self._link = None
-        self._to_client.release(link)
+        to_client.release(link)
 
     def on_dead(self, link: Link) -> None:
         """Do nothing: nobody waits for that."""
