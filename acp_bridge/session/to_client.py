@@ -132,9 +132,10 @@ class ToClient:
 
     def _late_terminal(self, asked: _Question, answer: Answer) -> None:
         """Release a terminal that was made after its agent was dead: nobody else does."""
-        if asked.call.method == protocol.CREATE_TERMINAL and isinstance(answer, Ok):
-            if terminal := _terminal_of(answer.result):
-                self._release_terminal(asked.client, terminal)
+        if asked.call.method != protocol.CREATE_TERMINAL or isinstance(answer, Err):
+            return
+        if terminal := _terminal_of(answer.result):
+            self._release_terminal(asked.client, terminal)
 
     def _release_terminal(self, client: Client, terminal: str) -> None:
         params = {"sessionId": self._session_id, "terminalId": terminal}

@@ -35,9 +35,11 @@ class LinkSource(Protocol):
 
 
 @dataclass(slots=True)
-class _Claim:
-    """A session's wait for the process that is starting."""
+class _Start:
+    """A process that is being started for whoever needs one next; one session may claim it."""
 
+    claimed: bool = False
+    #: what the claim was given; None if the process did not start.
     link: Link | None = None
     settled: anyio.Event = field(default_factory=anyio.Event)
 
@@ -54,11 +56,8 @@ class WaitingProcess:
         self._client = client
         self._timeout = timeout
         self._link: Link | None = None
-        self._starting = anyio.Lock()
-        #: `warm` is starting a process; so many wait to take one, or one session has claimed it.
-        self._warming = False
-        self._wanted = 0
-        self._claim: _Claim | None = None
+        #: the process that is to wait here.
+        self._coming: _Start | None = None
         self._count = 0
 
     @property
@@ -68,12 +67,12 @@ class WaitingProcess:
 
     async def ready(self) -> Link:
         """Return the waiting process, started if there is none; raises RpcError."""
-        async with self._starting:
-            if self._link:
-                return self._link
-            link = await self._start()
-            await self.give_back(link)  # if another was given back meanwhile, that one stays
-            return self._link or link
+        while self._link is None:
+            if self._coming:
+                await self._coming.settled.wait()
+            else:
+                await self._start_next()
+        return self._link
 
     def take_ready(self) -> Link | None:
         """Return the waiting process, if there is one, which the caller owns now."""
@@ -81,31 +80,30 @@ class WaitingProcess:
         return link
 
     async def take(self) -> Link:
-        """Return a process for a session, which the caller owns now; raises RpcError."""
-        self._wanted += 1
-        try:
-            async with self._starting:
-                return self.take_ready() or await self._start()
-        finally:
-            self._wanted -= 1
+        """Return a process for a session, which the caller owns now; raises RpcError.
+
+        Nobody waits for a start that another session needs (invariant P11).
+        """
+        return self.take_ready() or await self.take_warming() or await self._start()
 
     async def take_warming(self) -> Link | None:
-        """Return the process that `warm` is starting, waited for, which the caller owns now.
+        """Return the process that is being started for nobody yet, which the caller owns now.
 
-        None if there is none, if another one wants it already, or if it does not start.
+        None if there is none, if another one has claimed it, or if it does not start.
         """
-        if not self._warming or self._wanted or self._claim:
+        coming = self._coming
+        if coming is None or coming.claimed:
             return None
-        claim = self._claim = _Claim()
+        coming.claimed = True
         try:
-            await claim.settled.wait()
+            await coming.settled.wait()
         except BaseException:
-            self._claim = None
-            if claim.link:
+            coming.claimed = False
+            if coming.link:
                 with anyio.CancelScope(shield=True):
-                    await self.give_back(claim.link)
+                    await self.give_back(coming.link)
             raise
-        return claim.link
+        return coming.link
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
@@ -118,25 +116,31 @@ class WaitingProcess:
             await link.kill()
 
     async def warm(self) -> None:
-        """Have a process ready; what fails is said to the request that needs one."""
-        self._warming = True
+        """Start a process ahead of any need; what fails is said to the request that needs one."""
         try:
-            await self.ready()
+            if self._link is None and self._coming is None:
+                await self._start_next()
         except RpcError:
             return
         except Exception as exc:  # the system's: too many files, say (invariant P6)
             errors.internal(exc, "an agent could not be started")
-        finally:
-            self._warming = False
-            if claim := self._claim:  # it comes before those that began to wait later
-                self._claim = None
-                claim.link = self.take_ready()
-                claim.settled.set()
 
     async def close(self, grace: float) -> None:
         """End the waiting process."""
         if link := self.take_ready():
             await link.close(grace)
+
+    async def _start_next(self) -> None:
+        coming = self._coming = _Start()
+        try:
+            link = await self._start()
+            if coming.claimed:
+                coming.link = link
+            else:  # if another was given back meanwhile, that one stays
+                await self.give_back(link)
+        finally:
+            self._coming = None
+            coming.settled.set()
 
     async def _start(self) -> Link:
         self._count += 1
