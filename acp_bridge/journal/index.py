@@ -164,6 +164,22 @@ class Index:
 
         return frozenset(found for (found,) in await self._run(work))
 
+    async def folders(self, agent: Owns, most: int) -> list[str]:
+        """Return the working folders of the agent's sessions, the newest first, at most so many.
+
+        Raises IndexUnusable.
+        """
+
+        def work(db: sqlite3.Connection) -> list[tuple[str]]:
+            _set_owner(db, agent)
+            return db.execute(
+                "SELECT cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+                " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+                (most,),
+            ).fetchall()
+
+        return [folder for (folder,) in await self._run(work)]
+
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.
 
