@@ -122,9 +122,10 @@ class Index:
 
     # -- what is listed -------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionInfo | None:
-        """Return a session's row, also one that is not listed. Raises IndexUnusable."""
-        return await self._one("session_id = ?", session_id)
+    async def session(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return a session's row, and True if it was deleted for good. Raises IndexUnusable."""
+        gone = await self._one("deleted AND prompted AND session_id = ?", session_id)
+        return gone or await self._one("session_id = ?", session_id), gone is not None
 
     async def page(
         self, cwd: str | None, agent: Owns | None, cursor: str | None

@@ -24,6 +24,7 @@ from acp_bridge.journal.files import (
     create_file,
     make_folders,
     open_file,
+    read_info,
     remove_files,
     stamp_of,
     was_prompted,
@@ -138,6 +139,19 @@ class Journal:
                 await session.close()
                 raise
             return session
+
+    async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return what is known of a session, and True if it was deleted for good.
+
+        Its file says so, or the index, where the file is gone or can't be read. Raises
+        IndexUnusable.
+        """
+        if (session := self._live(session_id)) is not None:
+            return session.info, False
+        with suppress(JournalError):
+            if info := await in_thread(read_info, self.path(session_id), session_id):
+                return info, False
+        return await self.index.session(session_id)
 
     async def list(
         self,

@@ -86,17 +86,6 @@ class Listing:
             ours = self._agent()
             return await self._journal.index.shares_agent_id(ours, agent_session_id, session_id)
 
-    async def agent_id(self, session_id: str) -> str | None:
-        """Return the id at this agent of a session, listed or not; None if it has none there.
-
-        An id that is none of ours is the agent's. Raises RpcError.
-        """
-        with _told():
-            row = await self._journal.index.session(session_id)
-        if row is None:
-            return session_id
-        return row.agent_session_id if self._agent().owns(row.agent, row.agent_info) else None
-
     async def _agents_own(self, cwd: str | None, cursor: str | None) -> AgentPage:
         if not (link := self._listing_link()):
             return AgentPage()

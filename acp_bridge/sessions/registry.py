@@ -251,7 +251,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
-            agent_id = await self._listing.agent_id(session_id)
+            agent_id = await self._store.agent_id(session_id)
             await self._store.erase(session_id, known=True)
         if agent_id is None:
             return {}

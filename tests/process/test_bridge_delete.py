@@ -110,3 +110,16 @@ async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_o
         await kill_agent(world, client)
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
         assert [row["sessionId"] for row in await listed(client)] == [client.session_id]
+
+
+@pytest.mark.hazard("R8")
+async def test_the_session_of_another_agent_is_left_to_that_one(world: World) -> None:
+    async with world.bridge("deletes") as client:
+        await client.prompt("say one")
+        session = client.session_id
+    async with world.bridge(options=["--agent-name", "other"]) as client:
+        error = await fails(client, "session/delete", -32602, sessionId=session)
+        assert "belongs to the agent 'fixture_agent.py'" in str(error)
+    async with world.bridge("deletes", session=False) as client:
+        assert [row["sessionId"] for row in await listed(client)] == [session]
+        assert await client.request("session/delete", {"sessionId": session}) == {}
