@@ -163,8 +163,8 @@ async def test_a_session_of_another_agent_is_not_deleted_and_the_mismatch_is_nam
         session_id = await it.stored(*prompts)
         path = it.journal.path(session_id)
     if lost == "the index":
-        for file in tmp_path.glob("index.db*"):
-            file.unlink()
+        for name in ("index.db", "index.db-wal", "index.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
         if not prompts:
             return  # then nothing is known of it
     elif lost != "nothing":
