@@ -31,8 +31,10 @@ class PromptsPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run a piece of work whose failure is this session's only: then feed `instead`."""
 
     async def touch(self) -> None:
         """Note in the listing that the session was used now. Raises JournalError."""
@@ -103,7 +105,8 @@ class Prompts:
         except JournalError as exc:
             self._port.feed(ev.CommitFailed(key, str(exc)))
             return
-        self._port.spawn(self._sync, key, prompt)
+        failed = ev.CommitFailed(key, "it could not be synced")
+        self._port.spawn(self._sync, key, prompt, instead=failed)
 
     async def _sync(self, key: int, prompt: Prompt) -> None:
         try:
@@ -128,14 +131,16 @@ class Prompts:
         prompt = self._open.pop(key)
         answer = answers.of_outcome(outcome)
         own = outcome.answer if isinstance(outcome, Replied) else None
-        self._end(prompt.seq, answers.for_journal(answer) or {}, own)
-        how = answers.in_short(answer)
-        event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
-        if request := prompt.request:
-            self._transcript.then(request.client, lambda: request.respond(answer))
-            # Another turn may run: this prompt had waited behind it.
-            if isinstance(outcome, Cancelled) and not self._transcript.seq:
-                self._transcript.hush(request.client)
+        try:
+            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            how = answers.in_short(answer)
+            event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+        finally:  # whatever breaks, the prompt is answered (invariant Q9)
+            if request := prompt.request:
+                self._transcript.then(request.client, lambda: request.respond(answer))
+        # Another turn may run: this prompt had waited behind it.
+        if prompt.request and isinstance(outcome, Cancelled) and not self._transcript.seq:
+            self._transcript.hush(prompt.request.client)
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""

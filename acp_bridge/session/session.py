@@ -11,11 +11,12 @@ import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import assert_never
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import SessionJournal
@@ -25,7 +26,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, State
 from acp_bridge.machine.turns import Turns
 from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import answers, queue_command, to_client
+from acp_bridge.session import answers, failures, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -153,7 +154,7 @@ class Session:
                     try:
                         self._perform(effect)
                     except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
-                        errors.internal(exc, f"{type(effect).__name__} failed")
+                        self._events.extend(failures.instead_of(effect, exc))
         finally:
             self._stepping = False
         self._say_blocked()
@@ -223,16 +224,15 @@ class Session:
             text = notices.not_ready(self.memory.refusal)
             self.transcript.show_only(notices.notice(text))
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work in the bridge's task group; its failure is this session's only."""
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run a piece of work in the bridge's task group; its failure is this session's only.
 
-        async def contained() -> None:
-            try:
-                await work(*args)
-            except Exception as exc:
-                errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
-
-        self._context.tasks.start_soon(contained)
+        `instead` is what the machine is told if it fails.
+        """
+        failed = partial(self.feed, instead) if instead else lambda: None
+        self._context.tasks.start_soon(failures.contained, work, args, failed)
 
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
@@ -241,9 +241,11 @@ class Session:
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
-        await self._context.journal.end(self.id)
-        os.close(self._lease)
-        self.closed.set()
+        try:
+            await self._context.journal.end(self.id)
+            os.close(self._lease)
+        finally:
+            self.closed.set()
 
     # --- prompts -------------------------------------------------------------------------------
 
