@@ -162,8 +162,11 @@ class Sessions:
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._busy.hold(session_id), self._at_hand(session_id) as source:
-            session, result = await self._forks.make(source, workspace, request)
+        async with self._busy.hold(session_id):
+            if session_id not in self.live and await self._store.set_aside(session_id):
+                return await self.new(request, given)  # there is nothing in it to be copied
+            async with self._at_hand(session_id) as source:
+                session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)
