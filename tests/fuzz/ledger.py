@@ -183,8 +183,7 @@ class _Walk:
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))
         elif method == REQUEST_PERMISSION and isinstance(about, dict):
-            card = about["toolCall"].get("toolCallId")
-            self._ledger.transcript(str(session_id)).asked.add(card)
+            self._ledger.transcript(str(session_id)).asked(about["toolCall"])
         elif method == "_acp_bridge/accepted" and isinstance(about, dict):
             if prompt := self._prompts.get(key(about["requestId"])):
                 prompt.accepted = True

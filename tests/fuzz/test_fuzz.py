@@ -47,12 +47,24 @@ def said(text: str, **update: Any) -> Json:
     return {"method": "session/update", "params": {"sessionId": S, "update": {**chunk, **update}}}
 
 
+def card(name: str, **more: Any) -> Json:
+    update = {"sessionUpdate": "tool_call", "toolCallId": name, **more}
+    return {"method": "session/update", "params": {"sessionId": S, "update": update}}
+
+
+def asks(name: str) -> Json:
+    params = {"sessionId": S, "toolCall": {"toolCallId": name}, "options": []}
+    return {"id": 0, "method": "session/request_permission", "params": params}
+
+
 def result(request_id: Any, **value: Any) -> Json:
     return {"id": request_id, "result": value}
 
 
 OPENED = [sent("session/new", 0), result(0, sessionId=S)]
+ASKED = card("t", title="t", status="pending")
 LOAD, LOADED = sent("session/load", 9), result(9)
+LOADED_AGAIN = [sent("session/load", 8), said("p0.0."), result(8)]
 PROMPT = sent("session/prompt", 1)
 ENDED, CANCELLED = result(1, stopReason="end_turn"), result(1, stopReason="cancelled")
 
@@ -79,6 +91,23 @@ def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> 
         [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), LOADED],
         # What was on its way when the load was sent comes before the replay, and in it.
         [PROMPT, LOAD, said("p0"), said(".0."), said("p0.0."), LOADED, ENDED],
+        # A card that the client has from a question alone is one of the transcript.
+        [PROMPT, asks("t"), said("p0.0."), ENDED, LOAD, ASKED, said("p0.0."), LOADED],
+        # A question about a card that was shown adds none.
+        [
+            PROMPT,
+            card("t"),
+            asks("t"),
+            said("p0.0."),
+            ENDED,
+            LOAD,
+            card("t"),
+            said("p0.0."),
+            LOADED,
+        ],
+        # Questions don't wait for the end of a load: before the replay, and behind its beginning.
+        [PROMPT, said("p0.0."), LOAD, asks("t"), said("p0.0."), ASKED, LOADED, ENDED],
+        [PROMPT, said("p0.0."), LOAD, said("p0.0."), asks("t"), LOADED, ENDED],
     ],
 )
 def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]) -> None:
@@ -97,6 +126,18 @@ def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]
         pytest.param(
             [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), said("x"), LOADED],
             id="a load shows more",
+        ),
+        pytest.param(
+            [PROMPT, card("t"), asks("t"), said("p0.0."), ENDED, LOAD, said("p0.0."), LOADED],
+            id="a load loses a card that was asked about",
+        ),
+        pytest.param(
+            [PROMPT, asks("t"), said("p0.0."), ENDED, LOAD, said("p0.0."), ASKED, LOADED],
+            id="a card that the client has from a question is elsewhere",
+        ),
+        pytest.param(
+            [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), asks("t"), LOADED, *LOADED_AGAIN],
+            id="a card that was asked about during a load is lost",
         ),
     ],
 )
