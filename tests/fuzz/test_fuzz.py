@@ -69,11 +69,13 @@ PROMPT = sent("session/prompt", 1)
 ENDED, CANCELLED = result(1, stopReason="end_turn"), result(1, stopReason="cancelled")
 
 
-def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> Ledger:
-    """A life with one prompt, number 0, of the id 1, which says `p0.0.`."""
+def judge(
+    *lines: Json, stopped: bool = False, ledger: Ledger | None = None, log: str = ""
+) -> Ledger:
+    """A life with two prompts, of the ids 1 and 2, which say `p0.0.` and `p1.0.`."""
     ledger = ledger or Ledger()
-    prompt = Prompt(0, S, 0, "say p0.0.", ["p0.0."], urgent=False)
-    ledger.prompts = [prompt]
+    prompts = [Prompt(n, S, 0, f"say p{n}.0.", [f"p{n}.0."], urgent=False) for n in (0, 1)]
+    ledger.prompts = prompts
     if stopped:
         ledger.stops.add((0, S))
     recording = Recording()
@@ -81,7 +83,7 @@ def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> 
         message = {"jsonrpc": "2.0", **{k: v for k, v in line.items() if k != "out"}}
         raw = json.dumps(message).encode() + b"\n"
         recording.append(Record("out" if "out" in line else "in", number, message, raw))
-    ledger.judge_life(recording, "", {"1": prompt}, quiet=True)
+    ledger.judge_life(recording, log, {"1": prompts[0], "2": prompts[1]}, quiet=True)
     return ledger
 
 
@@ -154,6 +156,22 @@ def test_what_follows_cancelled_is_found(late: Json) -> None:
     judge(*begun, stopped=True)
     with pytest.raises(Lost):
         judge(*begun, late, stopped=True)
+
+
+@pytest.mark.parametrize("reuses", [True, False])
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize("log", ["agent.unclean session=session agent=a", ""])
+def test_an_answer_may_be_taken_for_a_leak_where_ids_are_used_again_after_a_cancel_only(
+    reuses: bool, stopped: bool, log: str
+) -> None:
+    ledger = Ledger(reuses_ids=reuses)
+    begun = [PROMPT, said("p0.0.", messageId="m"), CANCELLED if stopped else ENDED]
+    lines = [*begun, sent("session/prompt", 2), result(2, stopReason="end_turn")]
+    if reuses and stopped and log:
+        judge(*lines, ledger=ledger, stopped=stopped, log=log)
+        return
+    with pytest.raises(Lost):
+        judge(*lines, ledger=ledger, stopped=stopped, log=log)
 
 
 def test_of_a_bridge_that_was_killed_a_load_may_show_more_and_not_less() -> None:
