@@ -14,9 +14,10 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.to_client import ToClient, take_back
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
+from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
 
 
@@ -134,7 +135,7 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
-            self._to_client.cancel_request(link, named.get("requestId"))
+            take_back(link, named.get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
