@@ -9,7 +9,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
@@ -142,11 +142,6 @@ class FromAgent:
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
-        if new := self._updates.take_new_ids():
-            try:
-                self._journal.add_ids(new)
-            except JournalError as exc:
-                event("journal.failed", session=self._journal.info.session_id, what=exc)
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:

@@ -76,12 +76,12 @@ class Session:
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
         updates = self._updates = Updates(set(journal.used_ids()))
-        shown = self.transcript = TranscriptOut(self.id, journal)
+        shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_only)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.journal import SessionJournal
+from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import REQUEST_PERMISSION
 from acp_bridge.session.to_client import ToClient, end_questions, release, take_back
+from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
-from tests.session.memory import ClientEnd, MemoryLink
+from tests.session.memory import ClientEnd, MemoryLink, Outgoing
 
 Json = dict[str, Any]
 CAN_ALL: Json = {
@@ -287,3 +290,37 @@ async def test_a_card_that_only_a_permission_request_has_shown_is_recorded_once(
         stage.ask(link, REQUEST_PERMISSION, {"toolCall": call}, request_id)
     shown = {"sessionUpdate": "tool_call", "status": "pending", **call}
     assert recorded == [{"update": shown}]
+
+
+class Watched(Outgoing):
+    """Notes what the journal has at each write: used ids, and the number of rows."""
+
+    def __init__(self, journal: SessionJournal) -> None:
+        super().__init__()
+        self._journal = journal
+        self.known: list[tuple[set[str], int]] = []
+
+    def write(self, data: bytes) -> None:
+        rows = self._journal._file.db.execute("SELECT count(*) FROM updates").fetchone()[0]
+        self.known.append((set(self._journal.used_ids()), rows))
+        super().write(data)
+
+
+@pytest.mark.hazard("T2", "P13")
+async def test_ids_and_asked_cards_are_in_the_journal_before_the_client_can_know_them(
+    journal: SessionJournal,
+) -> None:
+    updates, sent = Updates(set()), Watched(journal)
+    updates.new_turn(1)
+    transcript = TranscriptOut("s", journal, updates.take_new_ids)
+    transcript.attach(ClientEnd(CAN_ALL, sent).client)
+    to_client = ToClient("s", transcript.asked, updates, transcript.record_at_once)
+    card = {"sessionUpdate": "tool_call", "toolCallId": "shown"}
+    transcript.show({"update": updates.incoming(card, Phase.LIVE)})
+    # A state is shown at once, in the middle of a read.
+    transcript.show({"update": {"sessionUpdate": "current_mode_update", "currentModeId": "m"}})
+    assert sent.known[0] == ({"shown"}, 1)
+    params = {"sessionId": "0", "toolCall": {"toolCallId": "asked"}}
+    link = MemoryLink()
+    to_client.forward(link, link.asks(REQUEST_PERMISSION, params), stopped=False)
+    assert sent.known[-1] == ({"shown", "asked"}, 2)
