@@ -39,12 +39,14 @@ CLOSE_GRACE: Final = 1.0
 #: that closes a pipe first would get less than that.
 CUT_OFF_GRACE: Final = 1.0
 #: All sessions end when the client is gone or a signal came.
-END: Final = 2.5
+END: Final = 2.4
 #: The last output reaches the client after that.
 FLUSH: Final = 0.3
 #: The lock of the index is waited for when the journal is closed, after that.
 INDEX_CLOSE: Final = 0.1
-#: Everything has ended (invariants P1, P2). END, FLUSH and INDEX_CLOSE together are below it.
+#: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.
+LEAVE: Final = 2.85
+#: Everything has ended (invariants P1, P2). Above LEAVE, which leaves it time to exit.
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
