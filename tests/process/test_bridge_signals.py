@@ -77,7 +77,7 @@ class Bridge:
     async def ended(self) -> int:
         """Its exit code, within 3 s."""
         with anyio.fail_after(3):
-            await anyio.to_thread.run_sync(self.process.wait)
+            await anyio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
         return self.process.returncode
 
     def said(self) -> tuple[bytes, bytes]:
