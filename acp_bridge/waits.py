@@ -35,6 +35,11 @@ GIVE_UP: Final = 6.0
 #: An agent ends by itself when its session or the bridge closes. Well below END, which must leave
 #: time for the kill.
 CLOSE_GRACE: Final = 1.0
+#: An agent takes what was written to it, or answers that it has closed its session.
+CLOSE_ANSWER: Final = 0.25
+#: An agent ends when its stdin has ended; then it gets SIGTERM. With CLOSE_ANSWER, twice, it leaves
+#: a part of CLOSE_GRACE for what the agent does at that.
+EOF_GRACE: Final = 0.4
 #: A process that has closed its stdin or stdout ends by itself. Not below CLOSE_GRACE, or an agent
 #: that closes a pipe first would get less than that.
 CUT_OFF_GRACE: Final = 1.0

@@ -25,7 +25,7 @@ def test_the_guard_tries_several_times_within_the_time_for_a_kill() -> None:
 
 
 def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None:
-    assert waits.CLOSE_GRACE <= waits.CUT_OFF_GRACE
+    assert waits.CLOSE_ANSWER * 2 + waits.EOF_GRACE < waits.CLOSE_GRACE <= waits.CUT_OFF_GRACE
     assert waits.CLOSE_GRACE + GUARD_PAUSE < waits.END
     assert waits.CLOSE_GRACE < waits.UNDO
 
