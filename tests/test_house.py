@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     {"late_replay", "machine"},
     {"agents", "journal"},
     {"notices"},
-    {"errors", "keyed_locks", "log", "settings", "waits"},
+    {"errors", "keyed_locks", "log", "settings", "signals", "waits"},
     {"wire"},
     {"protocol"},
     {"acp_bridge"},

@@ -11,7 +11,8 @@ Over CONTROL_FD, a stream socket:
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
-  after which the end of the main process alone is no reason to kill the rest.
+  after which the end of the main process alone is no reason to kill the rest; TERM, which has the
+  main process sent SIGTERM.
 
 The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
 bridge, and the tool the agent.
@@ -48,6 +49,7 @@ COMMAND_LINE = (
 KILL = b"k"
 LOCK = b"l"
 LINGER = b"w"
+TERM = b"t"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
@@ -227,6 +229,8 @@ class Guard:
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
+            if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
+                os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
 

@@ -197,7 +197,7 @@ class Link:
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
         if self._process and self._writer:
-            await self._writer.flush(grace)
+            await self._writer.flush(min(grace, waits.CLOSE_ANSWER))
             self._writer.close()
             await self._process.close(grace)
 

@@ -124,11 +124,16 @@ class AgentProcess:
     async def close(self, grace: float) -> None:
         """Close stdin, give the agent `grace` seconds to end, kill what is left, close all.
 
-        Only the grace can be cancelled; the rest is shielded and bounded.
+        An agent that does not heed the end of its stdin is sent SIGTERM within the grace, so that
+        it can tidy up. Only the grace can be cancelled; the rest is shielded and bounded.
         """
         self._close_fd("stdin_fd")
         try:
             with anyio.move_on_after(grace):
+                with anyio.move_on_after(min(waits.EOF_GRACE, grace / 2)):
+                    await self._tree.exited.wait()
+                if not self._tree.exited.is_set():
+                    self._tree.terminate()
                 await self._tree.exited.wait()
         finally:
             self._closing.set()
