@@ -134,6 +134,7 @@ class Journal:
             session = self._opened(file, info)
             try:
                 session.catch_up()
+                session.settle_left()
                 await self._index_row(info)
             except BaseException:
                 await session.close()
@@ -240,7 +241,7 @@ class Journal:
         async with self._locks.hold(session_id):
             await self._close_one(session_id)
             await self.index.remove(session_id, known=known, agent=agent)
-            await in_thread(remove_files, self.path(session_id))
+            await self._remove(session_id)
 
     # -- sessions without a prompt ---------------------------------------------------------
 
@@ -257,12 +258,15 @@ class Journal:
             if not prompted:
                 await self._close_one(session_id)
                 await self.index.set_aside(session_id)
-                await in_thread(remove_files, self.path(session_id))
+                await self._remove(session_id)
 
     async def _close_one(self, session_id: str) -> None:
         if (session := self._open.get(session_id)) is not None:
             await session.close()
-        self._unwritten.pop(session_id, None)
+
+    async def _remove(self, session_id: str) -> None:
+        await in_thread(remove_files, self.path(session_id))
+        self._unwritten.pop(session_id, None)  # not before: what can't be removed is used again
 
     async def close(self) -> None:
         """Close everything. Never raises."""
