@@ -88,6 +88,11 @@ class Turns:
         return self._queue.running.key if self._queue.running else None
 
     @property
+    def ending(self) -> bool:
+        """The session is being closed, or ends with the bridge."""
+        return self._closing
+
+    @property
     def waiting(self) -> tuple[int, ...]:
         """The keys in the queue, the next one first."""
         return tuple(prompt.key for prompt in self._queue.waiting)

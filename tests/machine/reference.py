@@ -261,26 +261,8 @@ class Reference:
                     self.unfit.add(epoch)
             case AnswerPrompt():
                 self.answer(event, effect)
-            case SendPause(epoch, token):
-                assert isinstance(event, Pause)
-                assert self.running is not None
-                assert not (self.running.cancelled)
-                assert not (self.died)
-                assert not (self.pause_told)
-                assert token > self.pause_token
-                assert epoch == self.epoch
-                self.pause_told, self.pause_open, self.pause_token = True, True, token
-            case SendGo(epoch):
-                assert isinstance(event, Go | HoldQueue)
-                assert self.running is not None
-                assert not (self.running.cancelled)
-                assert not (self.died)
-                assert self.pause_told
-                assert epoch == self.epoch
-                self.pause_told = self.pause_open = False
-            case StillWaits():
-                assert late(event, Timer.SIGN)
-                assert self.gate_closed
+            case SendPause() | SendGo() | StillWaits():
+                self.at_gate(event, effect)
             case NoteOutcome(key, answer):
                 assert event == AgentAnswered(self.epoch, key, answer)
                 assert self.running is not None
@@ -301,6 +283,29 @@ class Reference:
                 self.leave(self.running)
             case _:
                 self.process(event, effect)
+
+    def at_gate(self, event: Event, effect: SendPause | SendGo | StillWaits) -> None:
+        match effect:
+            case SendPause(epoch, token):
+                assert isinstance(event, Pause)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert not self.pause_told
+                assert token > self.pause_token
+                assert epoch == self.epoch
+                self.pause_told, self.pause_open, self.pause_token = True, True, token
+            case SendGo(epoch):
+                assert isinstance(event, Go | HoldQueue)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert self.pause_told
+                assert epoch == self.epoch
+                self.pause_told = self.pause_open = False
+            case StillWaits():
+                assert late(event, Timer.SIGN)
+                assert self.gate_closed
 
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"

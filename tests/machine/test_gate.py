@@ -56,11 +56,13 @@ def test_a_turn_is_paused_by_its_agent_and_goes_on_at_the_users_word() -> None:
     bench = Bench()
     bench.prompt(1)
     assert bench.do(Pause()) == [SendPause(1, 1)]
-    assert bench.turns.standstill is Standstill.PAUSING
+    stood = [bench.turns.standstill]
     assert bench.do(PauseAnswered(1, 1)) == []
-    assert bench.turns.standstill is Standstill.PAUSED
+    stood.append(bench.turns.standstill)
     assert bench.do(Go()) == [SendGo(1)]
-    assert (bench.turns.standstill, bench.state) == (Standstill.OPEN, "RUNNING")
+    stood.append(bench.turns.standstill)
+    assert stood == [Standstill.PAUSING, Standstill.PAUSED, Standstill.OPEN]
+    assert bench.state == "RUNNING"
     assert bench.answer() == [replied(1)]
 
 
