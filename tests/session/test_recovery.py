@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.protocol import text_chunk
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -57,8 +58,8 @@ class Dead:
         """Return the part of the next bridge that takes the journal over."""
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, Port())
-        settings = UserSettings(self.journal)
-        return Replay(Port(), self.journal, transcript, self.prompts, settings, 1)
+        settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript)
+        return Replay(Port(), self.journal, transcript, self.prompts, settings, pauses, 1)
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""
