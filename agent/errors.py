@@ -2,6 +2,7 @@
 
     code     function          the client is told
     -32600   not_initialized   a request came before `initialize`
+    -32601   unknown_method    an extension's method that this agent doesn't have
     -32602   invalid_params    a parameter is malformed or unknown, or this agent can't take it
     -32002   unknown_session   there is no session with that id
     -32000   auth_required     the key of a model's provider is missing
@@ -10,7 +11,7 @@
     -32603   internal_error    anything else failed, such as the disk or the agent itself
 
 `request_error` turns whatever a request raised into one of them. What is no request at all (-32700,
--32600) is answered by `agent.serve.sdk_transport`, an unknown method (-32601) by the SDK.
+-32600) is answered by `agent.serve.sdk_transport`, any other unknown method (-32601) by the SDK.
 
 Invariants
 - No exception's text reaches the wire but a ModelError's and a ServiceError's, which are made for
@@ -58,6 +59,10 @@ def not_initialized() -> RequestError:
 
 def invalid_params(problem: str) -> RequestError:
     return _error(ErrorCode.INVALID_PARAMS, f"Invalid params: {problem}")
+
+
+def unknown_method(method: str) -> RequestError:
+    return _error(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
 
 
 def unknown_session() -> RequestError:

@@ -100,6 +100,8 @@ class GuardedProcess:
         """
         self._guard_end.close()
         self._send(guard.KILL)
+        if self._guard is not None:
+            self._guard.send_signal(signal.SIGCONT)  # the command may have stopped it
         try:
             with anyio.move_on_after(within, shield=True):
                 while await self._take_report():

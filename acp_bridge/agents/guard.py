@@ -11,7 +11,8 @@ Over CONTROL_FD, a stream socket:
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
-  after which the end of the main process alone is no reason to kill the rest.
+  after which the end of the main process alone is no reason to kill the rest; TERM, which has the
+  main process sent SIGTERM.
 
 The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
 bridge, and the tool the agent.
@@ -19,6 +20,8 @@ bridge, and the tool the agent.
 Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
   at once; then the kernel's parent-death signal kills the agent's main process.
+- One that was stopped is continued by the bridge when the tree is to die, and on Linux by the
+  kernel when the bridge has died, however it did.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
@@ -46,6 +49,7 @@ COMMAND_LINE = (
 KILL = b"k"
 LOCK = b"l"
 LINGER = b"w"
+TERM = b"t"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
@@ -164,7 +168,7 @@ def processes() -> list[tuple[int, int, int, bool]]:
 
 
 def kill_descendants(root: int, groups: set[int]) -> bool:
-    """SIGKILL every group that a descendant of `root` is in. Returns whether there was any.
+    """SIGKILL every group that a descendant of `root` is in. Returns whether one was alive.
 
     A group is killed as a whole, forks in progress included, so that a fork bomb does not outrun
     this. It holds no other process: the agent has a session of its own, and no group reaches
@@ -182,7 +186,7 @@ def kill_descendants(root: int, groups: set[int]) -> bool:
     groups.update(alive - {os.getpgid(root)})
     for group in groups:
         kill_group(group)
-    return bool(groups)
+    return any(group in groups and not zombie for _, _, group, zombie in table)
 
 
 def kill_group(group: int) -> None:
@@ -225,6 +229,8 @@ class Guard:
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
+            if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
+                os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
 
@@ -331,6 +337,7 @@ def run(arguments: list[str]) -> None:
     control.setblocking(False)
     guard = Guard(control, listen_for_signals())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
     try:
         if not guard.told_to_stop() and guard.start(arguments[2:], arguments[1]):
             guard.watch()

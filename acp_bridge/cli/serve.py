@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from acp_bridge import log
+from acp_bridge import log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import foreign_agent, isolated_path
@@ -102,5 +102,18 @@ def _serve(settings: Settings) -> int:
         return 2
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
-    anyio.run(bridge.serve, settings, stdin, stdout)
+    anyio.run(bridge.serve, settings, stdin, stdout, _leave_in_time)
     return 0
+
+
+def _leave_in_time() -> None:
+    """See to it that the process ends in time, whatever hangs (invariant P2).
+
+    That may be a tree that does not die, which its guard goes on killing, or a thread on a disk
+    that does not answer. All that could be kept has been written by then.
+    """
+    import threading
+
+    leave = threading.Timer(waits.LEAVE, os._exit, (0,))
+    leave.daemon = True
+    leave.start()

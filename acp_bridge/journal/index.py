@@ -122,9 +122,10 @@ class Index:
 
     # -- what is listed -------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionInfo | None:
-        """Return a session's row, also one that is not listed. Raises IndexUnusable."""
-        return await self._one("session_id = ?", session_id)
+    async def session(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return a session's row, and True if it was deleted for good. Raises IndexUnusable."""
+        gone = await self._one("deleted AND prompted AND session_id = ?", session_id)
+        return gone or await self._one("session_id = ?", session_id), gone is not None
 
     async def page(
         self, cwd: str | None, agent: Owns | None, cursor: str | None
@@ -163,6 +164,22 @@ class Index:
             ).fetchall()
 
         return frozenset(found for (found,) in await self._run(work))
+
+    async def folders(self, agent: Owns, most: int) -> list[str]:
+        """Return the working folders of the agent's sessions, the newest first, at most so many.
+
+        Raises IndexUnusable.
+        """
+
+        def work(db: sqlite3.Connection) -> list[tuple[str]]:
+            _set_owner(db, agent)
+            return db.execute(
+                "SELECT cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+                " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+                (most,),
+            ).fetchall()
+
+        return [folder for (folder,) in await self._run(work)]
 
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.

@@ -24,6 +24,7 @@ from acp_bridge.journal.files import (
     create_file,
     make_folders,
     open_file,
+    read_info,
     remove_files,
     stamp_of,
     was_prompted,
@@ -133,11 +134,25 @@ class Journal:
             session = self._opened(file, info)
             try:
                 session.catch_up()
+                session.settle_left()
                 await self._index_row(info)
             except BaseException:
                 await session.close()
                 raise
             return session
+
+    async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return what is known of a session, and True if it was deleted for good.
+
+        Its file says so, or the index, where the file is gone or can't be read. Raises
+        IndexUnusable.
+        """
+        if (session := self._live(session_id)) is not None:
+            return session.info, False
+        with suppress(JournalError):
+            if info := await in_thread(read_info, self.path(session_id), session_id):
+                return info, False
+        return await self.index.session(session_id)
 
     async def list(
         self,
@@ -226,7 +241,7 @@ class Journal:
         async with self._locks.hold(session_id):
             await self._close_one(session_id)
             await self.index.remove(session_id, known=known, agent=agent)
-            await in_thread(remove_files, self.path(session_id))
+            await self._remove(session_id)
 
     # -- sessions without a prompt ---------------------------------------------------------
 
@@ -243,12 +258,15 @@ class Journal:
             if not prompted:
                 await self._close_one(session_id)
                 await self.index.set_aside(session_id)
-                await in_thread(remove_files, self.path(session_id))
+                await self._remove(session_id)
 
     async def _close_one(self, session_id: str) -> None:
         if (session := self._open.get(session_id)) is not None:
             await session.close()
-        self._unwritten.pop(session_id, None)
+
+    async def _remove(self, session_id: str) -> None:
+        await in_thread(remove_files, self.path(session_id))
+        self._unwritten.pop(session_id, None)  # not before: what can't be removed is used again
 
     async def close(self) -> None:
         """Close everything. Never raises."""
