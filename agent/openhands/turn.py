@@ -56,6 +56,8 @@ class Turn:
         self.uncertain = False
         self._evidence = Evidence(last_message)
         self._asked: Waiting = ()
+        #: the server has taken the user's consent to those
+        self._accepted = False
         self._tries = 0
         self._lost = False
         self._told_busy = self._told_lost = False
@@ -73,6 +75,8 @@ class Turn:
     def saw(self, event: Event, waiting: Waiting, *, ours: bool = False) -> list[Effect]:
         """Takes an event that the feed had not told before, or a snapshot of the live feed."""
         self._evidence.take(event, ours=ours)
+        if self.phase is Phase.SENDING and ours and not self.cancelled:
+            self.phase = Phase.RUNNING  # the answer may still be on its way, or lost
         if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
             return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
         return self._look(waiting) if isinstance(event, Snapshot) else []
@@ -82,6 +86,8 @@ class Turn:
         kind = problem.kind if problem else None
         never = kind not in (None, Kind.UNSURE, Kind.BUSY, Kind.RUNNING)
         self._lost = kind is Kind.UNSURE
+        if self.phase is not Phase.SENDING and kind is not Kind.BUSY:
+            return []
         if self.cancelled:
             return [self._end(End("cancelled"))] if never else self._stop(waiting)
         match kind:
@@ -120,6 +126,7 @@ class Turn:
             case Kind.BUSY:
                 return [Confirm(True, self._pause())]
             case None | Kind.RUNNING:
+                self._accepted = True
                 return [*self._go(Phase.RUNNING), *self._look(waiting)]
         return self._go(Phase.LOOKING, Sync(_PAUSE))
 
@@ -162,9 +169,17 @@ class Turn:
         self.cancelled = True
         if self.phase is Phase.ASKING:
             return [Withdraw(), *self._go(Phase.STOPPING, Confirm(False))]
-        if under_way:
+        if under_way and self.phase is not Phase.RUNNING:
             return []
         return [self._end(End("cancelled"))] if self.phase is Phase.SENDING else self._stop(waiting)
+
+    def gone(self, problem: ServerProblem) -> list[Effect]:
+        """Takes the end of the feed, which is for good."""
+        if self.phase is Phase.ENDED:
+            return []
+        if self.cancelled:
+            return self._stopped(problem)
+        return [Withdraw(), self._fail(problem)]
 
     # how it goes on
 
@@ -197,6 +212,10 @@ class Turn:
                 return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
             return [self._end(Fail(words.NOT_KNOWN))]
         if status is Status.WAITING and waiting:
+            self._tries += 1
+            if self._accepted and set(waiting) <= set(self._asked) and self._tries < _TRIES:
+                # The status that is asked for may be older than what was announced.
+                return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
             return self._ask(waiting)
         if self._evidence.ran or status is Status.RUNNING:
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
@@ -216,7 +235,7 @@ class Turn:
         return self._go(Phase.STARTING, self._fresh(Run()))
 
     def _ask(self, waiting: Waiting) -> list[Effect]:
-        self._asked = waiting
+        self._asked, self._accepted = waiting, False
         return self._go(Phase.ASKING, Ask(waiting))
 
     def _stop(self, waiting: Waiting) -> list[Effect]:

@@ -1,7 +1,8 @@
 """Carries out what a turn decides: its requests, its question to the user, its end.
 
 Invariants
-- One request is under way at a time. One that has not gone out yet is dropped when another comes.
+- One request is under way at a time. When another comes, one that has not gone out yet is
+  dropped, and the answer of one that has is not waited for.
 - After a cancel, a request that is under way gets `_PATIENCE` seconds; an interrupt has its own.
 """
 
@@ -96,6 +97,9 @@ class TurnRunner:
             self._patience.deadline = min(self._patience.deadline, limit)
         self._tasks.start_soon(self._perform, effects)
 
+    async def gone(self, problem: ServerProblem) -> None:
+        await self._perform(self.turn.gone(problem))
+
     async def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -116,7 +120,7 @@ class TurnRunner:
         self._tasks.start_soon(work, *args)
 
     def _start_request(self, request: Request) -> None:
-        if self._request is not None and self._patience is None:
+        if self._request is not None:
             self._request.cancel()
         scope = self._request = anyio.CancelScope()
         self._start(self._carry_out, request, scope)
@@ -127,7 +131,8 @@ class TurnRunner:
                 await anyio.sleep(after)
             problem, status = await self._sent(request)
             effects = self._reported(request, status, problem)
-            self._request = None
+            if self._request is scope:
+                self._request = None
             await self._perform(effects)
 
     async def _sent(self, request: Request) -> tuple[ServerProblem | None, Status | None]:
