@@ -10,7 +10,7 @@ from agent.model import SpokenKind, ToolCall
 
 #: a line of the transcript (see `agent.conversation.history`)
 Record: TypeAlias = dict[str, Any]
-Entry: TypeAlias = "Prompt | Answer"
+Entry: TypeAlias = "Prompt | Answer | Note"
 
 #: stands for the result of a call that has none
 INTERRUPTED = "interrupted by the user"
@@ -55,6 +55,15 @@ class Prompt:
 
 
 @dataclass(slots=True)
+class Note:
+    """What the agent itself tells the model in a turn; the user is not shown it."""
+
+    text: str
+    #: True if the model refused the turn: no model is given it any more
+    refused: bool = False
+
+
+@dataclass(slots=True)
 class Run:
     """Tokens of one kind in a row."""
 
@@ -78,6 +87,8 @@ class Answer:
     provider: Mapping[str, Any] | None = None
     #: the plan that was told last, as ACP plan entries
     plan: list[dict[str, Any]] | None = None
+    #: True if the provider said that it ended for a tool call, and there is none
+    announced: bool = False
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 

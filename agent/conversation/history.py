@@ -10,7 +10,9 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
   first result of any
 - `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
+- `announced`: the answer ended for a tool call, as the provider says, and has none
 - `plan` entries: ACP plan entries
+- `note` text: what the agent itself tells the model in a turn; the user is not shown it
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
 - `refused`: the model refused the last prompt; no model is given its turn any more
 - `trim` cards: the model is no longer given the results of the calls with these cards
@@ -34,6 +36,7 @@ from agent.conversation.entries import (
     Answer,
     Call,
     Entry,
+    Note,
     Outcome,
     Prompt,
     Record,
@@ -170,6 +173,10 @@ class History:
                     self._calls[card_id].outcome = _outcome(status, text, record)
             case {"t": "provider", "d": dict(provider)}:
                 self._answer().provider = provider
+            case {"t": "announced"}:
+                self._answer().announced = True
+            case {"t": "note", "text": str(text)}:
+                self._entries.append(Note(text))
             case {"t": "plan", "entries": [*plan]}:
                 self._answer(open_to_calls=True, with_results=True).plan = plan
             case {"t": "system", "text": str(text)}:

@@ -18,8 +18,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from agent.content.blocks import content_of, image_part
-from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
-from agent.model import TOOL_IMAGES, Message, ToolCall
+from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Prompt, Summary
+from agent.model import NOTE, TOOL_IMAGES, Message, ToolCall
 
 PLANNING = "(The session is in plan mode: look around, change nothing, and answer with a plan.)"
 PLANNED = "(The session is no longer in plan mode.)"
@@ -72,6 +72,9 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
         return
     if isinstance(entry, Prompt):
         yield _prompt(entry, images)
+        return
+    if isinstance(entry, Note):
+        yield {"role": "user", "content": f"{NOTE} {entry.text}"}
         return
     text = entry.said("text")
     if not entry.calls and not text.strip():

@@ -208,6 +208,7 @@ class Session:
             secrets=self._shared.secrets,
             compactor=self._compactor,
             max_calls=self._shared.settings.max_calls,
+            watch=self._shared.settings.stuck_detection,
         )
         try:
             return await turn.run(blocks)

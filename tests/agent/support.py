@@ -289,6 +289,7 @@ class Bench:
         self.secrets = Secrets([])
         self.compactor: Compactor | None = None
         self.max_calls = 100
+        self.watch = True
 
     def turn(self, *on_token: OnToken, tools: Toolbox | None = None) -> Turn:
         return Turn(
@@ -300,6 +301,7 @@ class Bench:
             secrets=self.secrets,
             compactor=self.compactor,
             max_calls=self.max_calls,
+            watch=self.watch,
             on_token=on_token,
         )
 
