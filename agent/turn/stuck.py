@@ -107,9 +107,9 @@ def _equal(made: Sequence[_Round], count: int) -> bool:
 
 def _alternating(made: Sequence[_Round]) -> bool:
     last = made[-ALTERNATING_CALLS:]
-    if len(last) < ALTERNATING_CALLS or last[0] == last[1]:
-        return False
-    return all(one == other for one, other in zip(last, last[2:], strict=False))
+    return len(last) == ALTERNATING_CALLS and all(
+        one == other for one, other in zip(last, last[2:], strict=False)
+    )
 
 
 def _compacting(turn: Sequence[Entry], compactions: Sequence[int]) -> bool:

@@ -100,6 +100,13 @@ def test_a_call_without_a_result_is_equal_to_no_other() -> None:
     assert circle(folded([user("go"), *made[:-1]]).entries) is None
 
 
+def test_results_are_equal_if_their_images_are() -> None:
+    made = [r for n in range(4) for r in (call(n), result(n, "seen", images=["data:a"]))]
+    assert circle(folded([user("go"), *made]).entries) is Circle.EQUAL
+    made[-1] = result(3, "seen", images=["data:b"])
+    assert circle(folded([user("go"), *made]).entries) is None
+
+
 def test_a_command_that_ends_with_an_error_has_failed() -> None:
     def commands(code: int | None) -> list[Record]:
         raw = {"exitCode": code, "output": "no"}
@@ -153,10 +160,14 @@ def test_compactions_of_earlier_turns_do_not_count() -> None:
     assert circle(entries, [2, 5]) is None
 
 
-def test_only_the_last_entries_count() -> None:
-    many = [(f"{n}", "") for n in range(WINDOW)]
-    entries = folded([user("go"), *records([A, *many])]).entries
-    assert circle(entries, [2, 2]) is None
+def test_a_call_that_was_made_before_the_last_entries_is_new() -> None:
+    def again_behind(others: int) -> Circle | None:
+        steps = [A, *((f"{n}", "") for n in range(others)), A]
+        entries = folded([user("go"), *records(steps)]).entries
+        return circle(entries, [len(entries) - 1, len(entries)])
+
+    assert again_behind(WINDOW - 2) is Circle.COMPACTING
+    assert again_behind(WINDOW - 1) is None
 
 
 # announcements
@@ -206,3 +217,11 @@ def test_a_provider_s_word_that_a_call_follows_announces_one() -> None:
     said = [user("go"), text("Hm."), {"t": "announced"}]
     assert circle(folded(said * 3).entries) is Circle.ANNOUNCING
     assert circle(folded(said * 2).entries) is None
+
+
+def test_an_answer_that_no_model_is_given_any_more_is_not_counted() -> None:
+    def told(end: list[Record]) -> Circle | None:
+        return circle(folded([user("go"), text(SAY), *end, *[user("go"), text(SAY)] * 2]).entries)
+
+    assert told([]) is Circle.ANNOUNCING
+    assert told([{"t": "refused"}]) is None

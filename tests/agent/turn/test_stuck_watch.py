@@ -173,3 +173,17 @@ async def test_what_the_model_was_told_is_kept_and_given_after_a_reload(tmp_path
     assert reloaded.replay() == bench.history.replay()
     assert notes(bench)[0] in str(reloaded.messages())
     assert "circles" not in str(reloaded.replay())
+
+
+async def test_a_model_that_was_told_may_answer_though_room_has_to_be_made_first(
+    tmp_path: Path,
+) -> None:
+    bench, tool = Bench(tmp_path, never_ending()), same()
+    room = with_room(bench)
+
+    async def needed_once_it_was_told() -> None:
+        room.needed = bool(notes(bench))
+
+    room.work = needed_once_it_was_told
+    assert await run(bench, "go", tool=tool) == "max_turn_requests"
+    assert len(tool.notes) == 5
