@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import Any
 
-from agent.conversation.entries import Answer, Call, Entry, Prompt
+from agent.conversation.entries import Answer, Call, Entry, Note, Prompt
 from agent.conversation.messages import parsed
 
 #: how many of the last entries are looked at
@@ -40,8 +40,10 @@ def circle(entries: Sequence[Entry], compactions: Sequence[int] = ()) -> Circle 
     `compactions`: for each time that room was made for an answer, the number of entries that there
     were then.
     """
-    last = next((e for e in reversed(entries) if isinstance(e, Answer)), None)
-    if last is None or not last.calls:  # the turn ends with it, unless it announced a call
+    last = next((e for e in reversed(entries) if not isinstance(e, Note)), None)
+    if not isinstance(last, Answer):
+        return None
+    if not last.calls:  # the turn ends with it, unless it announced a call
         return Circle.ANNOUNCING if _announcing(entries) else None
     turn = _turn(entries)
     rounds = [_round(answer) for answer in turn if isinstance(answer, Answer) and answer.calls]

@@ -219,6 +219,10 @@ def test_a_provider_s_word_that_a_call_follows_announces_one() -> None:
     assert circle(folded(said * 2).entries) is None
 
 
+def test_a_prompt_is_answered_before_anything_is_said_of_the_answers_before_it() -> None:
+    assert found(SAY, ">go on", SAY, ">go on", SAY, ">go on") is None
+
+
 def test_an_answer_that_no_model_is_given_any_more_is_not_counted() -> None:
     def told(end: list[Record]) -> Circle | None:
         return circle(folded([user("go"), text(SAY), *end, *[user("go"), text(SAY)] * 2]).entries)
