@@ -12,6 +12,8 @@ from agent.model import SpokenKind, ToolCall
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "Prompt | Answer | Note"
 
+#: how the result of a call begins whose tool nobody knows
+NO_TOOL = "There is no tool named "
 #: stands for the result of a call that has none
 INTERRUPTED = "interrupted by the user"
 
@@ -48,6 +50,9 @@ class Prompt:
     #: the mode of the session at this prompt and at the one before; "" if not known
     mode: str = ""
     mode_before: str = ""
+    #: the tools that were called earlier and are not there at this prompt, and at the one before
+    gone: tuple[str, ...] = ()
+    gone_before: tuple[str, ...] = ()
     #: `content` for a model that takes images (True) or none (False), made when first needed
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
     #: True if the model refused the turn: no model is given it any more

@@ -93,7 +93,10 @@ class Turn:
         `blocks`: the prompt as ACP content blocks. A provider that refuses the request ends the
         turn with `refusal`, as a model that refuses does; the reason is shown as a notice.
         """
-        await self._recorder.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
+        prompt = {"t": "user", "blocks": blocks, "mode": self._permissions.mode}
+        if gone := self._tools.missing(self._recorder.history.tool_names):
+            prompt["gone"] = gone
+        await self._recorder.record(prompt)
         for _ in range(self._max_calls):
             await anyio.lowlevel.checkpoint()
             try:
