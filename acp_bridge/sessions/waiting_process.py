@@ -152,8 +152,6 @@ class WaitingProcess:
             raise errors.agent_trouble("the agent did not answer in time") from None
         except StartFailed as exc:
             raise errors.agent_trouble(f"the agent could not be started: {exc}") from exc
-        except OSError as exc:  # too many files, say
-            raise errors.internal(exc, "the system could not start an agent") from exc
         return link
 
     # --- Owner ---------------------------------------------------------------------------------
