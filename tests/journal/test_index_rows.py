@@ -68,8 +68,8 @@ async def test_it_is_written_before_the_next_listing_and_at_the_end(
 async def test_after_a_kill_the_first_listing_finds_a_session_that_had_its_first_prompt(
     journal: Journal, home: Path
 ) -> None:
-    await prompted(journal, A)
     await journal.create(B, cwd="/p", agent="demo", prompted=False)
+    await prompted(journal, A)
     other = Journal(home)
     assert await titles(other) == ["of a"]
     await other.close()
