@@ -92,6 +92,24 @@ async def refused(client: RecordingClient, text: str) -> RpcError:
     return error.value
 
 
+async def allowing_always(client: RecordingClient, stack: Stack) -> float:
+    """A turn whose calls the user allows for ever; what it cost."""
+    client.side.handlers["session/request_permission"] = lambda params: ALWAYS
+    await choose(client, "model", ANTHROPIC)
+    stack.provider.say(COMMAND, ECHO, Count(100, 10))
+    stack.provider.say(Text("Both done."), Count(200, 20))
+    await client.prompt("Do both", within=FIRST)
+    assert asked(client) == 2
+    return cost(client)
+
+
+async def working(client: RecordingClient, stack: Stack) -> None:
+    """A turn that goes on."""
+    stack.provider.say(Text("Working"), COMMAND, Gate("never"))
+    client.send_prompt("Go on")
+    await client.until_text("Working", within=START)
+
+
 @EITHER
 @pytest.mark.hazard("R8", "R9", "R13", "C17")
 async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(
@@ -100,17 +118,8 @@ async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(
     (stack.cwd / "AGENTS.md").write_text("Indent with tabs.")
     polite = odd("polite", mark=stack.mark)
     async with begun(stack, module, mcpServers=[polite]) as (client, killed):
-        client.side.handlers["session/request_permission"] = lambda params: ALWAYS
-        await choose(client, "model", ANTHROPIC)
-        stack.provider.say(COMMAND, ECHO, Count(100, 10))
-        stack.provider.say(Text("Both done."), Count(200, 20))
-        await client.prompt("Do both", within=FIRST)
-        assert asked(client) == 2
-        spent = cost(client)
-        assert spent > 0
-        stack.provider.say(Text("Working"), COMMAND, Gate("never"))
-        client.send_prompt("Go on")
-        await client.until_text("Working", within=START)
+        spent = await allowing_always(client, stack)
+        await working(client, stack)
     (stack.cwd / "AGENTS.md").write_text("Indent with spaces.")
     env = {"ACP_BRIDGE_MAX_CALLS": "2"}
     async with killed.loaded(env=env, mcpServers=[polite]) as (client, result):
@@ -120,7 +129,7 @@ async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(
         answer = await client.prompt("And now?", within=FIRST)
         assert answer["stopReason"] == "max_turn_requests", "the limit is the new one"
         assert asked(client) == 0, "what was always allowed still is"
-        assert cost(client) > spent
+        assert cost(client) > spent > 0
     last = stack.provider.requests[-1]
     assert last.path == "/v1/messages"
     assert "Indent with spaces." in system(last.body)
@@ -134,13 +143,22 @@ async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(
         "assistant: Both done.",
         "user: Go on",
     ]
-    # a server of the same name is another one, and without it its tool is gone
+
+
+@EITHER
+@pytest.mark.hazard("R8", "R13")
+async def test_another_server_of_the_same_name_has_no_rights_and_one_that_is_gone_is_named(
+    stack: Stack, module: str
+) -> None:
+    async with begun(stack, module, mcpServers=[odd("polite", mark=stack.mark)]) as (
+        client,
+        killed,
+    ):
+        await allowing_always(client, stack)
     other = odd("polite", "other", mark=stack.mark)
     async with killed.loaded(mcpServers=[other]) as (client, _):
-        client.side.permission = "reject"
-        stack.provider.say(COMMAND)
-        stack.provider.say(ECHO)
-        stack.provider.say(Text("Fine."))
+        for reply in (COMMAND, ECHO, Text("Fine.")):
+            stack.provider.say(reply)
         await client.prompt("Once more", within=FIRST)
         assert asked(client) == 1
     async with killed.loaded(mcpServers=[]) as (client, _):
