@@ -131,7 +131,7 @@ class Session:
 
     async def tell_options_of_choice(self) -> None:
         """Tells what a model that the client has chosen can do, once that is known."""
-        await self._asides.release()
+        await self._asides.release_states()
         await self._news.tell_replaced()
         await self._news.tell_options()
 
