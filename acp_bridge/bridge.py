@@ -230,7 +230,7 @@ async def serve(
         async with anyio.create_task_group() as tasks:
             # A process that does not answer one of these is to be started all the same.
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-            command = AgentCommand(settings.command, {}, standing)
+            command = AgentCommand(settings.command, {}, standing, settings.agent_files)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()

@@ -125,7 +125,7 @@ class GuardedProcess:
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         try:
             self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, *command],
+                [*guard.COMMAND_LINE, str(control), locale, "", *command],
                 cwd=cwd,
                 env=dict(env),
                 pass_fds=[control],

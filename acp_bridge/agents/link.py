@@ -110,8 +110,9 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
+        words, files = self.command.words, self.command.open_files
         process = await AgentProcess.start(
-            tasks, self.command.words, lock_fd=lock_fd, on_stderr=self._on_stderr
+            tasks, words, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
         )
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)

@@ -55,8 +55,8 @@ class Tree:
 
     # --- birth ---------------------------------------------------------------------------------
 
-    def spawn(self, command: Sequence[str], streams: Sequence[int]) -> None:
-        """Start the guard, with the agent's standard streams; runs in a thread.
+    def spawn(self, command: Sequence[str], streams: Sequence[int], open_files: int | None) -> None:
+        """Start the guard, with the agent's standard streams and limit; runs in a thread.
 
         Raises OSError, and ValueError for a NUL in the command.
         """
@@ -64,7 +64,7 @@ class Tree:
         control = self._guard_end.fileno()
         try:
             self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, *command],
+                [*guard.COMMAND_LINE, str(control), locale, str(open_files or ""), *command],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],

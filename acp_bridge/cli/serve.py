@@ -9,9 +9,10 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from acp_bridge import log, waits
+from acp_bridge import log, open_files, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
@@ -108,6 +109,7 @@ def _serve(settings: Settings) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
+    settings = replace(settings, agent_files=open_files.raise_limit())
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
     anyio.run(bridge.serve, settings, stdin, stdout, _leave_in_time)

@@ -20,6 +20,8 @@ from acp_bridge.journal.schema import (
 )
 from acp_bridge.journal.tables import SESSION_SCHEMA
 
+#: what stands for a column that files of earlier versions lack.
+_EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
 
@@ -114,6 +116,24 @@ def was_prompted(path: Path) -> bool:
         migrate(connection, SESSION_SCHEMA)
         row = connection.execute("SELECT prompted FROM session").fetchone()
         return row is None or bool(row[0])
+
+
+def read_info(path: Path) -> SessionInfo | None:
+    """Return what a session's file says of it, also one of an earlier version.
+
+    None if there is no session in it yet.
+
+    Raises:
+        JournalError: the file can't be read.
+    """
+    with journal_errors(), closing(connect(path, wait=1)) as session:
+        info = "SELECT name FROM pragma_table_info('session')"
+        there = {name for (name,) in session.execute(info)}
+        if not there:  # it is being made
+            return None
+        columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
+        row = session.execute(f"SELECT {columns} FROM session").fetchone()
+        return SessionInfo(*row) if row else None
 
 
 def remove_files(path: Path) -> None:
