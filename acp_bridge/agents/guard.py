@@ -1,9 +1,10 @@
 """The guard is the small process between bridge and agent: it starts the agent and kills its tree.
 
 `COMMAND_LINE` runs it in the interpreter's isolated mode, so that no module of the user's is
-imported (invariant P14). Arguments: CONTROL_FD LOCALE COMMAND... Its standard streams are the
-agent's, and so is its environment, but for what Python puts into it in the C locale (PEP 538):
-LOCALE is the agent's "LC_CTYPE=...", or empty if it has none.
+imported (invariant P14). Arguments: CONTROL_FD LOCALE FILES COMMAND... Its standard streams are
+the agent's, and so is its environment, but for what Python puts into it in the C locale (PEP 538):
+LOCALE is the agent's "LC_CTYPE=...", or empty if it has none. FILES is the agent's soft limit of
+open files, or empty if that is the guard's.
 
 Over CONTROL_FD, a stream socket:
 
@@ -11,7 +12,8 @@ Over CONTROL_FD, a stream socket:
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
-  after which the end of the main process alone is no reason to kill the rest.
+  after which the end of the main process alone is no reason to kill the rest; TERM, which has the
+  main process sent SIGTERM.
 
 The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
 bridge, and the tool the agent.
@@ -19,6 +21,8 @@ bridge, and the tool the agent.
 Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
   at once; then the kernel's parent-death signal kills the agent's main process.
+- One that was stopped is continued by the bridge when the tree is to die, and on Linux by the
+  kernel when the bridge has died, however it did.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
@@ -46,6 +50,7 @@ COMMAND_LINE = (
 KILL = b"k"
 LOCK = b"l"
 LINGER = b"w"
+TERM = b"t"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
@@ -124,7 +129,7 @@ def listen_for_signals() -> int:
     return readable
 
 
-def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
+def become_agent(guard_pid: int, command: list[str], locale: str, files: str) -> None:
     """Replace the forked child by the agent; raises OSError."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
@@ -134,6 +139,11 @@ def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
     for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):
         _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    if files:
+        import resource  # here alone, so that no guard has it in memory
+
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value
@@ -164,7 +174,7 @@ def processes() -> list[tuple[int, int, int, bool]]:
 
 
 def kill_descendants(root: int, groups: set[int]) -> bool:
-    """SIGKILL every group that a descendant of `root` is in. Returns whether there was any.
+    """SIGKILL every group that a descendant of `root` is in. Returns whether one was alive.
 
     A group is killed as a whole, forks in progress included, so that a fork bomb does not outrun
     this. It holds no other process: the agent has a session of its own, and no group reaches
@@ -182,7 +192,7 @@ def kill_descendants(root: int, groups: set[int]) -> bool:
     groups.update(alive - {os.getpgid(root)})
     for group in groups:
         kill_group(group)
-    return bool(groups)
+    return any(group in groups and not zombie for _, _, group, zombie in table)
 
 
 def kill_group(group: int) -> None:
@@ -225,6 +235,8 @@ class Guard:
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
+            if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
+                os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
 
@@ -249,14 +261,14 @@ class Guard:
                 code = os.waitstatus_to_exitcode(status)
                 self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
 
-    def start(self, command: list[str], locale: str) -> bool:
+    def start(self, command: list[str], locale: str, files: str) -> bool:
         """Start the agent and close its streams here; returns False if it can't be executed."""
         readable, writable = os.pipe()
         guard_pid = os.getpid()
         self.agent = os.fork()
         if self.agent == 0:
             try:
-                become_agent(guard_pid, command, locale)
+                become_agent(guard_pid, command, locale, files)
             except OSError as error:
                 os.write(writable, str(error.errno).encode())
             finally:
@@ -331,8 +343,10 @@ def run(arguments: list[str]) -> None:
     control.setblocking(False)
     guard = Guard(control, listen_for_signals())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
+    _, locale, files, *command = arguments
     try:
-        if not guard.told_to_stop() and guard.start(arguments[2:], arguments[1]):
+        if not guard.told_to_stop() and guard.start(command, locale, files):
             guard.watch()
     finally:
         if guard.agent:
