@@ -24,6 +24,7 @@ from acp_bridge.journal import Journal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json
+from acp_bridge.session import pauses
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
@@ -142,6 +143,8 @@ class Bridge:
             session = self._session(params)
             check.prompt(params)
             session.on_prompt(request, params)
+        elif method in pauses.METHODS:
+            self._session(params).pauses.take(request)
         elif "sessionId" in params:
             self._session(params).to_agent.pass_on(request)
         elif method.startswith("session/"):

@@ -60,6 +60,8 @@ class Settings:
     kill_timeout: float = waits.GIVE_UP
     #: for an agent to end by itself when its session or the bridge closes.
     close_grace: float = waits.CLOSE_GRACE
+    #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
+    sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.
     lease_timeout: float = waits.LEASE
     #: bytes that may wait for a client that doesn't read.

@@ -61,6 +61,11 @@ LEASE: Final = 5.0
 #: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.
 REQUEST: Final = 60.0
 
+# --- a session stands still on the user's word -------------------------------------------------
+
+#: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
+SIGN: Final = 60.0
+
 # --- an agent is asked by the way ------------------------------------------------------------
 
 #: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.

@@ -15,7 +15,7 @@ from typing import Final
 from acp_bridge import log, open_files, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import foreign_agent, isolated_path
+from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
 from acp_bridge.settings import Settings
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
-    if not options.settings.builtin and _at_a_terminal():
+    if not options.own_agent and _at_a_terminal():
         return _become(options.settings.command)
-    if not _open_log(options) or not _has_its_agent(options.settings):
+    if not _open_log(options) or not _has_its_agent(options):
         return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
@@ -77,16 +77,24 @@ def _open_log(options: Options) -> bool:
     return True
 
 
-def _has_its_agent(settings: Settings) -> bool:
-    """Tell if the built-in agent, where it is wanted, is what would be started."""
-    found = foreign_agent(isolated_path(os.environ)) if settings.builtin else None
+def _has_its_agent(options: Options) -> bool:
+    """Tell if an agent of ours, where one is wanted, is what would be started."""
+    path = isolated_path(os.environ)
+    found = foreign_agent(path) if options.own_agent else None
     if found is not None:
         log.logger.error(
             "the built-in agent can't be started: another Python package named 'agent' is installed"
             " at %s; uninstall it, or install acp-bridge in an environment of its own",
             found,
         )
-    return found is None
+        return False
+    if options.own_agent and not options.settings.builtin and not has_websockets(path):
+        log.logger.error(
+            "OpenHands' agent can't be started: install acp-stdio-bridge[openhands], which has"
+            " what it needs"
+        )
+        return False
+    return True
 
 
 def _serve(settings: Settings) -> int:

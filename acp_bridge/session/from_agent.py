@@ -9,14 +9,15 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.to_client import ToClient, take_back
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
+from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
 
 
@@ -92,27 +93,25 @@ class FromAgent:
         unread = self._draining and any(v.full(self._limit) for v in self._transcript.views)
         if unread and not is_state(update):
             return
-        tainted = self._phase is Phase.TAINTED
-        try:
-            shown = self._updates.incoming(
-                update, self._phase, excused=tainted and self._port.excused
-            )
-        except Leak:
-            self._leaked(link)
+        if (shown := self._taken(link, update)) is None:
             return
-        if shown is None:
-            return
-        if len(params) == 2:  # the usual: sessionId and update
-            told = {"update": shown}
-        else:
-            rest = {key: value for key, value in params.items() if key != "sessionId"}
-            told = {**rest, "update": shown}
+        told = {**params, "update": shown}
+        told.pop("sessionId", None)
         if is_state(shown):
             self._port.note_state(shown)
             if unread:
                 self._withheld[shown["sessionUpdate"]] = told
                 return
         self._transcript.show(told)
+
+    def _taken(self, link: Link, update: Json) -> Json | None:
+        """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
+        excused = self._phase is Phase.TAINTED and self._port.excused
+        try:
+            return self._updates.incoming(update, self._phase, excused=excused)
+        except Leak:
+            self._leaked(link)
+            return None
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         self._transcript.flush()
@@ -134,18 +133,13 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
-            self._to_client.cancel_request(link, named.get("requestId"))
+            take_back(link, named.get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
-        if new := self._updates.take_new_ids():
-            try:
-                self._journal.add_ids(new)
-            except JournalError as exc:
-                event("journal.failed", session=self._journal.info.session_id, what=exc)
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:

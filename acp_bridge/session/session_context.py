@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
@@ -37,7 +38,9 @@ class SessionContext:
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
     take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
-    _links: list[Link] = field(init=False, default_factory=list)
+    #: every process that somebody has, in the order of their making; one that nobody has any more,
+    #: started or not, is forgotten.
+    _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
 
     @property
     def standing(self) -> StandingRequests:
@@ -65,8 +68,7 @@ class SessionContext:
 
     def note_link(self, link: Link) -> None:
         """Count a process among those of the agent until it is gone."""
-        self._links = [each for each in self._links if not each.gone]
-        self._links.append(link)
+        self._links[link] = None
 
     @property
     def ready_links(self) -> list[Link]:

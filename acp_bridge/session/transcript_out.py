@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from acp_bridge import notices
+from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
@@ -24,10 +24,19 @@ from acp_bridge.wire.jsonrpc import encode, notification
 class TranscriptOut:
     """Records and shows the updates of one session."""
 
-    def __init__(self, session_id: str, journal: SessionJournal) -> None:
-        """Nobody sees the session before `attach`."""
+    def __init__(
+        self,
+        session_id: str,
+        journal: SessionJournal,
+        new_ids: Callable[[], list[str]] = list,
+    ) -> None:
+        """Nobody sees the session before `attach`.
+
+        `new_ids` gives the client-side ids that were given out since the last call.
+        """
         self._session_id = session_id
         self._journal = journal
+        self._new_ids = new_ids
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         self._views: list[ClientView] = []
@@ -109,6 +118,13 @@ class TranscriptOut:
         for view in self._views:
             view.show(params)
 
+    def show_now(self, params: Json) -> None:
+        """Show one update where that is possible now; a client that it would wait for misses it."""
+        self.flush()
+        for view in self._views:
+            if view.listens:
+                view.show(params)
+
     def notify(self, method: str, params: object) -> None:
         """Pass another notification of the agent on, in its order."""
         self.flush()
@@ -119,6 +135,11 @@ class TranscriptOut:
     def record_only(self, params: Json) -> None:
         """Record one update that the clients show by themselves: the user's own words."""
         self._rows.append(encode(params))
+
+    def record_at_once(self, params: Json) -> None:
+        """Record one update that a client shows when it has read what it is asked next."""
+        self.record_only(params)
+        self.flush()
 
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
@@ -134,8 +155,11 @@ class TranscriptOut:
 
     def flush(self) -> None:
         """Commit what was collected, then send it."""
+        if ids := self._new_ids():
+            self._attempt(lambda: self._journal.add_ids(ids))
         if self._rows:
-            self._record(b"".join(self._rows))
+            rows = b"".join(self._rows)
+            self._attempt(lambda: self._journal.record(self.seq, rows))
             self._rows.clear()
         if self._lines:
             self._send()
@@ -156,14 +180,14 @@ class TranscriptOut:
             self._lines.append(self._head + said[1:-1] + b"}\n")
             self._send()
 
-    def _record(self, rows: bytes) -> None:
-        try:
-            self._journal.record(self.seq, rows)
-        except JournalError as exc:
-            event("journal.failed", session=self._session_id, what=exc)
-
     def _keep_state(self, params: Json) -> None:
+        kind = params["update"]["sessionUpdate"]
+        self._attempt(lambda: self._journal.set(f"state:{kind}", params))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
         try:
-            self._journal.set(f"state:{params['update']['sessionUpdate']}", params)
+            write()
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
+        except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
+            errors.internal(exc, "the transcript could not be recorded")

@@ -85,6 +85,7 @@ class Sessions:
     ) -> tuple[Session, Link, Json]:
         """Open a new session at the agent; returns it, its process and the agent's answer."""
         link = await self._waiting.take()
+        link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
         session: Session | None = None
         try:
             opening = self._opening(link, workspace, request)
@@ -169,6 +170,8 @@ class Sessions:
             raise errors.unknown_method(SESSION_FORK)
         workspace, session_id = params.workspace(given), params.session_id(given)
         async with self._busy.hold(session_id):
+            if session_id not in self.live and await self._store.set_aside(session_id):
+                return await self.new(request, given)  # there is nothing in it to be copied
             with self._room():
                 async with self._at_hand(session_id) as source:
                     session, result = await self._forks.make(source, workspace, request)
@@ -259,7 +262,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
-            agent_id = await self._listing.agent_id(session_id)
+            agent_id = await self._store.agent_id(session_id)
             await self._store.erase(session_id, known=True)
         if agent_id is None:
             return {}

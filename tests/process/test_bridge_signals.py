@@ -149,7 +149,6 @@ async def test_signals_while_the_bridge_ends_change_nothing(world: World) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have a child of another user")
-@pytest.mark.hazard("P2")
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGHUP"])
 async def test_a_process_that_cannot_be_killed_holds_up_no_end(world: World, how: str) -> None:
     agent = [sys.executable, "-c", OF_TWO_USERS, *fixture_command()[1:]]
