@@ -90,20 +90,6 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
             raise
 
 
-def read_info(path: Path, session_id: str) -> SessionInfo | None:
-    """Return what a session's file says of the session; None if it has no file.
-
-    Raises:
-        JournalError: the file can't be read.
-    """
-    if not path.is_file():
-        return None
-    with journal_errors(), closing(connect(path, wait=1)) as connection:
-        migrate(connection, SESSION_SCHEMA)
-        row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
-        return SessionInfo(*row) if row and row[0] == session_id else None
-
-
 def was_prompted(path: Path) -> bool:
     """Return whether a session's file has a prompt; True if it can't be said.
 
@@ -121,11 +107,13 @@ def was_prompted(path: Path) -> bool:
 def read_info(path: Path) -> SessionInfo | None:
     """Return what a session's file says of it, also one of an earlier version.
 
-    None if there is no session in it yet.
+    None if there is no file, or no session in it yet.
 
     Raises:
         JournalError: the file can't be read.
     """
+    if not path.is_file():
+        return None
     with journal_errors(), closing(connect(path, wait=1)) as session:
         info = "SELECT name FROM pragma_table_info('session')"
         there = {name for (name,) in session.execute(info)}

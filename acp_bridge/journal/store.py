@@ -159,7 +159,8 @@ class Journal:
         if (session := self._live(session_id)) is not None:
             return session.info, False
         with suppress(JournalError):
-            if info := await in_thread(read_info, self.path(session_id), session_id):
+            info = await in_thread(read_info, self.path(session_id))
+            if info and info.session_id == session_id:
                 return info, False
         return await self.index.session(session_id)
 

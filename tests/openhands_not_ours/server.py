@@ -128,7 +128,8 @@ class AgentServer:
         with httpx.Client(base_url=self.url, headers={"X-Session-API-Key": KEY}) as client:
             for name, model in ((PROFILE, "openai/bench"), (SECOND, "openai/other")):
                 llm = {"model": model, "api_key": SECRET, "base_url": self.model_url}
-                about = {"stream": True, "usage_id": name, "num_retries": 0, "max_input_tokens": 90_000}
+                about = {"stream": True, "usage_id": name, "num_retries": 0}
+                about["max_input_tokens"] = 90_000
                 body = {"llm": {**llm, **about}, "include_secrets": True}
                 client.post(f"/api/profiles/{name}", json=body).raise_for_status()
             agent = {"agent_kind": "openhands", "llm_profile_ref": PROFILE}
