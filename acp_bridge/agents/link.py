@@ -89,8 +89,7 @@ class Link:
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
-        self._parked, self._parked_bytes = parked, 0
-        self._kept: list[tuple[str, Any]] = []
+        self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
