@@ -166,7 +166,12 @@ class Sessions:
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
             async with self._at_hand(session_id) as source:
-                session, result = await self._forks.make(source, workspace, request)
+                try:
+                    session, result = await self._forks.make(source, workspace, request)
+                except RpcError as exc:
+                    if source.closing:
+                        raise errors.unknown_session() from exc
+                    raise
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)

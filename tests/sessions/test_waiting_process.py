@@ -16,7 +16,8 @@ from acp_bridge.clients.client import Client
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.memory import ClientEnd
-from tests.sessions.agent import Agent, Process, until
+from tests.session.waiting import beside
+from tests.sessions.agent import Agent, Json, Process, until
 
 
 class Room:
@@ -390,6 +391,36 @@ async def test_an_agent_that_does_not_answer_in_time_is_killed_and_named() -> No
             await it.waiting.ready()
         assert it.agent.living == []
         assert it.waiting.link is None
+
+
+@pytest.mark.hazard("P3", "P15")
+async def test_an_agent_that_dies_right_after_it_answered_is_not_started_again_and_again() -> None:
+    async with room() as it:
+        before = it.agent.script["initialize"]
+
+        async def initialize(process: Process, params: Json) -> Json:
+            it.tasks.start_soon(dies, process)
+            return dict(before)
+
+        async def dies(process: Process) -> None:
+            process.dies()
+
+        it.agent.script["initialize"] = initialize
+        assert (await it.waiting.ready()).gone
+        assert len(it.agent.processes) == 1
+        assert it.waiting.link is None
+
+
+@pytest.mark.hazard("P15")
+async def test_it_is_read_no_further_while_the_client_does_not_read() -> None:
+    async with room() as it:
+        link = await it.waiting.ready()
+        it.editor.sent.stuck = 1 << 30
+        async with beside(it.waiting.room, link) as reading:
+            assert not reading.ended
+            it.editor.sent.take_all()
+        it.asked = None
+        await it.waiting.room(link)
 
 
 @pytest.mark.hazard("P3")
