@@ -154,7 +154,7 @@ class WaitingProcess:
         self._count += 1
         link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
         try:
-            with anyio.fail_after(self._timeout):
+            with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
         except TimeoutError:
             raise errors.agent_trouble("the agent did not answer in time") from None
