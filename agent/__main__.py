@@ -50,6 +50,8 @@ environment:
                              grown too long (default: the session's own)
   ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
                              (default 100)
+  ACP_BRIDGE_STUCK_DETECTION off: a model that goes round in circles is neither
+                             told nor stopped (default on)
   ACP_BRIDGE_MODEL_SILENCE   after how many seconds without a word from it a
                              provider is given up (default 120)
   ACP_BRIDGE_HOME            the data folder, if --home is not given

@@ -111,14 +111,11 @@ class Index:
 
         Raises IndexUnusable.
         """
-        rows = await self._run(
-            lambda db: db.execute(
-                "SELECT session_id FROM sessions WHERE NOT deleted AND updated_at < ?"
-                f" AND (NOT prompted OR title IS NULL) ORDER BY updated_at LIMIT {PAGE_ROWS}",
-                (before,),
-            ).fetchall()
-        )
-        return [session_id for (session_id,) in rows]
+        return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
+
+    async def without_prompt(self) -> list[str]:
+        """Return the sessions that are not listed yet, newest first. Raises IndexUnusable."""
+        return await self._ids("NOT prompted")
 
     # -- what is listed -------------------------------------------------------------------
 
@@ -205,6 +202,16 @@ class Index:
             ).fetchone()
         )
         return SessionInfo(*row) if row else None
+
+    async def _ids(self, which: str, *values: str) -> list[str]:
+        rows = await self._run(
+            lambda db: db.execute(
+                f"SELECT session_id FROM sessions WHERE NOT deleted AND {which}"
+                " ORDER BY updated_at DESC",
+                values,
+            ).fetchall()
+        )
+        return [session_id for (session_id,) in rows]
 
     async def close(self) -> None:
         """Close it. Never raises."""

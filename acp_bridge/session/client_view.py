@@ -70,6 +70,11 @@ class ClientView:
         else:
             self.send(self._line(params))
 
+    @property
+    def listens(self) -> bool:
+        """Nothing is kept from the client now, and no replay runs."""
+        return self._quiet is Quiet.NONE and self._backlog is None
+
     def then(self, action: Callable[[], None]) -> None:
         """Do this when the replay is over, if one runs: answer a request, say."""
         if self._backlog is None:

@@ -16,7 +16,7 @@ import anyio
 
 from acp_bridge import notices, waits
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
@@ -149,7 +149,7 @@ class Prompts:
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
         self._transcript.record_only(notices.notice(notices.INTERRUPTED))
-        self._end(self._open.pop(key).seq, {"interrupted": True}, None)
+        self._end(self._open.pop(key).seq, INTERRUPTED, None)
 
     def hold(self, keys: tuple[int, ...]) -> None:
         """Let these prompts wait for the user's word from now on."""

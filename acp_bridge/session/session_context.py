@@ -14,6 +14,7 @@ from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
+from acp_bridge.open_files import OpenFiles
 from acp_bridge.protocol import has
 from acp_bridge.settings import Settings
 
@@ -31,6 +32,8 @@ class SessionContext:
     capabilities: object = None
     #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
     agent_info: str | None = None
+    #: whether there is room for one more session.
+    open_files: OpenFiles = field(default_factory=OpenFiles)
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.

@@ -118,6 +118,13 @@ class TranscriptOut:
         for view in self._views:
             view.show(params)
 
+    def show_now(self, params: Json) -> None:
+        """Show one update where that is possible now; a client that it would wait for misses it."""
+        self.flush()
+        for view in self._views:
+            if view.listens:
+                view.show(params)
+
     def notify(self, method: str, params: object) -> None:
         """Pass another notification of the agent on, in its order."""
         self.flush()
