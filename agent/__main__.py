@@ -68,8 +68,11 @@ def main() -> int:
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
     model, home = _arguments(sys.argv[1:])
     from acp_bridge.agents.guard import keep_private
+    from acp_bridge.wire.lossy import text_stream
 
     keep_private()
+    if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
+        sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio

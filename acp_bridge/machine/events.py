@@ -55,6 +55,24 @@ class CancelPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """The user wants the running turn to wait, and nothing in the queue to start.
+
+    The shell feeds it only where the agent can pause a turn.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class HoldQueue:
+    """The user wants nothing more to start; the turn that runs goes on to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The user ends a pause or a hold."""
+
+
+@dataclass(frozen=True, slots=True)
 class Warm:
     """The session was loaded: an agent is to be ready before the first prompt."""
 
@@ -136,6 +154,15 @@ class Unclean:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAnswered:
+    """The agent answered `SendPause`; `token` is its. `paused`: the turn waits now."""
+
+    epoch: int
+    token: int = 0
+    paused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer passed; `token` is the one it was armed with."""
 
@@ -155,6 +182,8 @@ class Shutdown:
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
 
+GateEvent: TypeAlias = Pause | HoldQueue | Go
+
 AgentEvent: TypeAlias = (
     Started
     | StartFailed
@@ -165,8 +194,18 @@ AgentEvent: TypeAlias = (
     | AgentExited
     | TreeDead
     | Unclean
+    | PauseAnswered
 )
 
 Event: TypeAlias = (
-    PromptEvent | Cancel | CancelPrompt | Warm | Renew | Deadline | Close | Shutdown | AgentEvent
+    PromptEvent
+    | GateEvent
+    | Cancel
+    | CancelPrompt
+    | Warm
+    | Renew
+    | Deadline
+    | Close
+    | Shutdown
+    | AgentEvent
 )

@@ -1,6 +1,6 @@
 """The turn machine of one session: `step(event)` gives effects. SANS-IO.
 
-Everything that decides what happens to a prompt lives here and in the two files that it uses,
+Everything that decides what happens to a prompt lives here and in the three files that it uses,
 and nothing here knows a clock, a process or JSON. The rules that must always hold:
 
 - One turn runs at a time; prompts run in the order of reading, only after they are committed.
@@ -11,6 +11,8 @@ and nothing here knows a clock, a process or JSON. The rules that must always ho
   answered, session reloaded, next prompt.
 - A session is opened in a process only when no other process that had it lives.
 - A state that is on its way somewhere has a deadline, armed before anything else is done.
+- Nothing starts while the user has paused or held the session; a Stop ends a turn that is paused
+  as any other, whatever came before or comes after it.
 
       COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
                 ^           |            |         |           |
@@ -25,9 +27,19 @@ from typing import assert_never
 
 from acp_bridge.machine import effects, events
 from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.prompt_queue import PromptQueue
-from acp_bridge.machine.states import DEADLINES, KEPT, PERMITS, Permits, Phase, State, Timer
+from acp_bridge.machine.states import (
+    DEADLINES,
+    KEPT,
+    PERMITS,
+    Permits,
+    Phase,
+    Standstill,
+    State,
+    Timer,
+)
 
 #: a restart is given up after so many starts that failed.
 MAX_TRIES = 3
@@ -47,6 +59,7 @@ class Turns:
         self.replaying = False
         self._queue = PromptQueue()
         self._epochs = Epochs(epoch)
+        self._gate = Gate()
         self._clear = clear_on_cancel
         #: no process is used again after a cancel: the setting, or the agent was seen to leak.
         self._distrust = always_reload
@@ -75,9 +88,25 @@ class Turns:
         return self._queue.running.key if self._queue.running else None
 
     @property
+    def ending(self) -> bool:
+        """The session is being closed, or ends with the bridge."""
+        return self._closing
+
+    @property
     def waiting(self) -> tuple[int, ...]:
         """The keys in the queue, the next one first."""
         return tuple(prompt.key for prompt in self._queue.waiting)
+
+    @property
+    def standstill(self) -> Standstill:
+        """What the user's pause or hold has come to."""
+        gate = self._gate
+        if not gate.closed:
+            return Standstill.OPEN
+        if gate.asked is not None:
+            return Standstill.PAUSING
+        refused = self.state is State.RUNNING and not gate.turn_waits
+        return Standstill.PAUSED if gate.paused and not refused else Standstill.HELD
 
     @property
     def permits(self) -> Permits:
@@ -116,6 +145,8 @@ class Turns:
                 self._on_prompt(event)
             case events.Cancel() | events.CancelPrompt():
                 self._on_cancel(event)
+            case events.Pause() | events.HoldQueue() | events.Go():
+                self._on_gate(event)
             case events.Close() | events.Shutdown():
                 self._on_end(event)
             case events.Deadline(timer, token) if self._timers.get(timer) == token:
@@ -130,6 +161,7 @@ class Turns:
             case _:
                 self._on_process(event)
         self._proceed()
+        self._keep_sign()
         return self._out
 
     # --- what the processes do -----------------------------------------------------------------
@@ -175,6 +207,8 @@ class Turns:
             case State.RUNNING, events.AgentAnswered(_, self.running, answer):
                 self._finish(Replied(answer))
                 self._rest()
+            case State.RUNNING, events.PauseAnswered(_, self._gate.asked, paused):
+                self._gate.answered(paused)
             case State.RUNNING, events.AgentExited(_, detail):
                 self._ending = Failed(Failure.AGENT_DIED, detail)
                 self._restart()
@@ -214,6 +248,8 @@ class Turns:
                 self._tries = MAX_TRIES
                 self._finish_badly()
                 self._go_on()
+            case Timer.SIGN:
+                self._emit(effects.StillWaits())
             case _:
                 assert_never(timer)
 
@@ -235,7 +271,7 @@ class Turns:
                     return
                 prompt.committed = True
                 if prompt.victim is not None:
-                    self._supersede(prompt.victim)
+                    self._supersede(prompt.key, prompt.victim)
             case events.CommitFailed(key, detail):
                 failure = Failed(Failure.JOURNAL, detail)
                 out = self._queue.drop(failure, lambda p: p.key == key and not p.committed)
@@ -243,7 +279,9 @@ class Turns:
             case _:
                 assert_never(event)
 
-    def _supersede(self, victim: int) -> None:
+    def _supersede(self, key: int, victim: int) -> None:
+        if self.running in (None, victim):
+            self._gate.end_older_pause(key)
         if self.state is State.RUNNING and self.running == victim:
             self._drain()
         self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim))
@@ -251,7 +289,9 @@ class Turns:
     def _proceed(self) -> None:
         """After every event: send the next committed prompt, or start a process for it."""
         waiting = self._queue.waiting
-        if self._closing or not waiting or not waiting[0].committed:
+        if not self._queue.unanswered:
+            self._gate.end_pause()
+        if self._closing or self._gate.closed or not waiting or not waiting[0].committed:
             return
         if self.state is State.IDLE:
             self.tainted = self.replaying = False
@@ -260,6 +300,29 @@ class Turns:
             self._emit(effects.SendPrompt(self.epoch, prompt.key))
         elif self.state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED):
             self._begin()
+
+    def _on_gate(self, event: events.GateEvent) -> None:
+        """Take the user's word that nothing more is to start, or that all goes on."""
+        gate, unanswered = self._gate, self._queue.unanswered
+        match event:
+            case events.Pause() if unanswered and not self._closing:
+                gate.pause(max(prompt.key for prompt in unanswered))
+                if self.state is State.RUNNING and not gate.at_agent:
+                    self._emit(*gate.pause_turn(self.epoch, next(self._tokens)))
+            case events.HoldQueue() if not self._closing:
+                self._emit(*gate.hold(self.epoch))
+            case events.Go() if gate.closed:
+                self._emit(*gate.open(self.epoch))
+            case _:
+                self._drop(event)
+
+    def _keep_sign(self) -> None:
+        """Let signs of life come while a prompt waits for the user's go, and no longer."""
+        stands = self._queue.unanswered and (not self._queue.running or self._gate.at_agent)
+        if self._gate.closed and stands:
+            self._arm(Timer.SIGN)
+        else:
+            self._disarm(Timer.SIGN)
 
     # --- the end of a turn ---------------------------------------------------------------------
 
@@ -274,6 +337,7 @@ class Turns:
                 out = self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
                 self._emit(*out or [effects.Dropped(event)])
                 return
+        self._gate.end_pause()
         if self.state is State.RUNNING:
             self._drain()
         self._ending = Cancelled()
@@ -399,6 +463,7 @@ class Turns:
 
     def _on_end(self, event: events.Close | events.Shutdown) -> None:
         self._closing = True
+        self._gate = Gate()
         self._emit(*self._epochs.drop_spare())
         if isinstance(event, events.Close):
             self._ending = Cancelled()
@@ -450,11 +515,19 @@ class Turns:
     def _enter(self, state: State) -> None:
         wanted = DEADLINES.get(state, ())
         for timer in tuple(self._timers):
-            if timer not in wanted and timer not in KEPT.get(state, ()):
-                del self._timers[timer]
-                self._emit(effects.Disarm(timer))
+            if timer not in (*wanted, *KEPT.get(state, ()), Timer.SIGN):
+                self._disarm(timer)
         for timer in wanted:
-            if timer not in self._timers:
-                self._timers[timer] = next(self._tokens)
-                self._emit(effects.Arm(timer, self._timers[timer]))
+            self._arm(timer)
+        if state is not State.RUNNING:
+            self._gate.forget_turn()
         self.state = state
+
+    def _arm(self, timer: Timer) -> None:
+        if timer not in self._timers:
+            self._timers[timer] = next(self._tokens)
+            self._emit(effects.Arm(timer, self._timers[timer]))
+
+    def _disarm(self, timer: Timer) -> None:
+        if self._timers.pop(timer, None) is not None:
+            self._emit(effects.Disarm(timer))

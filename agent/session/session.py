@@ -39,6 +39,7 @@ from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class _PendingPrompt:
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
+        self.pause = Pause()
         self.answered = anyio.Event()
 
 
@@ -159,7 +161,7 @@ class Session:
             with pending.scope:
                 while (first := self._pending[0]) is not pending:
                     await first.answered.wait()
-                stop = await self._answer(blocks)
+                stop = await self._answer(blocks, pending.pause)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
@@ -168,6 +170,7 @@ class Session:
             logger.exception("a cancelled turn failed")
         finally:
             self._pending.remove(pending)
+            pending.pause.end()
             if pending.scope.cancel_called and not self._pending:
                 self._asides.hold()
             pending.answered.set()
@@ -177,6 +180,18 @@ class Session:
         """Cancels the oldest prompt that is not answered; does nothing if there is none."""
         if self._pending:
             self._pending[0].scope.cancel()
+
+    async def pause(self) -> bool:
+        """Lets the oldest prompt wait when its call in flight has ended; True once it waits.
+
+        Returns False if there is none, and if it ends or goes on before that.
+        """
+        return bool(self._pending) and await self._pending[0].pause.begin()
+
+    def go(self) -> None:
+        """Ends the pause of the oldest prompt; does nothing without one."""
+        if self._pending:
+            self._pending[0].pause.go()
 
     async def cancel_all(self) -> None:
         """Cancels every prompt and waits until they are answered."""
@@ -196,7 +211,7 @@ class Session:
 
     # answering a prompt
 
-    async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
+    async def _answer(self, blocks: list[dict[str, Any]], pause: Pause) -> StopReason:
         await self._asides.release()
         await self._demo_notice.before_answer()
         model = self.options.model()
@@ -216,6 +231,7 @@ class Session:
             context=self.context,
             secrets=self._shared.secrets,
             compactor=self._compactor,
+            pause=pause,
             max_calls=self._shared.settings.max_calls,
             watch=self._shared.settings.stuck_detection,
         )

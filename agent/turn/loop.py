@@ -28,6 +28,7 @@ from agent.conversation.entries import Spent
 from agent.conversation.transcript import Transcript
 from agent.model import Completion, Model, ModelError, ModelInfo, OnToken, Part, Token
 from agent.tools import Toolbox, ToolContext
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
 from agent.turn.recorder import Recorder
 from agent.turn.stuck_watch import StuckWatch
@@ -67,6 +68,7 @@ class Turn:
         context: ToolContext,
         secrets: Secrets,
         compactor: Compactor | None = None,
+        pause: Pause | None = None,
         max_calls: int = 100,
         watch: bool = True,
         on_token: Sequence[OnToken] = (),
@@ -75,10 +77,11 @@ class Turn:
         self._tools = tools
         self._permissions = permissions
         self._compactor = compactor
+        self._pause = pause or Pause()
         self._max_calls = max_calls
         self._recorder = recorder = Recorder(transcript, context.client)
         self._watch = StuckWatch(recorder, enabled=watch)
-        self._calls = ToolCalls(tools, permissions, context, secrets, recorder)
+        self._calls = ToolCalls(tools, permissions, context, secrets, recorder, self._pause)
         self._on_token: list[Callable[[Part], Awaitable[None]]] = [
             recorder.record_token,
             recorder.show_token,
@@ -127,25 +130,31 @@ class Turn:
         """Makes room for an answer if there is too little; returns True if some was made."""
         if self._compactor is None:
             return False
-        return await self._compactor.fit(self._model(), self._tools.specs)
+        async with self._pause.call():
+            return await self._compactor.fit(self._model(), self._tools.specs)
 
     async def _complete(self) -> Completion:
         """Returns one answer of the model; room is made if the model refuses what it is given."""
         await anyio.lowlevel.checkpoint()
-        model = self._model()
         while True:
             self._told = False
-            info = await model.info()  # which a refusal may have changed
-            await anyio.lowlevel.checkpoint()
-            messages = self._recorder.history.messages(images=info.takes_images)
-            try:
-                completion = await model.complete(messages, self._tools.specs, self._tell)
-            except ModelError as error:
-                if not (error.kind == "context" and await self._made_room(model)):
-                    raise
-            else:
-                await self._account(model, info, completion)
-                return completion
+            async with self._pause.call():
+                if (completion := await self._call(self._model())) is not None:
+                    return completion
+
+    async def _call(self, model: Model) -> Completion | None:
+        """Returns the model's answer, or None if room had to be made for it first."""
+        info = await model.info()  # which a refusal may have changed
+        await anyio.lowlevel.checkpoint()
+        messages = self._recorder.history.messages(images=info.takes_images)
+        try:
+            completion = await model.complete(messages, self._tools.specs, self._tell)
+        except ModelError as error:
+            if not (error.kind == "context" and await self._made_room(model)):
+                raise
+            return None
+        await self._account(model, info, completion)
+        return completion
 
     async def _made_room(self, model: Model) -> bool:
         if self._compactor is None or self._told:

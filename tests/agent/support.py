@@ -27,6 +27,7 @@ from agent.tools import (
 )
 from agent.tools.standard import standard_tools
 from agent.turn.loop import StopReason, Turn
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
 
 _ENDS = ("completed", "failed")
@@ -288,6 +289,7 @@ class Bench:
         self.context = ToolContext(self.cwd, self.client)
         self.secrets = Secrets([])
         self.compactor: Compactor | None = None
+        self.pause = Pause()
         self.max_calls = 100
         self.watch = True
 
@@ -300,6 +302,7 @@ class Bench:
             context=self.context,
             secrets=self.secrets,
             compactor=self.compactor,
+            pause=self.pause,
             max_calls=self.max_calls,
             watch=self.watch,
             on_token=on_token,

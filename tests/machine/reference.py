@@ -23,8 +23,11 @@ from acp_bridge.machine.effects import (
     Open,
     Release,
     SendCancel,
+    SendGo,
+    SendPause,
     SendPrompt,
     Start,
+    StillWaits,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -36,8 +39,12 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    Go,
+    HoldQueue,
     Loaded,
     NeedsAuth,
+    Pause,
+    PauseAnswered,
     PromptReceived,
     Renew,
     RunHeld,
@@ -48,7 +55,7 @@ from acp_bridge.machine.events import (
     Unclean,
 )
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.states import Standstill, Timer
 
 #: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
@@ -82,6 +89,10 @@ class Reference:
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = False
     leaky = closing = gone = closed = False
+    #: the user's word; the newest prompt when the pause was read; what the agent knows of it.
+    paused = on_hold = False
+    paused_at = pause_token = 0
+    pause_told = pause_open = pause_refused = False
     #: epochs by what is known of them.
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
@@ -106,6 +117,17 @@ class Reference:
                 self.held -= set(keys)
                 self.carriers.add(carrier)
                 self.line += [Asked(key, carrier, True) for key in keys]
+            case Pause() if self.line and not self.closing:
+                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
+                self.pause_refused = False
+            case HoldQueue() if not self.closing:
+                self.on_hold, self.paused = True, False
+            case Go():
+                self.on_hold = self.paused = False
+            case PauseAnswered(epoch, token, paused):
+                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
+                    self.pause_open, self.pause_refused = False, not paused
+                    self.pause_told &= paused
             case Committed(key):
                 self.commit(key)
             case Cancel():
@@ -115,11 +137,12 @@ class Reference:
             case Renew():
                 self.unfit |= self.loaded
             case Close():
-                self.closing = True
+                self.closing, self.paused, self.on_hold = True, False, False
                 for asked in self.line:
                     asked.cancelled = True
             case Shutdown():
                 self.closing = self.gone = True
+                self.paused = self.on_hold = False
             case _:
                 self.outside(event)
 
@@ -143,6 +166,27 @@ class Reference:
                 self.leaky = True
                 self.unfit.add(epoch)
 
+    @property
+    def gate_closed(self) -> bool:
+        """The user wants nothing to start."""
+        return self.on_hold or self.paused
+
+    def check_gate(self, standstill: Standstill, state: str, sign: bool) -> None:
+        """Assert that what is told of a pause or a hold is so, and no turn waits unasked."""
+        turn_waits = state == "RUNNING" and self.pause_told
+        assert self.gate_closed or not turn_waits, "it waits for nobody"
+        if not self.gate_closed:
+            assert standstill is Standstill.OPEN
+        elif turn_waits:
+            assert standstill is (Standstill.PAUSING if self.pause_open else Standstill.PAUSED)
+        elif state == "RUNNING":
+            assert standstill is Standstill.HELD
+            assert not self.paused or self.pause_refused, "the agent was not asked"
+        else:
+            assert standstill is (Standstill.PAUSED if self.paused else Standstill.HELD)
+        stands = bool(self.line) and (self.running is None or turn_waits)
+        assert sign is (self.gate_closed and stands and not self.closing)
+
     def order(self) -> list[Asked]:
         """Return the prompt that runs, then those that wait in the order of reading."""
         return sorted(self.line, key=lambda asked: asked is not self.running)
@@ -157,6 +201,10 @@ class Reference:
         asked = next((a for a in self.next() if a.key == key and not a.committed), None)
         if asked:
             asked.committed = True
+            if asked.victim is not None and (
+                self.running is None or self.running.key == asked.victim
+            ):
+                self.paused &= asked.key <= self.paused_at
             for other in self.line:
                 if other.key == asked.victim and not (other is self.running and self.died):
                     other.cancelled = True
@@ -164,6 +212,7 @@ class Reference:
     def cancel(self) -> None:
         if self.closing or not self.line:
             return
+        self.paused = False
         oldest = self.order()[0]
         for asked in self.line:
             if self.clear or asked.interrupt or asked.request == oldest.request:
@@ -187,6 +236,9 @@ class Reference:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         for effect in effects:
             self.judge(event, effect)
+        self.paused &= bool(self.line)
+        if self.running is None or self.told or self.died:
+            self.pause_told = self.pause_open = False
         for asked in self.next():
             assert not asked.cancelled, f"{asked} was cancelled and still waits"
         if self.running and self.running.cancelled:
@@ -209,6 +261,8 @@ class Reference:
                     self.unfit.add(epoch)
             case AnswerPrompt():
                 self.answer(event, effect)
+            case SendPause() | SendGo() | StillWaits():
+                self.at_gate(event, effect)
             case NoteOutcome(key, answer):
                 assert event == AgentAnswered(self.epoch, key, answer)
                 assert self.running is not None
@@ -230,8 +284,32 @@ class Reference:
             case _:
                 self.process(event, effect)
 
+    def at_gate(self, event: Event, effect: SendPause | SendGo | StillWaits) -> None:
+        match effect:
+            case SendPause(epoch, token):
+                assert isinstance(event, Pause)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert not self.pause_told
+                assert token > self.pause_token
+                assert epoch == self.epoch
+                self.pause_told, self.pause_open, self.pause_token = True, True, token
+            case SendGo(epoch):
+                assert isinstance(event, Go | HoldQueue)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert self.pause_told
+                assert epoch == self.epoch
+                self.pause_told = self.pause_open = False
+            case StillWaits():
+                assert late(event, Timer.SIGN)
+                assert self.gate_closed
+
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
+        assert not self.gate_closed, "the user wants nothing to start"
         assert not self.closing
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"

@@ -27,6 +27,9 @@ from acp_bridge.machine.events import (
     CommitFailed,
     Committed,
     Event,
+    Go,
+    HoldQueue,
+    Pause,
     Renew,
     Shutdown,
     Warm,
@@ -67,6 +70,14 @@ class TurnMachine(RuleBasedStateMachine):
     @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), Renew()]))
     def client(self, event: Event) -> None:
         self.world.feed(event)
+
+    @rule(event=st.sampled_from([Pause(), Pause(), HoldQueue(), Go(), Go()]))
+    def gate(self, event: Event) -> None:
+        self.world.feed(event)
+
+    @rule(paused=mostly, back=st.sampled_from([0, 0, 1]))
+    def pause_answered(self, paused: bool, back: int) -> None:
+        self.world.pause_answered(paused, back)
 
     @rule(event=st.sampled_from([Close(), Shutdown()]), really=seldom)
     def end(self, event: Event, really: bool) -> None:

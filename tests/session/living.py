@@ -176,6 +176,7 @@ async def living(
     *prepare: Prepare,
     first: PlayedAgent | None = None,
     title: str | None = None,
+    capabilities: Json | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -193,6 +194,7 @@ async def living(
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
+            context.capabilities = capabilities
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)
