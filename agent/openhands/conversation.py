@@ -35,6 +35,7 @@ from agent.openhands.turn_words import (
     Effect,
     End,
     Fail,
+    Phase,
     StopReason,
 )
 
@@ -125,19 +126,20 @@ class Conversation:
             self._opening = False
         if status is Status.RUNNING:
             await self._stop_all()
+        await self.shown.update(COMMANDS)
         self.shown.hold()
 
     async def _patient_sync(self, *, replay: bool) -> Status | None:
         """Reads the log once the server is there, with a word to the user while it is not."""
         for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0):
             try:
-                return await self.live.sync(replay=replay)
+                return await self.live.sync(replay=replay, silent=not replay)
             except ServerProblem as problem:
                 if problem.kind not in (Kind.UNREACHED, Kind.UNSURE):
                     raise
                 await self.shown.say(STARTING)
                 await anyio.sleep(pause)
-        return await self.live.sync(replay=replay)
+        return await self.live.sync(replay=replay, silent=not replay)
 
     # prompts
 
@@ -251,7 +253,8 @@ class Conversation:
         while True:
             self.live.heard = False
             await anyio.sleep(_SILENCE)
-            if self.live.heard:
+            runs = self._runner is not None and self._runner.turn.phase is Phase.RUNNING
+            if self.live.heard or not runs:
                 continue
             try:
                 status = await self._server.status(self.id)
