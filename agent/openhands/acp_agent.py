@@ -158,7 +158,7 @@ class OpenHandsAgent:
             raise invalid_params("this agent takes no audio")
         reason = await session.prompt(message_of(blocks))
         if reason != "cancelled":
-            self._wire.later(session.tell_title)
+            self._wire.later(session.news.title)
         return PromptResponse(stop_reason=reason)
 
     async def cancel(self, session_id: str, **_: Any) -> None:

@@ -17,10 +17,10 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import INFO_UPDATE
 from agent.client import Client
 from agent.openhands.events import Event, StateField, Status, UserMessage
 from agent.openhands.live_feed import LiveFeed, OpenSocket
+from agent.openhands.news import News
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import COMMANDS, COMPACT, Message
@@ -31,11 +31,11 @@ from agent.openhands.turn_runner import TurnRunner
 from agent.openhands.turn_shell import TurnShell
 from agent.openhands.turn_words import (
     NOT_SENT,
-    NOT_STREAMED,
     STARTING,
     Effect,
     End,
     Fail,
+    Phase,
     StopReason,
 )
 
@@ -75,6 +75,7 @@ class Conversation:
         self.id = conversation_id
         self.options = options
         self.shown = Shown(client, conversation_id)
+        self.news = News(conversation_id, server, self.shown)
         self._client = client
         self._server = server
         self.live = LiveFeed(
@@ -85,9 +86,7 @@ class Conversation:
         self._runner: TurnRunner | None = None
         #: what was stopped may still run, or a message may still arrive
         self._uncertain = False
-        self._told_whole = False
         self._opening = False
-        self._title = ""
         self._tasks: TaskGroup | None = None
         self._closed = anyio.Event()
 
@@ -127,19 +126,20 @@ class Conversation:
             self._opening = False
         if status is Status.RUNNING:
             await self._stop_all()
+        await self.shown.update(COMMANDS)
         self.shown.hold()
 
     async def _patient_sync(self, *, replay: bool) -> Status | None:
         """Reads the log once the server is there, with a word to the user while it is not."""
         for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0):
             try:
-                return await self.live.sync(replay=replay)
+                return await self.live.sync(replay=replay, silent=not replay)
             except ServerProblem as problem:
                 if problem.kind not in (Kind.UNREACHED, Kind.UNSURE):
                     raise
                 await self.shown.say(STARTING)
                 await anyio.sleep(pause)
-        return await self.live.sync(replay=replay)
+        return await self.live.sync(replay=replay, silent=not replay)
 
     # prompts
 
@@ -157,6 +157,19 @@ class Conversation:
                 raise ServerProblem(Kind.NOT_ALLOWED if auth else Kind.REFUSED, sentence)
             case End(reason):
                 return reason
+
+    async def pause(self) -> bool:
+        """Lets the call that runs end, and none begin; returns True once the turn waits."""
+        return await self._runner.pause() if self._runner is not None else False
+
+    def go(self) -> None:
+        """Ends a pause."""
+        if self._runner is not None and self._tasks is not None:
+            self._tasks.start_soon(self._runner.go)
+
+    async def ask(self, question: str) -> str:
+        """Asks the model beside the conversation, which stays as it is. Raises ServerProblem."""
+        return await self._server.question(self.id, question)
 
     def cancel(self) -> None:
         """Cancels every prompt that there is now."""
@@ -188,7 +201,7 @@ class Conversation:
         return outcome
 
     async def _turn(self, prompt: _Prompt) -> End | Fail:
-        await self._tell_if_whole()
+        await self.news.whole(self.live.feed.state)
         turn = Turn(self.live.feed.state.get("last_user_message_id"))
         self.live.feed.expect(prompt.message.parts)
         return await self._drive(turn, self._shell(prompt.message), turn.begin())
@@ -240,7 +253,8 @@ class Conversation:
         while True:
             self.live.heard = False
             await anyio.sleep(_SILENCE)
-            if self.live.heard:
+            runs = self._runner is not None and self._runner.turn.phase is Phase.RUNNING
+            if self.live.heard or not runs:
                 continue
             try:
                 status = await self._server.status(self.id)
@@ -274,23 +288,3 @@ class Conversation:
     async def _gone(self, problem: ServerProblem) -> None:
         if self._runner is not None:
             await self._runner.gone(problem)
-
-    async def tell_title(self) -> None:
-        """Tells the client the conversation's title, if the server has a new one."""
-        try:
-            title = (await self._server.info(self.id)).get("title")
-        except ServerProblem:
-            return
-        if isinstance(title, str) and title and title != self._title:
-            self._title = title
-            await self.shown.update({"sessionUpdate": INFO_UPDATE, "title": title})
-
-    async def _tell_if_whole(self) -> None:
-        """Says once that nothing is streamed, if the model's profile on the server says so."""
-        agent = self.live.feed.state.get("agent")
-        if self._told_whole or not isinstance(agent, dict) or agent.get("kind") == "ACPAgent":
-            return
-        self._told_whole = True
-        model = agent.get("llm")
-        if isinstance(model, dict) and model.get("stream") is False:
-            await self.shown.say(NOT_STREAMED)

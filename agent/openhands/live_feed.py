@@ -120,16 +120,16 @@ class LiveFeed:
                 raise self.ended
             await self._changed.wait()
 
-    async def sync(self, *, replay: bool = False) -> Status | None:
+    async def sync(self, *, replay: bool = False, silent: bool = False) -> Status | None:
         """Takes what was stored since the last time and returns the conversation's status.
 
-        `replay`: the user's own messages are shown too. Raises ServerProblem.
+        `replay`: the user's own messages are shown too; `silent`: nothing is. Raises ServerProblem.
         """
         async with self._reading:
             async for page in self._server.events(self._id, self._newest):
                 for raw in page:
                     if (event := read(raw)) is not None:
-                        await self._take(self.feed.stored(event, replay=replay))
+                        await self._take(self.feed.stored(event, replay=replay), silent=silent)
                         self._newest = event.id
         return status_of(await self._server.status(self._id))
 
@@ -189,8 +189,8 @@ class LiveFeed:
         if (event := read(raw)) is not None:
             await self._take(self.feed.live(event))
 
-    async def _take(self, taken: Taken) -> None:
-        for update in taken.updates:
+    async def _take(self, taken: Taken, *, silent: bool = False) -> None:
+        for update in () if silent else taken.updates:
             await self._show(update)
         if taken.event is not None:
             await self._tell(taken.event, taken.ours)

@@ -121,6 +121,9 @@ class Server:
         path = f"{_at(conversation_id)}/interrupt"
         await self._ask("POST", path, limits=_INTERRUPT_TIMEOUT)
 
+    async def pause(self, conversation_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/pause", limits=_LOCKED_TIMEOUT)
+
     async def confirm(self, conversation_id: str, accept: bool, reason: str) -> None:
         path = f"{_at(conversation_id)}/events/respond_to_confirmation"
         await self._ask("POST", path, {"accept": accept, "reason": reason})

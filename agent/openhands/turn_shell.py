@@ -19,7 +19,7 @@ from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import Message
 from agent.openhands.server import Server
 from agent.openhands.shown import Shown
-from agent.openhands.turn import Waiting
+from agent.openhands.stopping import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,9 @@ class TurnShell:
 
     async def interrupt(self) -> None:
         await self.server.interrupt(self.conversation_id)
+
+    async def pause(self) -> None:
+        await self.server.pause(self.conversation_id)
 
     async def sync(self) -> Status | None:
         return await self.live.sync()
