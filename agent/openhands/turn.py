@@ -88,7 +88,7 @@ class Turn:
         self._evidence.take(event, ours=ours)
         self._note_pause(event)
         if self.phase is Phase.SENDING and ours and not self.cancelled:
-            self.phase = Phase.RUNNING  # the answer may still be on its way, or lost
+            return self._go(Phase.RUNNING)  # the answer may still be on its way, or lost
         if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
             return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
         return self._look(waiting) if isinstance(event, Snapshot) else []
@@ -121,6 +121,7 @@ class Turn:
             return self._go_on_again(waiting)
         match problem.kind if problem else None:
             case None | Kind.RUNNING:
+                self._evidence.forget_rest()
                 return [*self._go(Phase.RUNNING), *self._look(waiting)]
             case Kind.BUSY:
                 return self._busy()
@@ -241,7 +242,7 @@ class Turn:
         """Asks for a run until the one that pauses has ended."""
         if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
-        return self._go(Phase.STARTING, Run(_AGAIN), keep=True)
+        return self._go(Phase.STARTING, self._fresh(Run(_AGAIN)), keep=True)
 
     # how it goes on
 
