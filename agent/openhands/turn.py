@@ -69,6 +69,8 @@ class Turn:
         self._rests = 0
         #: the pause was ended, and the run has not been seen to go on
         self._gone_on = False
+        #: another client's stop was looked at
+        self._looked_at_stop = False
         #: the user's answer, which waits for the end of the pause
         self._answer: bool | None = None
         self._told_busy = self._told_lost = False
@@ -268,6 +270,10 @@ class Turn:
                 return self._go(Phase.PAUSED, Paused(True)) if self._rests > 1 else []
             case Status.PAUSED if self._gone_on:
                 return self._go(Phase.STARTING, self._fresh(Run()))
+            case Status.PAUSED if not self._looked_at_stop:
+                # A conversation that is being deleted is stopped like this, too.
+                self._looked_at_stop = True
+                return self._go(Phase.LOOKING, Sync(_PAUSE))
             case Status.PAUSED:
                 return [Say(words.STOPPED_ELSEWHERE), self._end(End("end_turn"))]
         return [self._end(End("end_turn"))]
