@@ -51,6 +51,8 @@ class Cut(Enum):
     BEFORE = "before"
     #: it is done, and the connection ends
     AFTER = "after"
+    #: it is done, and no answer comes
+    NEVER = "never"
 
 
 class _Refused(Exception):
@@ -177,6 +179,11 @@ class FakeServer:
         for stream in tuple(self._connections):
             await stream.aclose()
 
+    def deafen(self) -> None:
+        """Tells nothing more to those that are connected, without a cut."""
+        for socket in self.only.sockets:
+            socket.deaf = True
+
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -235,6 +242,8 @@ class FakeServer:
         status, told_back = await self._do(method, target, headers, body, deed)
         if deed is Cut.AFTER:
             return
+        if deed is Cut.NEVER:
+            await stream.receive()
         text = json.dumps(told_back).encode()
         length = f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
         await stream.send(f"HTTP/1.1 {status} X\r\n{length}".encode() + text)
@@ -427,6 +436,7 @@ class _Socket:
         self._stream = stream
         self._protocol = ServerProtocol()
         self._texts: list[str] = []
+        self.deaf = False
 
     async def open(self, data: bytes) -> None:
         self._protocol.receive_data(data)
@@ -445,6 +455,8 @@ class _Socket:
         return self._texts.pop(0)
 
     async def send(self, value: Json) -> None:
+        if self.deaf:
+            return
         self._protocol.send_text(json.dumps(value).encode())
         await self._flush()
 
