@@ -43,6 +43,33 @@ class RunHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class HooksDone:
+    """The hooks that `RunHooks` asked for have ended, or were killed; fed once for each.
+
+    `refusal`: why the prompt may not run, if it may not. `feedback`: the key of a new prompt that
+    sends the agent back to work, if it is to go on.
+    """
+
+    key: int
+    refusal: object = None
+    feedback: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HookBegan:
+    """A hook runs that the machine did not ask for: about a permission, say."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnded:
+    """No process of such a hook is left."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The client sent `session/cancel`."""
 
@@ -155,6 +182,8 @@ class Shutdown:
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
 
+HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
+
 AgentEvent: TypeAlias = (
     Started
     | StartFailed
@@ -168,5 +197,14 @@ AgentEvent: TypeAlias = (
 )
 
 Event: TypeAlias = (
-    PromptEvent | Cancel | CancelPrompt | Warm | Renew | Deadline | Close | Shutdown | AgentEvent
+    PromptEvent
+    | HookEvent
+    | Cancel
+    | CancelPrompt
+    | Warm
+    | Renew
+    | Deadline
+    | Close
+    | Shutdown
+    | AgentEvent
 )

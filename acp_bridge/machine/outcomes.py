@@ -40,6 +40,13 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A hook refused the prompt: the agent never gets it."""
+
+    reason: object
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The bridge answers the prompt with an error of its own."""
 
@@ -47,4 +54,4 @@ class Failed:
     detail: object = None
 
 
-Outcome: TypeAlias = Replied | Cancelled | Done | Failed
+Outcome: TypeAlias = Replied | Cancelled | Done | Refused | Failed

@@ -16,15 +16,20 @@ from acp_bridge.machine.effects import (
     Commit,
     Dropped,
     Effect,
+    EndTurn,
     Hold,
     Interrupted,
     Kill,
     NoteOutcome,
     Open,
+    RefuseFeedback,
     Release,
+    RunHooks,
     SendCancel,
     SendPrompt,
     Start,
+    StopHooks,
+    TellDeath,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -36,6 +41,9 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    HookBegan,
+    HookEnded,
+    HooksDone,
     Loaded,
     NeedsAuth,
     PromptReceived,
@@ -47,8 +55,8 @@ from acp_bridge.machine.events import (
     TreeDead,
     Unclean,
 )
-from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
+from acp_bridge.machine.states import Moment, Timer
 
 #: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
@@ -64,12 +72,31 @@ class Asked:
     interrupt: bool = False
     victim: int | None = None
     cancelled: bool = False
+    #: its hooks before it is sent have let it pass.
+    checked: bool = True
+    #: hooks run about it.
+    hooked: bool = False
+    #: it failed while its hooks ran.
+    doomed: bool = False
+    #: how the agent ended its turn.
+    replied: object = None
+    #: the prompt of the user's that it follows, and how many lead there.
+    root: int = 0
+    again: int = 0
+
+    def __post_init__(self) -> None:
+        self.root = self.root or self.key
 
 
 @dataclass
 class Reference:
     clear: bool
     always_reload: bool
+    hooks: frozenset[Moment] = frozenset()
+    #: hooks of which the machine was only told.
+    asides: set[int] = field(default_factory=set)
+    #: the prompt whose turn is over and whose hooks run.
+    leaving: Asked | None = None
     #: prompts in the order of reading; the running one is the first of them to have been sent.
     line: list[Asked] = field(default_factory=list)
     running: Asked | None = None
@@ -100,12 +127,21 @@ class Reference:
         match event:
             case PromptReceived(key, interrupt) if not self.closing:
                 victim = next(iter(self.order()), None) if interrupt else None
-                asked = Asked(key, key, False, interrupt, victim.key if victim else None)
+                asked = Asked(key, key, False, interrupt, victim.root if victim else None)
+                asked.checked = Moment.PROMPT not in self.hooks
                 self.line.append(asked)
             case RunHeld(carrier, keys) if not self.closing:
                 self.held -= set(keys)
                 self.carriers.add(carrier)
-                self.line += [Asked(key, carrier, True) for key in keys]
+                unchecked = Moment.PROMPT not in self.hooks
+                self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
+            case HookBegan(run):
+                self.asides.add(run)
+            case HookEnded(run):
+                self.asides.discard(run)
+            case HooksDone(key) if self.hooked and self.hooked.key == key:
+                self.hooked.checked = True
+                self.hooked.hooked = False
             case Committed(key):
                 self.commit(key)
             case Cancel():
@@ -145,11 +181,16 @@ class Reference:
 
     def order(self) -> list[Asked]:
         """Return the prompt that runs, then those that wait in the order of reading."""
-        return sorted(self.line, key=lambda asked: asked is not self.running)
+        return sorted(self.line, key=lambda asked: asked not in (self.running, self.leaving))
+
+    @property
+    def hooked(self) -> Asked | None:
+        return next((asked for asked in self.line if asked.hooked), None)
 
     def next(self) -> list[Asked]:
         """Return those that wait, in the order in which they must run."""
-        waiting = [asked for asked in self.line if asked is not self.running]
+        gone = (self.running, self.leaving)
+        waiting = [asked for asked in self.line if asked not in gone]
         urgent = [asked for asked in waiting[::-1] if asked.interrupt]
         return urgent + [asked for asked in waiting if not asked.interrupt]
 
@@ -158,7 +199,7 @@ class Reference:
         if asked:
             asked.committed = True
             for other in self.line:
-                if other.key == asked.victim and not (other is self.running and self.died):
+                if other.root == asked.victim and not (other is self.running and self.died):
                     other.cancelled = True
 
     def cancel(self) -> None:
@@ -187,16 +228,22 @@ class Reference:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         for effect in effects:
             self.judge(event, effect)
+        if late(event, Timer.KILL) and effects != [Dropped(event)]:
+            self.asides.clear()  # given up
         for asked in self.next():
-            assert not asked.cancelled, f"{asked} was cancelled and still waits"
+            assert asked.hooked or not asked.cancelled, f"{asked} was cancelled and still waits"
         if self.running and self.running.cancelled:
             assert self.told or self.died, "the agent was not told"
 
     def judge(self, event: Event, effect: Effect) -> None:
         match effect:
+            case Commit(key) if isinstance(event, HooksDone):
+                self.follow(event, key)
             case Commit(key):
                 assert isinstance(event, PromptReceived)
                 assert event.key == key
+            case EndTurn() | RunHooks() | StopHooks() | RefuseFeedback() | TellDeath():
+                self.hook(event, effect)
             case SendPrompt():
                 self.sent(effect)
             case SendCancel(epoch, key):
@@ -222,16 +269,22 @@ class Reference:
             case Hold(keys):
                 self.hold(event, keys)
             case Interrupted(key):
-                assert isinstance(event, Shutdown)
-                assert self.running is not None
-                assert self.running.key == key
-                assert not self.running.cancelled
-                self.leave(self.running)
+                self.interrupted(event, key)
             case _:
                 self.process(event, effect)
 
+    def interrupted(self, event: Event, key: int) -> None:
+        assert isinstance(event, Shutdown)
+        assert self.running is not None
+        assert self.running.key == key
+        assert not self.running.cancelled
+        self.leave(self.running)
+
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
+        assert self.leaving is None, "the turn before has not ended"
+        assert self.hooked is None, "hooks run"
+        assert self.next()[0].checked, "its hooks did not run"
         assert not self.closing
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
@@ -242,6 +295,60 @@ class Reference:
         self.told = self.noted = self.died = False
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
+
+    def hook(self, event: Event, effect: Effect) -> None:
+        match effect:
+            case EndTurn(key, answer):
+                assert self.running is not None
+                assert event == AgentAnswered(self.epoch, key, answer)
+                assert self.running.key == key
+                assert not self.running.cancelled
+                self.leaving, self.running = self.running, None
+                self.leaving.replied = answer
+            case RunHooks(key, Moment.TURN_END, again):
+                assert self.leaving is not None
+                assert (self.leaving.key, self.leaving.again) == (key, again)
+                assert self.hooked is None, "two at once"
+                self.leaving.hooked = True
+            case RunHooks(key, moment):
+                assert moment is Moment.PROMPT
+                asked = self.next()[0]
+                assert (asked.key, asked.again) == (key, 0)
+                assert asked.committed
+                assert not any([asked.cancelled, asked.checked, self.closing])
+                assert not any([self.hooked, self.running, self.leaving])
+                asked.hooked = True
+                self.line.remove(asked)
+                self.line.insert(0, asked)
+            case StopHooks():
+                assert self.hooked or self.asides
+                if self.hooked and not self.hooked.cancelled:
+                    self.hooked.doomed = True
+            case RefuseFeedback(key, enough):
+                assert isinstance(event, HooksDone)
+                assert event.feedback == key
+                assert self.leaving is not None
+                assert enough == (self.leaving.again == 5 and not self.leaving.cancelled)
+                assert enough or self.leaving.cancelled
+            case TellDeath():
+                assert isinstance(event, AgentExited)
+                assert event.epoch not in self.doomed
+
+    def follow(self, event: HooksDone, key: int) -> None:
+        """Note that feedback follows the turn that is over."""
+        before = self.leaving
+        assert before is not None
+        assert event.feedback == key
+        assert event.key == before.key
+        assert not before.cancelled
+        feedback = Asked(key, before.request, False, root=before.root, again=before.again + 1)
+        feedback.replied = before.replied
+        assert feedback.again <= 5
+        self.line.remove(before)
+        self.leaving = None
+        self.line.insert(0, feedback)
+        if before.request == before.key:
+            self.carriers.add(before.key)
 
     def process(self, event: Event, effect: Effect) -> None:
         match effect:
@@ -277,11 +384,19 @@ class Reference:
             assert isinstance(event, PromptReceived | RunHeld)
         elif key in self.carriers:
             assert all(asked.request != key for asked in self.line), "its prompts are not done"
-            assert not isinstance(outcome, Replied)
+            assert not isinstance(outcome, Replied) or key in self.sent_keys
             self.carriers.remove(key)
+        elif isinstance(event, HooksDone) and event.feedback is not None and self.told_before(key):
+            assert self.leaving is not None
+            assert outcome == Replied(self.leaving.replied)
         else:
             asked = next(asked for asked in self.line if asked.key == key)
-            if asked is self.running:
+            if asked.hooked:
+                assert self.gone or late(event, Timer.KILL), "its hooks run"
+            if asked is self.leaving:
+                assert asked.cancelled or outcome == Replied(asked.replied)
+                assert not asked.cancelled or outcome == Cancelled()
+            elif asked is self.running:
                 self.answer_running(event, asked, outcome)
             elif asked.cancelled:
                 assert outcome == Cancelled()
@@ -289,10 +404,17 @@ class Reference:
                 self.answer_waiting(event, asked, outcome)
             self.leave(asked)
 
+    def told_before(self, key: int) -> bool:
+        """Return True for a carried prompt whose turn is over and which feedback follows."""
+        leaving = self.leaving
+        follows = leaving is not None and leaving.again < 5 and not leaving.cancelled
+        return follows and leaving is not None and leaving.key == key != leaving.request
+
     def answer_running(self, event: Event, asked: Asked, outcome: Outcome) -> None:
         ended = self.epoch in self.dead or late(event, Timer.KILL) or self.gone
         if asked.cancelled:
             assert outcome == Cancelled()
+            assert not self.asides or self.gone or late(event, Timer.KILL), "a hook runs"
             clean = self.noted and (self.closing or self.epoch not in self.unfit)
             assert ended or clean, "work goes on"
         elif self.died:
@@ -304,8 +426,14 @@ class Reference:
             assert event == AgentAnswered(self.epoch, asked.key, outcome.answer)
 
     def answer_waiting(self, event: Event, asked: Asked, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            assert isinstance(event, HooksDone)
+            assert (event.key, event.refusal) == (asked.key, outcome.reason)
+            return
         assert isinstance(outcome, Failed)
-        if isinstance(event, CommitFailed):
+        if isinstance(event, HooksDone):
+            assert asked.doomed
+        elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL
         elif isinstance(event, NeedsAuth):
@@ -317,6 +445,8 @@ class Reference:
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
             assert self.gone or asked.request != key, "only a held prompt is held again"
+            assert self.gone or not asked.again, "feedback is not held"
+            assert self.gone or not asked.hooked or late(event, Timer.KILL), "its hooks run"
             self.leave(asked)
             self.held.add(key)
 
@@ -324,6 +454,8 @@ class Reference:
         self.line.remove(asked)
         if asked is self.running:
             self.running = None
+        if asked is self.leaving:
+            self.leaving = None
 
 
 def late(event: Event, timer: Timer) -> bool:
