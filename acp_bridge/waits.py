@@ -18,6 +18,8 @@ RESTART: Final = 60.0
 
 # --- an agent's tree is killed ---------------------------------------------------------------
 
+#: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.
+GUARD: Final = 0.5
 #: A tree is killed. Several times the guard's longest pause between two tries.
 KILL: Final = 5.0
 #: The rest of a dead agent's stdout is read. The pipe has ended unless it was handed on.

@@ -19,6 +19,8 @@ bridge, and the tool the agent.
 Invariants
 - The guard never ends without `Guard.kill_tree`, not even by an exception. Only SIGKILL ends it
   at once; then the kernel's parent-death signal kills the agent's main process.
+- One that was stopped is continued by the bridge when the tree is to die, and on Linux by the
+  kernel when the bridge has died, however it did.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
@@ -164,7 +166,7 @@ def processes() -> list[tuple[int, int, int, bool]]:
 
 
 def kill_descendants(root: int, groups: set[int]) -> bool:
-    """SIGKILL every group that a descendant of `root` is in. Returns whether there was any.
+    """SIGKILL every group that a descendant of `root` is in. Returns whether one was alive.
 
     A group is killed as a whole, forks in progress included, so that a fork bomb does not outrun
     this. It holds no other process: the agent has a session of its own, and no group reaches
@@ -182,7 +184,7 @@ def kill_descendants(root: int, groups: set[int]) -> bool:
     groups.update(alive - {os.getpgid(root)})
     for group in groups:
         kill_group(group)
-    return bool(groups)
+    return any(group in groups and not zombie for _, _, group, zombie in table)
 
 
 def kill_group(group: int) -> None:
@@ -331,6 +333,7 @@ def run(arguments: list[str]) -> None:
     control.setblocking(False)
     guard = Guard(control, listen_for_signals())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
     try:
         if not guard.told_to_stop() and guard.start(arguments[2:], arguments[1]):
             guard.watch()

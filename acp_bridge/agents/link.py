@@ -18,11 +18,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, waits
+from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
 from acp_bridge.log import event
-from acp_bridge.protocol import INITIALIZE, SESSION_UPDATE, VERSION, has
+from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
@@ -78,6 +79,7 @@ class Link:
         self.initialized: dict[str, Any] = {}
         #: the number of this process among those of its session.
         self.epoch = 0
+        self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
         #: the process has ended: an answer that its requests get from now on is not the agent's.
@@ -87,13 +89,10 @@ class Link:
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
-        self._parked = parked
-        self._parked_bytes = 0
+        self._parked, self._parked_bytes = parked, 0
         self._kept: list[tuple[str, Any]] = []
-        self._read_all = anyio.Event()
         self._hurry = anyio.CancelScope()
-        self._doomed = anyio.Event()
-        self._cut_off = anyio.Event()
+        self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -232,6 +231,7 @@ class Link:
     def park(self) -> None:
         """Keep what the agent says of sessions until `adopt`: it is about to name its session."""
         self._parked, self.agent_session_id = True, None
+        self._kept, self._parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
         """Tell `owner` everything from now on, and first what was kept of its session.
@@ -256,12 +256,13 @@ class Link:
         self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
+        named = isinstance(params, dict) and "sessionId" in params
         if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if params.get("sessionId") == self.agent_session_id:
                 self.owner.on_update(self, params)
             else:
                 event("agent.noise", agent=self.name, what="an update of another session")
-        elif self._parked and isinstance(params, dict) and "sessionId" in params:
+        elif self._parked and named and method != CANCEL_REQUEST:
             self._kept.append((method, params))
             self._parked_bytes += len(encode(params))
         else:

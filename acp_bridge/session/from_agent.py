@@ -9,14 +9,15 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.to_client import ToClient, take_back
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
+from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
 
 
@@ -134,18 +135,13 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
-            self._to_client.cancel_request(link, named.get("requestId"))
+            take_back(link, named.get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
-        if new := self._updates.take_new_ids():
-            try:
-                self._journal.add_ids(new)
-            except JournalError as exc:
-                event("journal.failed", session=self._journal.info.session_id, what=exc)
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:

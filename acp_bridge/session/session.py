@@ -25,7 +25,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, State
 from acp_bridge.machine.turns import Turns
 from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import answers, queue_command
+from acp_bridge.session import answers, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -75,19 +75,19 @@ class Session:
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
         updates = self._updates = Updates(set(journal.used_ids()))
-        shown = self.transcript = TranscriptOut(self.id, journal)
+        shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        self._to_client = ToClient(self.id, shown.asked, updates, shown.record_only)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, self._to_client, limit)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         self.replay = Replay(self, journal, shown, prompts, chosen, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self._to_client, self.memory)
+        self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
         self._queue = QueueCommand(self, prompts, shown, self.memory)
         self._title = Title(self, context.journal, journal)
         if link:
@@ -208,7 +208,7 @@ class Session:
                 self.spawn(self._processes.close, epoch, grace)
             case ef.Release(epoch):
                 if link := self._processes.forget(epoch):
-                    self._to_client.release(link)
+                    to_client.release(link)
             case _:
                 assert_never(effect)
 

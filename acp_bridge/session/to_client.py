@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from acp_bridge import errors, protocol
@@ -18,7 +19,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
 #: what changes something for the user: refused once the turn was cancelled.
@@ -27,7 +28,7 @@ _CHANGES = frozenset(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Question:
     """A request of an agent that a client has not answered yet."""
 
@@ -36,13 +37,30 @@ class _Question:
     client: Client
     client_id: int = 0
 
+    @property
+    def names_session(self) -> bool:
+        """True when the request is about a session, not about the agent as such."""
+        return _names_session(self.call.params)
+
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
         self.client.peer.cancel(self.client_id)
 
+    def end(self) -> None:
+        """Answer the agent in the client's place, which is told so."""
+        self.link.at_clients.questions.remove(self)
+        self.call_back()
+        if self.call.method == REQUEST_PERMISSION:
+            self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
+        else:
+            self.link.peer.fail(self.call.id, errors.cancelled())
+
 
 class ToClient:
-    """One session's requests from its agents to a client."""
+    """The requests to a client that agents make for one session, or for none.
+
+    What is open is kept with the process that waits for it, `link.at_clients`.
+    """
 
     def __init__(
         self,
@@ -51,7 +69,7 @@ class ToClient:
         updates: Updates,
         record: Callable[[Json], None] = lambda params: None,
     ) -> None:
-        """`session_id`: None for requests of no session. `client`: who is asked now, if anybody.
+        """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
         `record` takes an update that only the client has shown, from what it was asked.
         """
@@ -59,9 +77,6 @@ class ToClient:
         self._record = record
         self._client = client
         self._updates = updates
-        self._open: dict[int, _Question] = {}
-        self._terminals: dict[str, tuple[Link, Client]] = {}
-        self._last = 0
 
     def forward(self, link: Link, call: Call, *, stopped: bool) -> bool:
         """Pass a request to the client; returns True when it was refused because of `stopped`.
@@ -75,52 +90,31 @@ class ToClient:
             link.peer.fail(call.id, errors.cancelled())
             return True
         client = self._client()
-        if client and client.abilities.allows(call.method, call.params):
+        if self._session_id is None and _names_session(call.params):
+            link.peer.fail(call.id, errors.unknown_session())
+        elif client and client.abilities.allows(call.method, call.params):
             self._ask(client, link, call)
         else:
             link.peer.fail(call.id, errors.unknown_method(call.method))
         return False
 
-    def cancel_questions(self) -> None:
-        """End permissions and elicitations now, whatever the client does with them."""
-        for key, asked in list(self._open.items()):
-            if asked.call.method == REQUEST_PERMISSION:
-                self._open.pop(key).call_back()
-                asked.link.peer.answer(asked.call.id, CANCELLED_PERMISSION)
-            elif asked.call.method == protocol.CREATE_ELICITATION:
-                self._open.pop(key).call_back()
-                asked.link.peer.fail(asked.call.id, errors.cancelled())
-
-    def cancel_request(self, link: Link, request_id: object) -> None:
-        """Take the agent's `$/cancel_request` for one of its own requests."""
-        for asked in self._open.values():
-            if asked.link is link and asked.call.id == request_id:
-                asked.call_back()
-                return
-
-    def release(self, link: Link) -> None:
-        """Release the terminals of a dead process, and call its requests back."""
-        for key, asked in list(self._open.items()):
-            if asked.link is link:
-                self._open.pop(key).call_back()
-        for terminal, (owner, client) in list(self._terminals.items()):
-            if owner is link:
-                del self._terminals[terminal]
-                self._release_terminal(client, terminal)
-
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params = self._for_client(client, link, call)
-        self._last += 1
-        key, asked = self._last, _Question(link, call, client)
-        self._open[key] = asked
-        asked.client_id = client.peer.request(
-            call.method, params, lambda answer: self._answered(key, asked, answer)
-        )
+        asked = _Question(link, call, client)
+        link.at_clients.questions.append(asked)
+        try:
+            asked.client_id = client.peer.request(
+                call.method, params, lambda answer: self._answered(asked, answer)
+            )
+        except Exception:  # nothing was sent
+            link.at_clients.questions.remove(asked)
+            raise
 
-    def _answered(self, key: int, asked: _Question, answer: Answer) -> None:
-        if self._open.pop(key, None) is None:
+    def _answered(self, asked: _Question, answer: Answer) -> None:
+        if asked not in asked.link.at_clients.questions:
             self._late_terminal(asked, answer)
             return
+        asked.link.at_clients.questions.remove(asked)
         match answer:
             case Ok(result):
                 self._note_terminal(asked, result)
@@ -129,16 +123,18 @@ class ToClient:
                 asked.link.peer.fail(asked.call.id, error)
 
     def _note_terminal(self, asked: _Question, result: object) -> None:
-        params = asked.call.params
+        params, terminals = asked.call.params, asked.link.at_clients.terminals
         if asked.call.method == protocol.CREATE_TERMINAL:
             if terminal := _terminal_of(result):
-                self._terminals[terminal] = (asked.link, asked.client)
-        elif asked.call.method == protocol.RELEASE_TERMINAL and isinstance(params, dict):
-            self._terminals.pop(str(params.get("terminalId")), None)
+                terminals[terminal] = partial(self._release_terminal, asked.client, terminal)
+        elif asked.call.method == protocol.RELEASE_TERMINAL:
+            terminals.pop(_terminal_of(params) or "", None)
 
     def _late_terminal(self, asked: _Question, answer: Answer) -> None:
         """Release a terminal that was made after its agent was dead: nobody else does."""
-        if isinstance(answer, Ok) and (terminal := _terminal_of(answer.result)):
+        if asked.call.method != protocol.CREATE_TERMINAL or isinstance(answer, Err):
+            return
+        if terminal := _terminal_of(answer.result):
             self._release_terminal(asked.client, terminal)
 
     def _release_terminal(self, client: Client, terminal: str) -> None:
@@ -152,7 +148,7 @@ class ToClient:
         if "sessionId" in changed and self._session_id is not None:
             changed["sessionId"] = self._session_id
         on_behalf = changed.get("requestId")
-        if isinstance(on_behalf, int):
+        if is_id(on_behalf):
             origin = link.on_behalf.get(on_behalf)
             if isinstance(origin, ClientRequest) and origin.client is client:
                 changed["requestId"] = origin.call.id
@@ -174,6 +170,47 @@ class ToClient:
             card = {"title": asked["toolCallId"], "status": "pending", **asked}
             self._record({"update": {**card, "sessionUpdate": protocol.TOOL_CALL}})
         return asked
+
+
+def end_questions(link: Link) -> None:
+    """End a process's permissions and elicitations now, whatever the client does with them."""
+    for asked in list(link.at_clients.questions):
+        if asked.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION):
+            asked.end()
+
+
+def give_up_session(link: Link) -> None:
+    """End what a process asked, and release what it made, for a session that came to nothing."""
+    for asked in list(link.at_clients.questions):
+        if asked.names_session:
+            asked.end()
+    _release_terminals(link)
+
+
+def take_back(link: Link, request_id: object) -> None:
+    """Take an agent's `$/cancel_request` for one of its own requests."""
+    for asked in link.at_clients.questions if is_id(request_id) else ():
+        if asked.call.id == request_id:
+            asked.call_back()
+            return
+
+
+def release(link: Link) -> None:
+    """Release the terminals of a dead process, and call its requests back."""
+    questions, link.at_clients.questions = link.at_clients.questions, []
+    for asked in questions:
+        asked.call_back()
+    _release_terminals(link)
+
+
+def _release_terminals(link: Link) -> None:
+    terminals, link.at_clients.terminals = link.at_clients.terminals, {}
+    for let_go in terminals.values():
+        let_go()
+
+
+def _names_session(params: object) -> bool:
+    return isinstance(params, dict) and isinstance(params.get("sessionId"), str)
 
 
 def _terminal_of(result: object) -> str | None:

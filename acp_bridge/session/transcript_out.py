@@ -24,10 +24,19 @@ from acp_bridge.wire.jsonrpc import encode, notification
 class TranscriptOut:
     """Records and shows the updates of one session."""
 
-    def __init__(self, session_id: str, journal: SessionJournal) -> None:
-        """Nobody sees the session before `attach`."""
+    def __init__(
+        self,
+        session_id: str,
+        journal: SessionJournal,
+        new_ids: Callable[[], list[str]] = list,
+    ) -> None:
+        """Nobody sees the session before `attach`.
+
+        `new_ids` gives the client-side ids that were given out since the last call.
+        """
         self._session_id = session_id
         self._journal = journal
+        self._new_ids = new_ids
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         self._views: list[ClientView] = []
@@ -120,6 +129,11 @@ class TranscriptOut:
         """Record one update that the clients show by themselves: the user's own words."""
         self._rows.append(encode(params))
 
+    def record_at_once(self, params: Json) -> None:
+        """Record one update that a client shows when it has read what it is asked next."""
+        self.record_only(params)
+        self.flush()
+
     def notice(self, text: str) -> None:
         """Say something of the bridge's own in the session."""
         said = notices.notice(text)
@@ -134,8 +148,11 @@ class TranscriptOut:
 
     def flush(self) -> None:
         """Commit what was collected, then send it."""
+        if ids := self._new_ids():
+            self._attempt(lambda: self._journal.add_ids(ids))
         if self._rows:
-            self._record(b"".join(self._rows))
+            rows = b"".join(self._rows)
+            self._attempt(lambda: self._journal.record(self.seq, rows))
             self._rows.clear()
         if self._lines:
             self._send()
@@ -156,14 +173,12 @@ class TranscriptOut:
             self._lines.append(self._head + said[1:-1] + b"}\n")
             self._send()
 
-    def _record(self, rows: bytes) -> None:
-        try:
-            self._journal.record(self.seq, rows)
-        except JournalError as exc:
-            event("journal.failed", session=self._session_id, what=exc)
-
     def _keep_state(self, params: Json) -> None:
+        kind = params["update"]["sessionUpdate"]
+        self._attempt(lambda: self._journal.set(f"state:{kind}", params))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
         try:
-            self._journal.set(f"state:{params['update']['sessionUpdate']}", params)
+            write()
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)

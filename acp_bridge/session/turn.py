@@ -10,9 +10,9 @@ from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, user_chunk, without_own_meta
+from acp_bridge.session import to_client
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer
@@ -35,7 +35,6 @@ class Turn:
         transcript: TranscriptOut,
         updates: Updates,
         prompts: Prompts,
-        to_client: ToClient,
         memory: Memory,
     ) -> None:
         """No turn runs yet."""
@@ -44,7 +43,6 @@ class Turn:
         self._transcript = transcript
         self._updates = updates
         self._prompts = prompts
-        self._to_client = to_client
         self._memory = memory
 
     def begin(self, link: Link, key: int) -> None:
@@ -82,4 +80,4 @@ class Turn:
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
-        self._to_client.cancel_questions()
+        to_client.end_questions(link)

@@ -79,6 +79,7 @@ class Sessions:
     ) -> tuple[Session, Link, Json]:
         """Open a new session at the agent; returns it, its process and the agent's answer."""
         link = await self._waiting.take()
+        link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
         session: Session | None = None
         try:
             opening = self._opening(link, workspace, request)

@@ -18,9 +18,10 @@ from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import CANCEL_REQUEST, Json
+from acp_bridge.session import to_client
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
 
 
@@ -34,9 +35,11 @@ class LinkSource(Protocol):
 
 
 @dataclass(slots=True)
-class _Claim:
-    """A session's wait for the process that is starting."""
+class _Start:
+    """A process that is being started for whoever needs one next; one session may claim it."""
 
+    claimed: bool = False
+    #: what the claim was given; None if the process did not start.
     link: Link | None = None
     settled: anyio.Event = field(default_factory=anyio.Event)
 
@@ -53,12 +56,8 @@ class WaitingProcess:
         self._client = client
         self._timeout = timeout
         self._link: Link | None = None
-        self._starting = anyio.Lock()
-        #: `warm` is starting a process; so many wait to take one, or one session has claimed it.
-        self._warming = False
-        self._wanted = 0
-        self._claim: _Claim | None = None
-        self._to_client = ToClient(None, client, Updates(set()))
+        #: the process that is to wait here.
+        self._coming: _Start | None = None
         self._count = 0
 
     @property
@@ -68,12 +67,12 @@ class WaitingProcess:
 
     async def ready(self) -> Link:
         """Return the waiting process, started if there is none; raises RpcError."""
-        async with self._starting:
-            if self._link:
-                return self._link
-            link = await self._start()
-            await self.give_back(link)  # if another was given back meanwhile, that one stays
-            return self._link or link
+        while self._link is None:
+            if self._coming:
+                await self._coming.settled.wait()
+            else:
+                await self._start_next()
+        return self._link
 
     def take_ready(self) -> Link | None:
         """Return the waiting process, if there is one, which the caller owns now."""
@@ -81,59 +80,67 @@ class WaitingProcess:
         return link
 
     async def take(self) -> Link:
-        """Return a process for a session, which the caller owns now; raises RpcError."""
-        self._wanted += 1
-        try:
-            async with self._starting:
-                return self.take_ready() or await self._start()
-        finally:
-            self._wanted -= 1
+        """Return a process for a session, which the caller owns now; raises RpcError.
+
+        Nobody waits for a start that another session needs (invariant P11).
+        """
+        return self.take_ready() or await self.take_warming() or await self._start()
 
     async def take_warming(self) -> Link | None:
-        """Return the process that `warm` is starting, waited for, which the caller owns now.
+        """Return the process that is being started for nobody yet, which the caller owns now.
 
-        None if there is none, if another one wants it already, or if it does not start.
+        None if there is none, if another one has claimed it, or if it does not start.
         """
-        if not self._warming or self._wanted or self._claim:
+        coming = self._coming
+        if coming is None or coming.claimed:
             return None
-        claim = self._claim = _Claim()
+        coming.claimed = True
         try:
-            await claim.settled.wait()
+            await coming.settled.wait()
         except BaseException:
-            self._claim = None
-            if claim.link:
+            coming.claimed = False
+            if coming.link:
                 with anyio.CancelScope(shield=True):
-                    await self.give_back(claim.link)
+                    await self.give_back(coming.link)
             raise
-        return claim.link
+        return coming.link
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
+        to_client.give_up_session(link)
+        link.at_clients.session_id = None
+        link.park()
         if self._link is None and not link.gone:
             self._link = link
         elif self._link is not link:
             await link.kill()
 
     async def warm(self) -> None:
-        """Have a process ready; what fails is said to the request that needs one."""
-        self._warming = True
+        """Start a process ahead of any need; what fails is said to the request that needs one."""
         try:
-            await self.ready()
+            if self._link is None and self._coming is None:
+                await self._start_next()
         except RpcError:
             return
         except Exception as exc:  # the system's: too many files, say (invariant P6)
             errors.internal(exc, "an agent could not be started")
-        finally:
-            self._warming = False
-            if claim := self._claim:  # it comes before those that began to wait later
-                self._claim = None
-                claim.link = self.take_ready()
-                claim.settled.set()
 
     async def close(self, grace: float) -> None:
         """End the waiting process."""
         if link := self.take_ready():
             await link.close(grace)
+
+    async def _start_next(self) -> None:
+        coming = self._coming = _Start()
+        try:
+            link = await self._start()
+            if coming.claimed:
+                coming.link = link
+            else:  # if another was given back meanwhile, that one stays
+                await self.give_back(link)
+        finally:
+            self._coming = None
+            coming.settled.set()
 
     async def _start(self) -> Link:
         self._count += 1
@@ -153,11 +160,13 @@ class WaitingProcess:
         """Drop it: an update without a session is nobody's."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
-        self._to_client.forward(link, call, stopped=False)
+        # Nothing is known of a session before it is there: ids of tool calls pass as they are.
+        asks = ToClient(link.at_clients.session_id, self._client, Updates(set()))
+        asks.forward(link, call, stopped=False)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST and isinstance(params, dict):
-            self._to_client.cancel_request(link, params.get("requestId"))
+            to_client.take_back(link, params.get("requestId", UNSET))
         elif client := self._client():
             client.peer.notify(method, params)
 
@@ -170,7 +179,7 @@ class WaitingProcess:
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         if self._link is link:
             self._link = None
-        self._to_client.release(link)
+        to_client.release(link)
 
     def on_dead(self, link: Link) -> None:
         """Do nothing: nobody waits for that."""

@@ -47,21 +47,35 @@ def said(text: str, **update: Any) -> Json:
     return {"method": "session/update", "params": {"sessionId": S, "update": {**chunk, **update}}}
 
 
+def card(name: str, **more: Any) -> Json:
+    update = {"sessionUpdate": "tool_call", "toolCallId": name, **more}
+    return {"method": "session/update", "params": {"sessionId": S, "update": update}}
+
+
+def asks(name: str) -> Json:
+    params = {"sessionId": S, "toolCall": {"toolCallId": name}, "options": []}
+    return {"id": 0, "method": "session/request_permission", "params": params}
+
+
 def result(request_id: Any, **value: Any) -> Json:
     return {"id": request_id, "result": value}
 
 
 OPENED = [sent("session/new", 0), result(0, sessionId=S)]
+ASKED = card("t", title="t", status="pending")
 LOAD, LOADED = sent("session/load", 9), result(9)
+LOADED_AGAIN = [sent("session/load", 8), said("p0.0."), result(8)]
 PROMPT = sent("session/prompt", 1)
 ENDED, CANCELLED = result(1, stopReason="end_turn"), result(1, stopReason="cancelled")
 
 
-def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> Ledger:
-    """A life with one prompt, number 0, of the id 1, which says `p0.0.`."""
+def judge(
+    *lines: Json, stopped: bool = False, ledger: Ledger | None = None, log: str = ""
+) -> Ledger:
+    """A life with two prompts, of the ids 1 and 2, which say `p0.0.` and `p1.0.`."""
     ledger = ledger or Ledger()
-    prompt = Prompt(0, S, 0, "say p0.0.", ["p0.0."], urgent=False)
-    ledger.prompts = [prompt]
+    prompts = [Prompt(n, S, 0, f"say p{n}.0.", [f"p{n}.0."], urgent=False) for n in (0, 1)]
+    ledger.prompts = prompts
     if stopped:
         ledger.stops.add((0, S))
     recording = Recording()
@@ -69,7 +83,7 @@ def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> 
         message = {"jsonrpc": "2.0", **{k: v for k, v in line.items() if k != "out"}}
         raw = json.dumps(message).encode() + b"\n"
         recording.append(Record("out" if "out" in line else "in", number, message, raw))
-    ledger.judge_life(recording, "", {"1": prompt}, quiet=True)
+    ledger.judge_life(recording, log, {"1": prompts[0], "2": prompts[1]}, quiet=True)
     return ledger
 
 
@@ -79,6 +93,23 @@ def judge(*lines: Json, stopped: bool = False, ledger: Ledger | None = None) -> 
         [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), LOADED],
         # What was on its way when the load was sent comes before the replay, and in it.
         [PROMPT, LOAD, said("p0"), said(".0."), said("p0.0."), LOADED, ENDED],
+        # A card that the client has from a question alone is one of the transcript.
+        [PROMPT, asks("t"), said("p0.0."), ENDED, LOAD, ASKED, said("p0.0."), LOADED],
+        # A question about a card that was shown adds none.
+        [
+            PROMPT,
+            card("t"),
+            asks("t"),
+            said("p0.0."),
+            ENDED,
+            LOAD,
+            card("t"),
+            said("p0.0."),
+            LOADED,
+        ],
+        # Questions don't wait for the end of a load: before the replay, and behind its beginning.
+        [PROMPT, said("p0.0."), LOAD, asks("t"), said("p0.0."), ASKED, LOADED, ENDED],
+        [PROMPT, said("p0.0."), LOAD, said("p0.0."), asks("t"), LOADED, ENDED],
     ],
 )
 def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]) -> None:
@@ -98,6 +129,18 @@ def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]
             [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), said("x"), LOADED],
             id="a load shows more",
         ),
+        pytest.param(
+            [PROMPT, card("t"), asks("t"), said("p0.0."), ENDED, LOAD, said("p0.0."), LOADED],
+            id="a load loses a card that was asked about",
+        ),
+        pytest.param(
+            [PROMPT, asks("t"), said("p0.0."), ENDED, LOAD, said("p0.0."), ASKED, LOADED],
+            id="a card that the client has from a question is elsewhere",
+        ),
+        pytest.param(
+            [PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), asks("t"), LOADED, *LOADED_AGAIN],
+            id="a card that was asked about during a load is lost",
+        ),
     ],
 )
 def test_what_must_not_be_is_found(lines: list[Json]) -> None:
@@ -113,6 +156,22 @@ def test_what_follows_cancelled_is_found(late: Json) -> None:
     judge(*begun, stopped=True)
     with pytest.raises(Lost):
         judge(*begun, late, stopped=True)
+
+
+@pytest.mark.parametrize("reuses", [True, False])
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize("log", ["agent.unclean session=session agent=a", ""])
+def test_an_answer_may_be_taken_for_a_leak_where_ids_are_used_again_after_a_cancel_only(
+    reuses: bool, stopped: bool, log: str
+) -> None:
+    ledger = Ledger(reuses_ids=reuses)
+    begun = [PROMPT, said("p0.0.", messageId="m"), CANCELLED if stopped else ENDED]
+    lines = [*begun, sent("session/prompt", 2), result(2, stopReason="end_turn")]
+    if reuses and stopped and log:
+        judge(*lines, ledger=ledger, stopped=stopped, log=log)
+        return
+    with pytest.raises(Lost):
+        judge(*lines, ledger=ledger, stopped=stopped, log=log)
 
 
 def test_of_a_bridge_that_was_killed_a_load_may_show_more_and_not_less() -> None:

@@ -8,6 +8,7 @@ where the replay begins, so a place is looked for where it can.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
@@ -87,6 +88,21 @@ def ends_with(whole: Updates, tail: Updates) -> bool:
 
 
 @dataclass(slots=True)
+class _Asked:
+    """A card that the agent asked about before it showed it: the client has it from the question.
+
+    A question doesn't wait for the end of a load, as updates do. So the card's place in the journal
+    is not known if it was asked during a load.
+    """
+
+    card: Message
+    #: `len(live)` when the question came: a replay that begins later has the card.
+    at: int
+    #: the bridge has recorded it; else the agent's own card may have waited behind the load.
+    sure: bool = True
+
+
+@dataclass(slots=True)
 class Transcript:
     """One session, as its client knows it."""
 
@@ -100,8 +116,8 @@ class Transcript:
     unknown: bool = False
     #: the client has the session from this bridge.
     attached: bool = False
-    #: cards of which the agent asked whether it may.
-    asked: set[str] = field(default_factory=set)
+    #: cards that the client has from questions which came while a load was open.
+    asked_in_load: list[_Asked] = field(default_factory=list)
     #: `len(live)` when each load was sent whose answer isn't there yet.
     _marks: dict[str, int] = field(default_factory=dict)
     #: loads that were compared.
@@ -112,12 +128,29 @@ class Transcript:
         update = kept(params)
         if update is None:
             return
-        if update["sessionUpdate"] == "tool_call" and update.get("toolCallId") in self.asked:
-            return  # the client had it with the question, and a load shows it all the same
+        for asked in self.asked_in_load:
+            mine = update.get("toolCallId") == asked.card["toolCallId"]
+            asked.sure &= not mine or update == asked.card
         self.live.append(update)
+
+    def asked(self, tool_call: Message) -> None:
+        """Take the tool call of a permission request: one that is new is a card from now on."""
+        name = tool_call.get("toolCallId")
+        others = [asked.card for asked in self.asked_in_load]
+        if any(update.get("toolCallId") == name for update in [*self.base, *self.live, *others]):
+            return
+        card = {"title": name, "status": "pending", **tool_call, "sessionUpdate": "tool_call"}
+        fit: Message = for_replay({"update": card})["update"]
+        if self._marks:
+            self.asked_in_load.append(_Asked(fit, len(self.live)))
+        else:
+            self.live.append(fit)
 
     def load_sent(self, request: str) -> None:
         """`request` names it until its answer is there."""
+        if not self._marks:
+            for asked in self.asked_in_load:
+                asked.at = -1
         self._marks[request] = len(self.live)
 
     def load_failed(self, request: str) -> None:
@@ -130,7 +163,10 @@ class Transcript:
         mark = self._marks.pop(request)
         before, window = self.live[:mark], self.live[mark:]
         if not self.unknown:
-            self._settle(window[self._replay_begins(before, window) :])
+            rest = self._without_asked(window)
+            cut = self._replay_begins(before, rest)
+            self._check_asked(window, mark + cut)
+            self._settle(window[cut:])
             self.compared += 1
         elif not self.attached:
             self._settle(window)
@@ -143,6 +179,8 @@ class Transcript:
             known = min(self._marks.values(), default=len(self.live))
             self.base = self.base + self.live[:known]
             self.whole = quiet and not self._marks
+            for asked in self.asked_in_load:
+                asked.at = -1
         self.live, self.attached = [], False
         self._marks.clear()
 
@@ -166,7 +204,23 @@ class Transcript:
             return replay == joined(self.base + since)
         return begins_with(replay, joined(self.base)) and ends_with(replay, joined(since))
 
+    def _without_asked(self, window: Updates) -> Updates:
+        cards = [asked.card for asked in self.asked_in_load]
+        return [update for update in window if update not in cards]
+
+    def _check_asked(self, window: Updates, begin: int) -> None:
+        for asked in self.asked_in_load:
+            times = window.count(asked.card)
+            if times > 1 or (times == 0 and asked.sure and asked.at < begin):
+                raise Lost(
+                    f"session {self.session_id}: a load shows {times} times what the agent asked"
+                    f" about: {asked.card}"
+                )
+
     def _settle(self, replay: Updates) -> None:
+        left = [asked for asked in self.asked_in_load if asked.card not in replay]
+        # A load that was open at the same time may have begun before the question.
+        self.asked_in_load = [_Asked(asked.card, sys.maxsize, asked.sure) for asked in left]
         self.base, self.whole, self.live, self.unknown = list(replay), True, [], False
         self._marks = dict.fromkeys(self._marks, 0)
 

@@ -70,3 +70,39 @@ def session_new(id, params):
         await client.new_session(world.cwd)
         await client.prompt("hello")
         assert client.text() == "of 2."
+
+
+@pytest.mark.hazard("P8", "C19", "Q12")
+async def test_what_an_agent_asks_before_its_session_is_known_names_the_bridges_and_ends_with_it(
+    world: World,
+) -> None:
+    agent = tiny_agent(
+        world.cwd,
+        """
+def session_new(id, params):
+    def ask(id, method, **params):
+        send(id=id, method=method, params={"sessionId": "0", **params})
+    ask(1, "terminal/create", command="ls")
+    ask(2, "fs/read_text_file", path="/a")
+    answers = [json.loads(sys.stdin.readline()) for _ in range(2)]
+    ask(3, "session/request_permission", toolCall={"toolCallId": "t"}, options=[])
+    return {"sessionId": "0", "_meta": {"got": [answer.get("result") for answer in answers]}}
+
+def session_prompt(id, params):
+    os._exit(3)
+""",
+    )
+    can = {"terminal": True, "fs": {"readTextFile": True}}
+    async with world.bridge(command=agent, session=False, capabilities=can) as client:
+        client.side.files["/a"] = "text"
+        client.side.permission = "never"
+        made = await client.request("session/new", {"cwd": str(world.cwd), "mcpServers": []})
+        assert made["_meta"]["got"] == [{"terminalId": "term-1"}, {"content": "text"}]
+        session_id = made["sessionId"]
+        question = await client.until_request("session/request_permission")
+        asked = [client.recording.requests(m)[0] for m in ("terminal/create", "fs/read_text_file")]
+        assert {m["params"]["sessionId"] for m in [*asked, question]} == {session_id}
+        assert await stopped(client, client.send_prompt("hello", session_id)) == -32603
+        assert client.side.terminals == []
+        called_back = await client.until(lambda m: m.get("method") == "$/cancel_request")
+        assert called_back["params"] == {"requestId": question["id"]}

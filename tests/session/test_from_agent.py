@@ -46,7 +46,7 @@ class Stage:
         self.port = Port()
         self.updates = Updates(set())
         self.updates.new_turn(1)
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, self.updates.take_new_ids)
         self.views = [self.transcript.attach(end.client) for end in self.clients]
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.from_agent = FromAgent(

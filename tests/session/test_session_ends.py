@@ -17,9 +17,9 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SET_MODE,
 )
+from acp_bridge.session import to_client
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
 from tests.session.journals import recorded_texts
 from tests.session.living import (
@@ -229,14 +229,14 @@ def fails(*args: object) -> None:
     [
         (Prompts, "note"),
         (Updates, "close_cards"),
-        (ToClient, "cancel_questions"),
+        (to_client, "end_questions"),
         (Deadlines, "arm"),
         (Deadlines, "disarm"),
     ],
 )
 async def test_an_effect_that_fails_takes_no_answer_with_it(
     tmp_path: Path,
-    part: type,
+    part: object,
     method: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -259,10 +259,10 @@ async def test_an_effect_that_fails_takes_no_answer_with_it(
 
 
 @pytest.mark.hazard("P6", "Q9")
-@pytest.mark.parametrize(("part", "method"), [(ToClient, "release"), (Updates, "close_cards")])
+@pytest.mark.parametrize(("part", "method"), [(to_client, "release"), (Updates, "close_cards")])
 async def test_the_death_of_an_agent_is_told_though_tidying_up_after_it_fails(
     tmp_path: Path,
-    part: type,
+    part: object,
     method: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.journal import SessionJournal
+from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import REQUEST_PERMISSION
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.to_client import ToClient, end_questions, release, take_back
+from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
-from tests.session.memory import ClientEnd, MemoryLink
+from tests.session.memory import ClientEnd, MemoryLink, Outgoing
 
 Json = dict[str, Any]
 CAN_ALL: Json = {
@@ -128,7 +131,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
     stage.ask(link, "elicitation/create", {"mode": "form"}, "e")
     stage.ask(link, "fs/read_text_file", {}, "r")
     permission, question, reading = stage.client.sent.take()
-    stage.to_client.cancel_questions()
+    end_questions(link)
     called_back = [message["params"]["requestId"] for message in stage.client.sent.take()]
     assert called_back == [permission["id"], question["id"]]
     first, second = link.sent.take()
@@ -140,7 +143,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
     assert link.sent.take() == []
     stage.client.answers(reading["id"], {"content": "c"})
     assert link.sent.take()[0]["result"] == {"content": "c"}
-    stage.to_client.cancel_questions()
+    end_questions(link)
     assert stage.client.sent.take() == []
 
 
@@ -157,7 +160,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     stage.ask(dead, "terminal/create", {}, "late")
     stage.ask(other, "_x/y", {}, "kept")
     late, _kept = stage.client.sent.take()
-    stage.to_client.release(dead)
+    release(dead)
     called_back, released = stage.client.sent.take()
     assert called_back["params"] == {"requestId": late["id"]}
     assert released["method"] == "terminal/release"
@@ -165,7 +168,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     # The client made it nevertheless: nobody else would release it.
     stage.client.answers(late["id"], {"terminalId": "t4"})
     assert stage.client.sent.take()[0]["params"]["terminalId"] == "t4"
-    stage.to_client.release(dead)
+    release(dead)
     assert stage.client.sent.take() == []
 
 
@@ -176,14 +179,51 @@ async def test_an_agent_takes_back_its_own_requests_only() -> None:
         stage.ask(link, "_x/y", {}, "same")
     asked = stage.client.sent.take()
     for odd in ("unknown", None, [1], {"a": 1}):
-        stage.to_client.cancel_request(two, odd)
+        take_back(two, odd)
     assert stage.client.sent.take() == []
-    stage.to_client.cancel_request(two, "same")
+    take_back(two, "same")
     assert stage.client.sent.take()[0]["params"] == {"requestId": asked[1]["id"]}
     # Its answer comes all the same, and once.
     stage.client.refuses(asked[1]["id"], -32800)
     stage.client.refuses(asked[1]["id"], -32800)
     assert len(two.sent.take()) == 1
+
+
+@pytest.mark.hazard("P13")
+async def test_true_is_no_number_where_the_id_of_a_request_is_meant() -> None:
+    stage, link = Stage(), MemoryLink()
+    client_id = "mine"
+    number = link.request_for(stage.client.asks("_x", {}, client_id), "_x", {}, lambda _: None)
+    assert number == 1
+    stage.ask(link, "_x/y", {}, 1)
+    (asked,) = stage.client.sent.take()
+    for odd in (True, "1", [1], None):
+        take_back(link, odd)
+        assert stage.client.sent.take() == []
+        stage.ask(link, "elicitation/create", {"mode": "form", "requestId": odd}, f"of {odd!r}")
+        (question,) = stage.client.sent.take()
+        assert question["params"]["requestId"] == odd
+    for same in (1, 1.0):  # one number in JSON
+        take_back(link, same)
+        assert stage.client.sent.take()[0]["params"] == {"requestId": asked["id"]}
+        stage.ask(
+            link, "elicitation/create", {"mode": "form", "requestId": same}, f"of {same!r} too"
+        )
+        assert stage.client.sent.take()[0]["params"]["requestId"] == client_id
+
+
+@pytest.mark.hazard("C19")
+@pytest.mark.parametrize("odd", [True, 1, None, ["t1"]])
+async def test_a_release_that_names_no_terminal_releases_none(odd: object) -> None:
+    stage, link = Stage(), MemoryLink()
+    for name in ("True", "1", "None"):
+        stage.ask(link, "terminal/create", {}, name)
+        stage.client.answers(stage.client.sent.take()[0]["id"], {"terminalId": name})
+    stage.ask(link, "terminal/release", {"terminalId": odd}, "r")
+    stage.client.answers(stage.client.sent.take()[0]["id"], {})
+    release(link)
+    released = [message["params"]["terminalId"] for message in stage.client.sent.take()]
+    assert released == ["True", "1", "None"]
 
 
 @pytest.mark.hazard("C19", "P13")
@@ -198,7 +238,7 @@ async def test_a_terminal_is_released_and_a_question_called_back_at_the_client_t
     (asked,) = first.sent.take()
     stage.client = other  # from now on another client is asked
     stage.ask(link, "_x/y", {}, 3)
-    stage.to_client.release(link)
+    release(link)
     called_back, released = first.sent.take()
     assert called_back["params"] == {"requestId": asked["id"]}
     assert released["params"]["terminalId"] == "t1"
@@ -235,7 +275,7 @@ async def test_an_answer_to_a_dead_agent_is_nobodys_and_an_agent_is_answered_onc
     stage.client.answers(first, {"n": 1})
     stage.client.answers(first, {"n": 2})
     assert [message["result"] for message in link.sent.take()] == [{"n": 1}]
-    stage.to_client.release(link)
+    release(link)
     stage.client.answers(second, {"n": 3})
     assert link.sent.take() == []
 
@@ -250,3 +290,37 @@ async def test_a_card_that_only_a_permission_request_has_shown_is_recorded_once(
         stage.ask(link, REQUEST_PERMISSION, {"toolCall": call}, request_id)
     shown = {"sessionUpdate": "tool_call", "status": "pending", **call}
     assert recorded == [{"update": shown}]
+
+
+class Watched(Outgoing):
+    """Notes what the journal has at each write: used ids, and the number of rows."""
+
+    def __init__(self, journal: SessionJournal) -> None:
+        super().__init__()
+        self._journal = journal
+        self.known: list[tuple[set[str], int]] = []
+
+    def write(self, data: bytes) -> None:
+        rows = self._journal._file.db.execute("SELECT count(*) FROM updates").fetchone()[0]
+        self.known.append((set(self._journal.used_ids()), rows))
+        super().write(data)
+
+
+@pytest.mark.hazard("T2", "P13")
+async def test_ids_and_asked_cards_are_in_the_journal_before_the_client_can_know_them(
+    journal: SessionJournal,
+) -> None:
+    updates, sent = Updates(set()), Watched(journal)
+    updates.new_turn(1)
+    transcript = TranscriptOut("s", journal, updates.take_new_ids)
+    transcript.attach(ClientEnd(CAN_ALL, sent).client)
+    to_client = ToClient("s", transcript.asked, updates, transcript.record_at_once)
+    card = {"sessionUpdate": "tool_call", "toolCallId": "shown"}
+    transcript.show({"update": updates.incoming(card, Phase.LIVE)})
+    # A state is shown at once, in the middle of a read.
+    transcript.show({"update": {"sessionUpdate": "current_mode_update", "currentModeId": "m"}})
+    assert sent.known[0] == ({"shown"}, 1)
+    params = {"sessionId": "0", "toolCall": {"toolCallId": "asked"}}
+    link = MemoryLink()
+    to_client.forward(link, link.asks(REQUEST_PERMISSION, params), stopped=False)
+    assert sent.known[-1] == ({"shown", "asked"}, 2)

@@ -57,7 +57,6 @@ class Stage:
             self.transcript,
             self.updates,
             self.prompts,
-            self.to_client,
             Memory(journal),
         )
         self.transcript.attach(self.client.client)

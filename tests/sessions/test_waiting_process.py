@@ -1,6 +1,6 @@
 """The process without a session: who gets it, what it may ask, and how it ends."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -90,6 +90,65 @@ async def test_all_who_want_a_process_that_stays_get_the_same_one() -> None:
         assert got == it.agent.processes * 3
         assert it.waiting.take_ready() is got[0]
         assert it.waiting.take_ready() is None
+
+
+@pytest.mark.hazard("P11")
+async def test_nobody_waits_for_the_start_of_a_process_that_another_one_needs() -> None:
+    async with room() as it:
+        gate, got = it.agent.stops_at("initialize"), list[Link]()
+
+        async def take() -> None:
+            got.append(await it.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take)
+            await until(lambda: gate.reached)
+            before = it.agent.script["initialize"]
+            it.agent.script["initialize"] = {"protocolVersion": 1}
+            await take()
+            assert got == it.agent.processes[1:]
+            await it.waiting.ready()
+            assert it.agent.processes[2] is it.waiting.link
+            it.agent.script["initialize"] = before
+            gate.open()
+        assert got == [it.agent.processes[1], it.agent.processes[0]]
+
+
+@pytest.mark.hazard("P11", "Q1")
+async def test_who_wanted_a_process_that_stays_gets_another_when_a_session_takes_it() -> None:
+    async with room() as it:
+        gate, got = it.agent.stops_at("initialize"), list[Link]()
+
+        async def want(work: Callable[[], Awaitable[Link]]) -> None:
+            got.append(await work())
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(want, it.waiting.ready)
+            await until(lambda: gate.reached)
+            tasks.start_soon(want, it.waiting.take)
+            await anyio.lowlevel.checkpoint()
+            gate.open()
+        first, second = it.agent.processes
+        assert sorted(got, key=it.agent.processes.index) == [first, second, second]
+        assert it.waiting.link is second
+
+
+async def test_a_claim_on_a_process_that_does_not_start_is_followed_by_a_try_of_its_own() -> None:
+    async with room() as it:
+        gate, got = it.agent.stops_at("initialize"), list[Link]()
+
+        async def take() -> None:
+            got.append(await it.waiting.take())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.waiting.warm)
+            await until(lambda: gate.reached)
+            tasks.start_soon(take)
+            await anyio.lowlevel.checkpoint()
+            it.agent.processes[0].dies()
+            gate.open()
+        assert got == it.agent.processes[1:]
 
 
 async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another() -> None:
@@ -278,7 +337,7 @@ async def test_of_one_that_is_given_back_and_one_that_starts_meanwhile_one_is_ke
         await it.waiting.give_back(link)
         gate.open()
         assert await it.waiting.ready() is link
-        assert it.agent.living == [link]
+        await until(lambda: it.agent.living == [link])
 
 
 async def test_a_process_that_is_gone_is_not_taken_back() -> None:

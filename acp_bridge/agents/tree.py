@@ -1,0 +1,198 @@
+"""The processes of one agent: followed by the reports of its guard, and killed through it.
+
+Invariants
+- One task at a time runs `follow`, and `finish` is called once, after it.
+- A guard that somebody has stopped is continued when its tree is to die, as often as it takes. If
+  the tree lives on, the bridge does the guard's work from outside, and then kills the guard. It
+  stays the subreaper of what it started to the end, so nothing escapes meanwhile (invariant P1).
+- If the guard itself is killed, the kernel kills the agent's main process, and the bridge kills
+  the agent's process group, which is the part of the tree that it can still find.
+- On macOS a process that has left both its group and its parent can be found by the guard alone,
+  and not at all if it did so before the guard's first look.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from acp_bridge import waits
+from acp_bridge.agents import guard
+from acp_bridge.agents.outcome import Exit, StartFailed
+
+#: seconds between two looks at the group of an agent whose guard was killed.
+GROUP_POLL_INTERVAL: Final = 0.005
+#: seconds between two looks at a guard that is to kill its tree: the first, and the longest.
+_FIRST_LOOK: Final = 0.02
+_LAST_LOOK: Final = 0.25
+
+
+class Tree:
+    """One agent with all its descendants, and its guard; `spawn` starts both."""
+
+    def __init__(self) -> None:
+        """Nothing is started."""
+        self.pid = 0
+        #: how the main process has ended, once `exited` is set.
+        self.exit = Exit(None, signal.SIGKILL)  # until the guard says otherwise
+        self.exited = anyio.Event()
+        #: set when the tree is dead, or when nobody follows it any more.
+        self.ended = anyio.Event()
+        #: no process of the tree is left, and the guard has let go of its locks.
+        self.is_dead = False
+        self._control, self._guard_end = socket.socketpair()
+        self._control.setblocking(False)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._reports = b""
+        self._reported_dead = False
+
+    # --- birth ---------------------------------------------------------------------------------
+
+    def spawn(self, command: Sequence[str], streams: Sequence[int]) -> None:
+        """Start the guard, with the agent's standard streams; runs in a thread.
+
+        Raises OSError, and ValueError for a NUL in the command.
+        """
+        locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
+        control = self._guard_end.fileno()
+        try:
+            self._guard = subprocess.Popen(
+                [*guard.COMMAND_LINE, str(control), locale, *command],
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                pass_fds=[control],
+                env=os.environ,  # the C library's may hold more: readline puts COLUMNS there
+                start_new_session=True,
+            )
+        finally:
+            self._guard_end.close()
+
+    async def wait_started(self, command: str) -> None:
+        """Wait for the guard's first report; raises StartFailed if the agent does not run."""
+        match await self._next_report():
+            case ["started", pid]:
+                self.pid = int(pid)
+            case ["failed", number]:
+                raise StartFailed.by_exec(int(number), command)
+            case _:
+                raise StartFailed("the agent could not be started", permanent=False)
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def send(self, command: bytes, *fds: int) -> None:
+        """Give the guard a command; has no effect if the guard is gone."""
+        with suppress(OSError):  # its end is reported elsewhere
+            socket.send_fds(self._control, [command], fds)
+
+    async def follow(self) -> None:
+        """Take the guard's reports until it has ended, then make sure that the tree is dead."""
+        while report := await self._next_report():
+            match report:
+                case ["exited", code, "-"]:
+                    self.exit = Exit(int(code), None)
+                    self.exited.set()
+                case ["exited", "-", number]:
+                    self.exit = Exit(None, int(number))
+                    self.exited.set()
+                case ["dead"]:
+                    self._reported_dead = True
+        if self.is_dead:
+            return
+        if self._guard is not None:
+            self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
+            await anyio.to_thread.run_sync(self._guard.wait)
+        if self.pid and not self._reported_dead:
+            await self._kill_group()
+        self.is_dead = True
+        self.exited.set()
+        self.ended.set()
+
+    async def _next_report(self) -> list[str] | None:
+        """Return the guard's next line as words, None once the guard has ended."""
+        while b"\n" not in self._reports:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._reports += data
+        line, _, self._reports = self._reports.partition(b"\n")
+        return line.decode().split()
+
+    # --- death ---------------------------------------------------------------------------------
+
+    async def kill(self) -> bool:
+        """Kill the tree while another task follows it; returns whether it is dead.
+
+        Shielded, and bounded by `waits.KILL`; the guard goes on trying after that.
+        """
+        self.send(guard.KILL)
+        with anyio.move_on_after(waits.KILL, shield=True):
+            await self._press()
+        return self.is_dead
+
+    async def finish(self) -> None:
+        """Kill the tree, follow it to its end, and close all; shielded and bounded."""
+        self._guard_end.close()
+        try:
+            with anyio.move_on_after(waits.KILL, shield=True):
+                self.send(guard.KILL)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._press)
+                    await self.follow()
+        finally:
+            self._control.close()  # which tells the guard too, if the tree would not die
+            self.exited.set()
+            self.ended.set()
+
+    def give_up_start(self) -> None:
+        """Kill a guard that hangs before or in exec, and what it may have started."""
+        if self._guard is not None:
+            self._kill_for_guard(set())
+            self._guard.kill()
+
+    async def _press(self) -> None:
+        """Return when the tree is dead; help a guard that was told to kill it and does not."""
+        groups = {self.pid} if self.pid else set()
+        patience, pause = anyio.current_time() + waits.GUARD, _FIRST_LOOK
+        while not self.ended.is_set():
+            if self._guard is not None:
+                self._guard.send_signal(signal.SIGCONT)  # it may have been stopped
+            if anyio.current_time() >= patience:
+                await anyio.to_thread.run_sync(self._kill_for_guard, groups)
+            with anyio.move_on_after(pause):
+                await self.ended.wait()
+            pause = min(pause * 2, _LAST_LOOK)
+
+    def _kill_for_guard(self, groups: set[int]) -> None:
+        """Do the work of a guard that lives and does nothing; `groups` as in the guard.
+
+        With nothing left to kill, the guard is killed as well.
+        """
+        if self._guard is None or self._guard.poll() is not None:
+            return
+        with suppress(ProcessLookupError):  # the guard has ended meanwhile
+            if not guard.kill_descendants(self._guard.pid, groups):
+                self._guard.kill()
+
+    async def _kill_group(self) -> None:
+        """Do the work of a guard that was killed: SIGKILL the agent's group until it is empty.
+
+        Zombies don't count, since the system's init collects them when it likes.
+        """
+        while any(group == self.pid and not zombie for _, _, group, zombie in guard.processes()):
+            with suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+            await anyio.sleep(GROUP_POLL_INTERVAL)
