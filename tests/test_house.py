@@ -28,6 +28,7 @@ FLOORS: list[set[str]] = [
     {"clients"},
     {"updates"},
     {"late_replay", "machine"},
+    {"hooks"},
     {"agents", "journal"},
     {"notices"},
     {"errors", "keyed_locks", "log", "settings", "waits"},

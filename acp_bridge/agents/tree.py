@@ -17,7 +17,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -55,12 +55,20 @@ class Tree:
 
     # --- birth ---------------------------------------------------------------------------------
 
-    def spawn(self, command: Sequence[str], streams: Sequence[int]) -> None:
+    def spawn(
+        self,
+        command: Sequence[str],
+        streams: Sequence[int],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the guard, with the agent's standard streams; runs in a thread.
 
-        Raises OSError, and ValueError for a NUL in the command.
+        Without `cwd` and `env`, both are the bridge's own. Raises OSError, and ValueError for a
+        NUL in the command.
         """
-        locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
+        env = os.environ if env is None else env
+        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         control = self._guard_end.fileno()
         try:
             self._guard = subprocess.Popen(
@@ -69,7 +77,8 @@ class Tree:
                 stdout=streams[1],
                 stderr=streams[2],
                 pass_fds=[control],
-                env=os.environ,  # the C library's may hold more: readline puts COLUMNS there
+                cwd=cwd,
+                env=env,  # the C library's may hold more: readline puts COLUMNS there
                 start_new_session=True,
             )
         finally:

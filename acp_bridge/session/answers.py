@@ -6,7 +6,7 @@ from typing import assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
@@ -24,6 +24,8 @@ def of_outcome(outcome: Outcome) -> Answer:
             return Ok({"stopReason": "cancelled"})
         case Done():
             return Ok({"stopReason": "end_turn"})
+        case Refused():
+            return Ok({"stopReason": "refusal"})
         case Failed(why, detail):
             return Err(_failure(why, detail))
         case _:

@@ -18,19 +18,22 @@ import anyio
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing, Permits, Phase, State
+from acp_bridge.machine.states import Moment, Passing, Permits, Phase, State
 from acp_bridge.machine.turns import Turns
-from acp_bridge.protocol import Json, own_meta
+from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import answers, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
@@ -58,6 +61,7 @@ class Session:
         lease: int,
         workspace: Workspace,
         link: Link | None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
@@ -69,7 +73,6 @@ class Session:
         self.closed = anyio.Event()
         self._context = context
         self._lease = lease
-        self._machine = _machine(context.settings, has_process=link is not None)
         self._events: deque[ev.Event] = deque()
         self._stepping = False
         #: the trouble with the latest start was said, in an answer or in the session.
@@ -80,14 +83,18 @@ class Session:
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
+        said = self.hooks = SessionHooks(self, prompts, shown, hooks)
+        updates.keeps_calls = said.decide_permissions
+        self._machine = _machine(context.settings, said.moments, has_process=link is not None)
+        permissions = Permissions(said, updates, shown.show)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         self.replay = Replay(self, journal, shown, prompts, chosen, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
+        self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
         self._queue = QueueCommand(self, prompts, shown, self.memory)
         self._title = Title(self, context.journal, journal)
         if link:
@@ -171,6 +178,7 @@ class Session:
                 self._turn.cancel(self._processes.link(epoch), key)
             case ef.AnswerPrompt(key, outcome):
                 self._told |= answers.says_why_not_ready(outcome)
+                self._turn.say_not_run(key, outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)
@@ -178,6 +186,10 @@ class Session:
                 self._prompts.interrupt(key)
             case ef.Hold(keys):
                 self._prompts.hold(keys)
+            case (
+                ef.EndTurn() | ef.RunHooks() | ef.StopHooks() | ef.RefuseFeedback() | ef.TellDeath()
+            ):
+                self.hooks.perform(effect)
             case ef.CloseCards():
                 for update in self._updates.close_cards():
                     self.transcript.show({"update": update})
@@ -241,6 +253,7 @@ class Session:
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
+        await self.hooks.end("close" if self.closing else "shutdown")
         await self._context.journal.end(self.id)
         os.close(self._lease)
         self.closed.set()
@@ -254,6 +267,7 @@ class Session:
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
+        params = not_feedback(params)
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
@@ -287,9 +301,10 @@ class Session:
         await self._context.journal.touch(self.id)
 
 
-def _machine(settings: Settings, *, has_process: bool) -> Turns:
+def _machine(settings: Settings, hooks: frozenset[Moment], *, has_process: bool) -> Turns:
     return Turns(
         epoch=1 if has_process else 0,
         clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        hooks=hooks,
     )

@@ -72,6 +72,7 @@ class Sessions:
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
         link.adopt(session.from_agent)
+        session.hooks.start("startup")
         return ANSWERED
 
     async def _create(
@@ -144,6 +145,7 @@ class Sessions:
                 if session is None:
                     return await self._import(request, session_id, workspace, replay=replay)
                 self.live[session_id] = session
+                session.hooks.start("resume")
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED
@@ -153,6 +155,7 @@ class Sessions:
         session, link, _ = await self._create(session_id, request, workspace)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
+        session.hooks.start("resume")
         return session.replay.result(request)
 
     # --- fork ----------------------------------------------------------------------------------
@@ -170,6 +173,7 @@ class Sessions:
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         agent_id = session.journal.info.agent_session_id
         request.answer(with_own_meta(shown, {"agentSessionId": agent_id}))
+        session.hooks.start("fork")
         session.wake()
         return ANSWERED
 
@@ -222,6 +226,7 @@ class Sessions:
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
+        session.hooks.start("resume")
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
             session.replay.replay_state(session.transcript.attach(request.client))
         return session.replay.result(request)

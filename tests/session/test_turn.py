@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     WRITE_TEXT_FILE,
     user_chunk,
 )
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.to_client import ToClient
@@ -58,6 +59,7 @@ class Stage:
             self.updates,
             self.prompts,
             Memory(journal),
+            SessionHooks(self.port, self.prompts, self.transcript, None),
         )
         self.transcript.attach(self.client.client)
 
