@@ -47,6 +47,9 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "hooks.config",
+    "hooks.definitions",
+    "hooks.verdict",
     "late_replay",
     "notices",
     "protocol",
@@ -62,6 +65,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (600, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/session/session.py": (315, "it puts the parts together, each with its port"),
     "acp_bridge/agents/guard.py": (350, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}

@@ -56,6 +56,13 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     )
 
 
+def data_folder(home: str | None) -> Path:
+    """Return the folder in which everything is kept; `home`: the user's choice, if any."""
+    from platformdirs import user_data_dir
+
+    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser()
+
+
 def variable(option: str) -> str:
     """Return the name of the environment variable for an option."""
     return "ACP_BRIDGE_" + option.upper().replace("-", "_")
@@ -90,8 +97,6 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
 
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
-    from platformdirs import user_data_dir
-
     if command and given.model and variable("model") not in env:
         _fail("--model is the built-in agent's; give it to the command after -- instead")
     found = agent_name(command) if command else _BUILT_IN
@@ -100,7 +105,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         agent_name=given.agent_name or found,
         former_names=former_names(command) | {found} if command else frozenset({found}),
         named=bool(given.agent_name),
-        home=Path(given.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
+        home=data_folder(given.home),
         builtin=not command,
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,

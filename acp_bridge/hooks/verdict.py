@@ -157,7 +157,7 @@ def _of_permission(found: dict[str, Any], own: dict[str, Any], reason: str) -> V
         said = "deny"
     if said is None:
         return Verdict()
-    if said not in {each.value for each in Permission}:
+    if not isinstance(said, str) or said not in {each.value for each in Permission}:
         raise _Odd(f"permissionDecision is {said!r:.40}, and not 'allow', 'deny' or 'ask'")
     why = _text(own, "permissionDecisionReason") or _text(found, "permissionDecisionReason")
     return Verdict(permission=Permission(said), reason=why or reason or NO_REASON)

@@ -178,7 +178,11 @@ class SessionHooks:
         async def work() -> None:
             result.append(await self._permission(given, (name, kind)))
 
-        return self._aside(work, lambda: then(result[0] if result else None)).scope.cancel
+        def behind(run: Run) -> None:
+            stopped = run.scope.cancel_called
+            then(result[0] if result else None if stopped else "ask")
+
+        return self._aside(work, behind).scope.cancel
 
     def waits_for_user(self, kind: str, message: str) -> None:
         """Run the hooks that tell the user that something waits; nothing waits for them."""
@@ -204,12 +208,12 @@ class SessionHooks:
         await self._runs.each(name, given, names)
 
     def _aside(
-        self, work: Callable[[], Awaitable[None]], then: Callable[[], None] = lambda: None
+        self, work: Callable[[], Awaitable[None]], then: Callable[[Run], None] = lambda run: None
     ) -> Run:
         """Run hooks that the machine is only told of."""
 
         def behind(run: Run) -> None:
-            then()
+            then(run)
             self._port.feed(ev.HookEnded(run.number))
 
         run = self._runs.begin(work, behind)

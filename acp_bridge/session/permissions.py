@@ -78,6 +78,7 @@ class Permissions:
         """`show` takes the card of a call that no client was asked about."""
         self._hooks = hooks
         self._updates = updates
+        updates.keeps_calls = hooks.decide_permissions
         self._show = show
 
     def takes(self, call: Call) -> bool:

@@ -69,14 +69,12 @@ class Session:
         self.journal = journal
         self.workspace = workspace
         self.closing = False  #: `close` was called.
-        #: set when nothing of the session is left.
-        self.closed = anyio.Event()
+        self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context = context
         self._lease = lease
         self._events: deque[ev.Event] = deque()
         self._stepping = False
-        #: the trouble with the latest start was said, in an answer or in the session.
-        self._told = False
+        self._told = False  #: the trouble with the latest start was said.
         updates = self._updates = Updates(set(journal.used_ids()))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
@@ -84,7 +82,6 @@ class Session:
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        updates.keeps_calls = said.decide_permissions
         self._machine = _machine(context.settings, said.moments, has_process=link is not None)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)

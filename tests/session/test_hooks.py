@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from acp_bridge.hooks.definitions import Hook, HookEvent
-from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import REQUEST_PERMISSION, SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT
+from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
-from tests.session.living import CANCELLED, DONE, Living, first, living
-from tests.session.played_agent import BUSY, PlayedAgent
+from tests.session.living import CANCELLED, DONE, first
+from tests.session.played_agent import BUSY
 from tests.session.waiting import until
 
 pytestmark = pytest.mark.process
 PROMPT, STOP, PERMISSION = HookEvent.PROMPT, HookEvent.TURN_END, HookEvent.PERMISSION
-OPTIONS = [
-    {"optionId": "always", "name": "Always", "kind": "allow_always"},
-    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-    {"optionId": "no", "name": "No", "kind": "reject_once"},
-]
-
-
-@asynccontextmanager
-async def hooked(
-    tmp_path: Path, *hooks: tuple[HookEvent, str], agent: PlayedAgent, **more: Any
-) -> AsyncIterator[Living]:
-    """A session with an agent and these hooks, which run in a folder of their own."""
-    (work := tmp_path / "work").mkdir()
-    found = FoundHooks(tuple(Hook(event, command, timeout=20) for event, command in hooks), **more)
-    async with living(tmp_path / "home", first=agent, hooks=found, cwd=str(work)) as here:
-        yield here
-
-
-def given(tmp_path: Path, name: str) -> dict[str, Any]:
-    """Return what a hook got on stdin, which it kept in a file."""
-    found: dict[str, Any] = json.loads((tmp_path / "work" / name).read_text())
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Return True for a process that runs; one that nobody has collected yet is dead."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-async def waits_at(tmp_path: Path, name: str) -> None:
-    """Wait for a file that a hook makes."""
-    with anyio.fail_after(5):
-        while not (tmp_path / "work" / name).exists():
-            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_hook_adds_to_a_prompt_what_the_agent_gets_and_the_client_is_not_shown(
@@ -153,9 +111,6 @@ async def test_a_prompt_is_accepted_before_its_hooks_end_and_a_second_one_too(
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(two) == DONE
-
-
-LEAVES = "setsid sh -c 'echo $$ > pid; touch began; sleep 60' & sleep 60"
 
 
 @pytest.mark.hazard("C3", "C10", "P1")
@@ -276,196 +231,6 @@ async def test_a_clients_prompt_can_not_pass_for_a_hooks(tmp_path: Path) -> None
         assert await here.answered(asked) == {"stopReason": "refusal"}
         (row,) = here.journal.prompts()
         assert row.params["_meta"] == {"acp_bridge": {}, "theirs": 1}
-
-
-# --- permissions -------------------------------------------------------------------------------
-
-ALLOW = """echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'"""
-DENY = """echo '{"permissionDecision": "deny", "permissionDecisionReason": "too risky"}'"""
-ASK = """echo '{"permissionDecision": "ask"}'"""
-CALL = {"toolCallId": "t", "title": "rm -r build", "kind": "execute", "rawInput": {"command": "x"}}
-
-
-async def asks(here: Living, agent: PlayedAgent, options: Any = OPTIONS) -> None:
-    """Let the agent ask for a permission in a turn."""
-    here.prompt()
-    await agent.asked(SESSION_PROMPT)
-    params = {"sessionId": "0", "toolCall": CALL, "options": options}
-    agent.asks(REQUEST_PERMISSION, params, "p")
-
-
-async def told(agent: PlayedAgent) -> Any:
-    """Return what the agent is told of the permission, waited for."""
-    await until(lambda: [m for m in agent.sent.messages if m.get("id") == "p"])
-    (answer,) = [m for m in agent.sent.messages if m.get("id") == "p"]
-    return answer["result"]["outcome"]
-
-
-def asked_of_client(here: Living) -> list[Any]:
-    return [m for m in here.got if m.get("method") == REQUEST_PERMISSION]
-
-
-@pytest.mark.hazard("C18")
-@pytest.mark.parametrize(
-    ("commands", "option"),
-    [
-        ([ALLOW], "yes"),
-        ([DENY], "no"),
-        (["echo why >&2; exit 2"], "no"),
-        ([ALLOW, DENY], "no"),
-        ([DENY, ALLOW], "no"),
-        (["true", ALLOW], "yes"),
-    ],
-)
-async def test_hooks_may_decide_about_a_permission_and_one_that_refuses_wins(
-    tmp_path: Path, commands: list[str], option: str
-) -> None:
-    agent = first()
-    hooks = [(PERMISSION, command) for command in commands]
-    async with hooked(tmp_path, *hooks, agent=agent) as here:
-        await asks(here, agent)
-        assert await told(agent) == {"outcome": "selected", "optionId": option}
-        assert asked_of_client(here) == []
-        card = next(each for each in here.updates() if each["sessionUpdate"] == "tool_call")
-        assert (card["toolCallId"], card["title"]) == ("t", "rm -r build")
-        here.session.feed(ev.Cancel())
-
-
-@pytest.mark.hazard("C18")
-@pytest.mark.parametrize(
-    "commands",
-    [
-        ["true"],
-        [ASK],
-        [ALLOW, ASK],
-        ["exit 1"],
-        ["echo sure"],
-        ["echo '{'"],
-        ["""echo '{"permissionDecision": "always"}'"""],
-        ["""echo '{"permissionDecision": true}'"""],
-        [ALLOW, "exit 1"],
-        ["exit 3", ALLOW],
-        [f"{ALLOW}; exit 1"],
-        [f"{ALLOW}; kill -9 $$"],
-        ["yes | head -c 200000"],
-        ["nothing-of-this-name"],
-    ],
-)
-async def test_whatever_else_a_hook_does_the_person_is_asked(
-    tmp_path: Path, commands: list[str]
-) -> None:
-    agent = first()
-    hooks = [(PERMISSION, command) for command in commands]
-    async with hooked(tmp_path, *hooks, agent=agent) as here:
-        await asks(here, agent)
-        await until(lambda: asked_of_client(here))
-        here.session.feed(ev.Cancel())
-
-
-@pytest.mark.hazard("C18")
-async def test_a_hook_never_chooses_an_option_that_holds_for_longer(tmp_path: Path) -> None:
-    agent = first()
-    async with hooked(tmp_path, (PERMISSION, ALLOW), agent=agent) as here:
-        await asks(here, agent, OPTIONS[:1])
-        await until(lambda: asked_of_client(here))
-        here.session.feed(ev.Cancel())
-
-
-@pytest.mark.hazard("C18")
-async def test_while_a_hook_may_be_missing_none_allows_and_each_may_refuse(tmp_path: Path) -> None:
-    agent = first()
-    async with hooked(tmp_path, (PERMISSION, ALLOW), agent=agent, person_asked=True) as here:
-        await asks(here, agent)
-        await until(lambda: asked_of_client(here))
-        here.session.feed(ev.Cancel())
-    (tmp_path / "work").rmdir()
-    other = first()
-    (again := tmp_path / "again").mkdir()
-    async with hooked(again, (PERMISSION, DENY), agent=other, person_asked=True) as here:
-        await asks(here, other)
-        assert (await told(other))["optionId"] == "no"
-        here.session.feed(ev.Cancel())
-
-
-async def test_a_hook_is_told_of_the_call_what_the_agent_has_said_of_it_before(
-    tmp_path: Path,
-) -> None:
-    agent = first()
-    async with hooked(tmp_path, (PERMISSION, f"cat > in; {DENY}"), agent=agent) as here:
-        here.prompt()
-        await agent.asked(SESSION_PROMPT)
-        agent.update(
-            sessionUpdate="tool_call",
-            toolCallId="t",
-            title="first",
-            kind="edit",
-            rawInput={"path": "a"},
-            _meta={"claudeCode": {"toolName": "Write"}},
-        )
-        call = {"toolCallId": "t", "title": "Write a"}
-        params = {"sessionId": "0", "toolCall": call, "options": OPTIONS}
-        agent.asks(REQUEST_PERMISSION, params, "p")
-        await told(agent)
-        told_hook = given(tmp_path, "in")
-        assert {key: told_hook[key] for key in told_hook if key.startswith("tool")} == {
-            "tool_name": "Write",
-            "tool_kind": "edit",
-            "tool_title": "Write a",
-            "tool_input": {"path": "a"},
-            "tool_use_id": "t",
-        }
-        here.session.feed(ev.Cancel())
-
-
-@pytest.mark.hazard("C10", "C15")
-async def test_stop_answers_a_permission_at_once_and_cancelled_comes_when_its_hook_is_dead(
-    tmp_path: Path,
-) -> None:
-    agent = first()
-    async with hooked(tmp_path, (PERMISSION, LEAVES), agent=agent) as here:
-        request = here.prompt()
-        sent = await agent.asked(SESSION_PROMPT)
-        params = {"sessionId": "0", "toolCall": CALL, "options": OPTIONS}
-        agent.asks(REQUEST_PERMISSION, params, "p")
-        await waits_at(tmp_path, "began")
-        pid = int((tmp_path / "work" / "pid").read_text())
-        here.session.feed(ev.Cancel())
-        assert agent.sent.messages[-1]["result"] == {"outcome": {"outcome": "cancelled"}}
-        agent.answer(sent, CANCELLED)
-        assert alive(pid)
-        assert here.answers() == {}
-        assert await here.answered(request) == CANCELLED
-        assert not alive(pid)
-        assert asked_of_client(here) == []
-
-
-async def test_an_agent_that_takes_its_question_back_stops_the_hook(tmp_path: Path) -> None:
-    agent = first()
-    async with hooked(tmp_path, (PERMISSION, LEAVES), agent=agent) as here:
-        await asks(here, agent)
-        await waits_at(tmp_path, "began")
-        agent.says({"method": "$/cancel_request", "params": {"requestId": "p"}})
-        await until(lambda: [m for m in agent.sent.messages if m.get("id") == "p"])
-        assert agent.sent.messages[-1]["error"]["code"] == -32800
-        here.session.feed(ev.Cancel())
-
-
-@pytest.mark.hazard("P3", "Q12")
-async def test_the_death_of_the_agent_ends_its_permissions_hook_and_is_told_to_its_own(
-    tmp_path: Path,
-) -> None:
-    agent = first()
-    death = (HookEvent.DEATH, "cat > in; touch told")
-    async with hooked(tmp_path, (PERMISSION, LEAVES), death, agent=agent) as here:
-        asked = here.prompt()
-        await agent.asked(SESSION_PROMPT)
-        params = {"sessionId": "0", "toolCall": CALL, "options": OPTIONS}
-        agent.asks(REQUEST_PERMISSION, params, "p")
-        await waits_at(tmp_path, "began")
-        agent.dies()
-        assert (await here.answered(asked))["code"] == -32603
-        await waits_at(tmp_path, "told")
-        assert given(tmp_path, "in")["reason"] == "signal SIGKILL"
 
 
 # --- the session, and the user -----------------------------------------------------------------
