@@ -87,7 +87,7 @@ def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> str:
     for hook in hooks:
         matcher = f" ({_visible(hook.matcher)})" if hook.matcher else ""
         lines.append(f"  {hook.event}{matcher}, at most {hook.timeout:g} s:")
-        lines += [f"      {_visible(line)}" for line in hook.shown.splitlines()]
+        lines += [f"      {_visible(line)}" for line in hook.shown.split("\n")]
     lines += ["", "Files that are trusted as they are now:", ""]
     lines += [f"  {digest[:16]}  {_visible(name)}" for name, digest in files.items()]
     lines += ["", "What these start in turn (a Makefile, tests) is not looked at.", ""]
