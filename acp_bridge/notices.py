@@ -69,19 +69,63 @@ FEEDBACK_UNWRITTEN: Final = (
     " feedback was not given."
 )
 
-#: the command as clients list it.
-QUEUE_COMMAND: Final[Json] = {
-    "name": "queue",
-    "description": "Show the prompts that wait; run or drop those held since a restart",
-    "input": {"hint": "run | drop [number] | memory new | memory restore"},
+#: by the name of a state, what is said of a pause or a hold when it begins, and to who comes later.
+STANDSTILL: Final = {
+    "pausing": (
+        "[acp-bridge] Pausing: what the agent has begun ends first, then the turn waits."
+        " `/queue go` goes on; Stop ends the turn."
+    ),
+    "paused": (
+        "[acp-bridge] Paused: nothing goes on and nothing starts until `/queue go`. Stop ends the"
+        " turn."
+    ),
+    "held": (
+        "[acp-bridge] On hold: a turn that runs goes on to its end; nothing more starts until"
+        " `/queue go`."
+    ),
 }
-QUEUE_USAGE: Final = (
-    "Usage: `/queue`, `/queue run`, `/queue drop [number]`, `/queue memory new`,"
-    " `/queue memory restore`."
+GOES_ON: Final = "[acp-bridge] Going on."
+WAITS_FOR_GO: Final = "[acp-bridge] This prompt waits for `/queue go`."
+RUN_LATER: Final = "They run after `/queue go`."
+NOTHING_PAUSED: Final = (
+    "Nothing is paused or on hold. Prompts that are held since a restart run with `/queue run`."
 )
+NOTHING_TO_PAUSE: Final = (
+    "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
+    " waiting."
+)
+CANNOT_PAUSE: Final = (
+    "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
+    " runs go on to its end, and starts nothing more until `/queue go`."
+)
+
+#: what stands behind `/queue` for every agent.
+_WORDS: Final = ("hold", "go", "run", "drop [number]", "memory new", "memory restore")
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
+
+
+def queue_words(*, pause: bool) -> tuple[str, ...]:
+    """Return what may stand behind `/queue`; `pause`: the agent can pause a turn."""
+    return (*(("pause",) if pause else ()), *_WORDS)
+
+
+def queue_command(words: tuple[str, ...]) -> Json:
+    """Return the command as clients list it."""
+    return {
+        "name": "queue",
+        "description": (
+            "Show the prompts that wait; stop or start what waits; run or drop what is held since"
+            " a restart"
+        ),
+        "input": {"hint": " | ".join(words)},
+    }
+
+
+def queue_usage(words: tuple[str, ...]) -> str:
+    """Return the answer to words that `/queue` doesn't know."""
+    return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
 def notice(text: str) -> Json:
@@ -111,9 +155,21 @@ def held(prompts: list[Json]) -> str:
     )
 
 
-def queue(waiting: list[Json], held_prompts: list[Json]) -> str:
-    """Return the answer to `/queue`; both lists hold parameters of `session/prompt`."""
-    lines = [f"{len(waiting)} waiting." if waiting else "Nothing is waiting."]
+def not_paused(why: str) -> str:
+    """Return what is said when the agent refused to pause the turn that runs."""
+    return (
+        f"[acp-bridge] The agent did not pause: {why}. The turn goes on; nothing more starts until"
+        " `/queue go`."
+    )
+
+
+def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None = None) -> str:
+    """Return the answer to `/queue`; both lists hold parameters of `session/prompt`.
+
+    `standstill`: what is said of a pause or a hold, if there is one.
+    """
+    lines = [standstill] if standstill else []
+    lines.append(f"{len(waiting)} waiting." if waiting else "Nothing is waiting.")
     if waiting:
         lines.append(_numbered(waiting))
     if held_prompts:
@@ -132,9 +188,9 @@ def dropped(count: int) -> str:
     return f"Dropped {count}." if count else NOTHING_HELD
 
 
-def no_such_held(words: list[str]) -> str:
+def no_such_held(words: list[str], usage: str) -> str:
     """Return the answer to `/queue drop` with something that is no number of a held prompt."""
-    return f"There is no held prompt {' '.join(words)!r}. {QUEUE_USAGE}"
+    return f"There is no held prompt {' '.join(words)!r}. {usage}"
 
 
 def bad_hooks(file: str, why: str) -> str:

@@ -64,8 +64,23 @@ CREATE_ELICITATION: Final = "elicitation/create"
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 
-#: the bridge's own notification: a prompt is on disk.
+# --- methods of the bridge's own (docs/extension.md) ----------------------------------------------
+
+#: a notification: a prompt is on disk.
 ACCEPTED: Final = "_acp_bridge/accepted"
+#: the running turn waits once its model or tool call in flight has ended.
+PAUSE: Final = "_acp_bridge/pause"
+#: nothing more starts.
+HOLD: Final = "_acp_bridge/hold"
+#: the end of a pause or a hold.
+GO: Final = "_acp_bridge/go"
+#: a question that is answered on a copy of the session, which stays as it is.
+ASK: Final = "_acp_bridge/ask"
+
+#: what an agent may say of itself in `agentCapabilities._meta.acp_bridge`: it takes
+#: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
+CAN_PAUSE: Final = "pause"
+CAN_ASK: Final = "ask"
 
 # --- kinds of `session/update` ------------------------------------------------------------------
 
@@ -93,6 +108,12 @@ _STATE: Final = frozenset(STATE)
 ENDED: Final = ("completed", "failed")
 
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
+
+
+def kind_of(params: Json) -> object:
+    """Return the kind of update in the parameters of `session/update`, or None."""
+    update = params.get("update")
+    return update.get("sessionUpdate") if isinstance(update, dict) else None
 
 
 def is_state(update: Json) -> bool:
@@ -136,6 +157,11 @@ def own_meta(params: Json) -> Json:
     meta = params.get("_meta")
     own = meta.get(_OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
+
+
+def can_own(capabilities: object, ability: str) -> bool:
+    """Return True when an agent says in its capabilities that it has an ability of ours."""
+    return has(capabilities, "_meta", _OWN, ability)
 
 
 def with_own_meta(holder: Json, own: Json) -> Json:

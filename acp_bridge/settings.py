@@ -48,6 +48,8 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: how many files an agent may have open; None: as many as the bridge.
+    agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.
     start_timeout: float = waits.START
     #: for an agent to open a session, and to take a setting that a client chose.
@@ -58,6 +60,8 @@ class Settings:
     kill_timeout: float = waits.GIVE_UP
     #: for an agent to end by itself when its session or the bridge closes.
     close_grace: float = waits.CLOSE_GRACE
+    #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
+    sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.
     lease_timeout: float = waits.LEASE
     #: bytes that may wait for a client that doesn't read.

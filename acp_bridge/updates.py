@@ -16,7 +16,6 @@ from typing import Any
 from acp_bridge import protocol
 from acp_bridge.late_replay import Echo, LateReplay
 from acp_bridge.machine.states import Phase
-from acp_bridge.notices import QUEUE_COMMAND
 from acp_bridge.protocol import ENDED, TOOL_CALL, TOOL_CALL_UPDATE, Json
 
 #: what says which tool is called, with what.
@@ -47,11 +46,13 @@ class _Message:
 class Updates:
     """Knows the ids and the tool cards of one session."""
 
-    def __init__(self, taken: set[str]) -> None:
-        """`taken`: every client-side id that the session used before."""
+    def __init__(self, taken: set[str], queue_command: Json | None = None) -> None:
+        """`taken`: every client-side id that the session used before; `queue_command`: ours, to
+        be listed with the agent's."""
         self._taken = taken
         #: keep what is said of a call: hooks that decide about it are told all of it.
         self.keeps_calls = False
+        self._queue_command = queue_command
         self._cards: dict[str, _Card] = {}
         self._messages: dict[str, _Message] = {}
         #: the key of the prompt that runs, or ran last.
@@ -237,9 +238,9 @@ class Updates:
             return update
         names = [command.get("name") for command in commands if isinstance(command, dict)]
         self.own_queue = "queue" in names
-        if self.own_queue:
+        if self.own_queue or not self._queue_command:
             return update
-        return {**update, "availableCommands": [*commands, QUEUE_COMMAND]}
+        return {**update, "availableCommands": [*commands, self._queue_command]}
 
 
 def _telling(call: Json) -> Json:

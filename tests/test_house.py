@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"hooks"},
     {"agents", "journal"},
     {"notices"},
-    {"errors", "keyed_locks", "log", "settings", "waits"},
+    {"errors", "keyed_locks", "log", "open_files", "settings", "signals", "waits"},
     {"wire"},
     {"protocol"},
     {"acp_bridge"},
@@ -43,6 +43,7 @@ SANS_IO = (
     "machine.effects",
     "machine.epochs",
     "machine.events",
+    "machine.gate",
     "machine.outcomes",
     "machine.prompt_queue",
     "machine.states",
@@ -64,9 +65,9 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/turns.py": (600, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/machine/turns.py": (680, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/session/session.py": (315, "it puts the parts together, each with its port"),
-    "acp_bridge/agents/guard.py": (350, "one program, which can import nothing of ours"),
+    "acp_bridge/agents/guard.py": (360, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 

@@ -67,9 +67,7 @@ def test_the_queue_is_told_in_order_with_what_is_held_apart() -> None:
 def test_dropping_says_how_many_were_dropped_or_what_could_not_be() -> None:
     assert notices.dropped(2) == "Dropped 2."
     assert notices.dropped(0) == notices.NOTHING_HELD
-    assert notices.no_such_held(["x", "3"]) == (
-        f"There is no held prompt 'x 3'. {notices.QUEUE_USAGE}"
-    )
+    assert notices.no_such_held(["x", "3"], "So.") == "There is no held prompt 'x 3'. So."
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -85,12 +83,18 @@ def test_a_notice_is_an_agent_message_of_its_own_marked_as_the_bridges(sentence:
 
 
 def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None:
-    name, hint = notices.QUEUE_COMMAND["name"], notices.QUEUE_COMMAND["input"]["hint"]
-    assert [f"/{name} {words}" for words in hint.split(" | ")] == [
-        "/queue run",
-        "/queue drop [number]",
-        "/queue memory new",
-        "/queue memory restore",
-    ]
-    for words in ("/queue", "/queue run", "/queue drop [number]", "/queue memory new"):
-        assert words in notices.QUEUE_USAGE
+    for pause in (True, False):
+        words = notices.queue_words(pause=pause)
+        command = notices.queue_command(words)
+        hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
+        assert [hint for hint in hints if hint != "/queue pause"] == [
+            "/queue hold",
+            "/queue go",
+            "/queue run",
+            "/queue drop [number]",
+            "/queue memory new",
+            "/queue memory restore",
+        ]
+        assert ("/queue pause" in hints) is pause
+        for named in ("/queue", *hints):
+            assert f"`{named}`" in notices.queue_usage(words)

@@ -110,8 +110,9 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
+        words, files = self.command.words, self.command.open_files
         process = await AgentProcess.start(
-            tasks, self.command.words, lock_fd=lock_fd, on_stderr=self._on_stderr
+            tasks, words, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
         )
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)
@@ -197,7 +198,7 @@ class Link:
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
         if self._process and self._writer:
-            await self._writer.flush(grace)
+            await self._writer.flush(min(grace, waits.CLOSE_ANSWER))
             self._writer.close()
             await self._process.close(grace)
 

@@ -59,10 +59,11 @@ class Tree:
         self,
         command: Sequence[str],
         streams: Sequence[int],
+        open_files: int | None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the guard, with the agent's standard streams; runs in a thread.
+        """Start the guard, with the agent's standard streams and limit; runs in a thread.
 
         Without `cwd` and `env`, both are the bridge's own. Raises OSError, and ValueError for a
         NUL in the command.
@@ -72,7 +73,7 @@ class Tree:
         control = self._guard_end.fileno()
         try:
             self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, *command],
+                [*guard.COMMAND_LINE, str(control), locale, str(open_files or ""), *command],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
@@ -142,6 +143,11 @@ class Tree:
 
     # --- death ---------------------------------------------------------------------------------
 
+    def terminate(self) -> None:
+        """Have the main process sent SIGTERM, if it lives, so that it may tidy up and end."""
+        self.send(guard.TERM)
+        self._continue_guard()
+
     async def kill(self) -> bool:
         """Kill the tree while another task follows it; returns whether it is dead.
 
@@ -177,13 +183,17 @@ class Tree:
         groups = {self.pid} if self.pid else set()
         patience, pause = anyio.current_time() + waits.GUARD, _FIRST_LOOK
         while not self.ended.is_set():
-            if self._guard is not None:
-                self._guard.send_signal(signal.SIGCONT)  # it may have been stopped
+            self._continue_guard()
             if anyio.current_time() >= patience:
                 await anyio.to_thread.run_sync(self._kill_for_guard, groups)
             with anyio.move_on_after(pause):
                 await self.ended.wait()
             pause = min(pause * 2, _LAST_LOOK)
+
+    def _continue_guard(self) -> None:
+        """Let the guard go on, if somebody has stopped it."""
+        if self._guard is not None:
+            self._guard.send_signal(signal.SIGCONT)
 
     def _kill_for_guard(self, groups: set[int]) -> None:
         """Do the work of a guard that lives and does nothing; `groups` as in the guard.

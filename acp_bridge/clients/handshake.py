@@ -12,7 +12,17 @@ from __future__ import annotations
 from typing import Any
 
 from acp_bridge import __version__
-from acp_bridge.protocol import VERSION, Json, has, with_own_meta
+from acp_bridge.protocol import (
+    CAN_PAUSE,
+    GO,
+    HOLD,
+    PAUSE,
+    VERSION,
+    Json,
+    can_own,
+    has,
+    with_own_meta,
+)
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
 BUILTIN: Json = {
@@ -29,6 +39,7 @@ BUILTIN: Json = {
             "resume": {},
             "close": {},
         },
+        "_meta": {"acp_bridge": {"pause": True}},
     },
     "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
     "authMethods": [
@@ -68,7 +79,7 @@ def for_client(agent: Json, settings: Json) -> Json:
     for name in _OWN_SESSION_CAPABILITIES:
         session.setdefault(name, {})
         session[name] = session[name] or {}
-    own = {"version": __version__, "queue": True, **settings}
+    own = {"version": __version__, "queue": True, "methods": _methods(capabilities), **settings}
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)
     info = agent.get("agentInfo")
@@ -78,6 +89,11 @@ def for_client(agent: Json, settings: Json) -> Json:
         "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
         "authMethods": _list(agent.get("authMethods")),
     }
+
+
+def _methods(capabilities: Json) -> list[str]:
+    """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
+    return [*([PAUSE] if can_own(capabilities, CAN_PAUSE) else []), HOLD, GO]
 
 
 def can_fork(capabilities: object) -> bool:

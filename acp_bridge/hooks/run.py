@@ -84,7 +84,7 @@ async def run(hook: Hook, given: bytes, cwd: str, env: Mapping[str, str]) -> Ran
     tree = Tree()
     try:
         with anyio.fail_after(waits.SPAWN):
-            await anyio.to_thread.run_sync(tree.spawn, hook.words, pipes.hooks, cwd, env)
+            await anyio.to_thread.run_sync(tree.spawn, hook.words, pipes.hooks, None, cwd, env)
             pipes.close_hooks()
             await tree.wait_started(hook.words[0])
         return await _to_the_end(hook, tree, pipes, given)

@@ -111,20 +111,18 @@ class Index:
 
         Raises IndexUnusable.
         """
-        rows = await self._run(
-            lambda db: db.execute(
-                "SELECT session_id FROM sessions WHERE NOT deleted AND updated_at < ?"
-                f" AND (NOT prompted OR title IS NULL) ORDER BY updated_at LIMIT {PAGE_ROWS}",
-                (before,),
-            ).fetchall()
-        )
-        return [session_id for (session_id,) in rows]
+        return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
+
+    async def without_prompt(self) -> list[str]:
+        """Return the sessions that are not listed yet, newest first. Raises IndexUnusable."""
+        return await self._ids("NOT prompted")
 
     # -- what is listed -------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionInfo | None:
-        """Return a session's row, also one that is not listed. Raises IndexUnusable."""
-        return await self._one("session_id = ?", session_id)
+    async def session(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return a session's row, and True if it was deleted for good. Raises IndexUnusable."""
+        gone = await self._one("deleted AND prompted AND session_id = ?", session_id)
+        return gone or await self._one("session_id = ?", session_id), gone is not None
 
     async def page(
         self, cwd: str | None, agent: Owns | None, cursor: str | None
@@ -164,6 +162,22 @@ class Index:
 
         return frozenset(found for (found,) in await self._run(work))
 
+    async def folders(self, agent: Owns, most: int) -> list[str]:
+        """Return the working folders of the agent's sessions, the newest first, at most so many.
+
+        Raises IndexUnusable.
+        """
+
+        def work(db: sqlite3.Connection) -> list[tuple[str]]:
+            _set_owner(db, agent)
+            return db.execute(
+                "SELECT cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+                " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+                (most,),
+            ).fetchall()
+
+        return [folder for (folder,) in await self._run(work)]
+
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.
 
@@ -188,6 +202,16 @@ class Index:
             ).fetchone()
         )
         return SessionInfo(*row) if row else None
+
+    async def _ids(self, which: str, *values: str) -> list[str]:
+        rows = await self._run(
+            lambda db: db.execute(
+                f"SELECT session_id FROM sessions WHERE NOT deleted AND {which}"
+                " ORDER BY updated_at DESC",
+                values,
+            ).fetchall()
+        )
+        return [session_id for (session_id,) in rows]
 
     async def close(self) -> None:
         """Close it. Never raises."""

@@ -34,6 +34,26 @@ class SendCancel:
 
 
 @dataclass(frozen=True, slots=True)
+class SendPause:
+    """Ask the agent to let the running turn wait, then feed `PauseAnswered` with this token."""
+
+    epoch: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendGo:
+    """Tell the agent that the turn which it was asked to pause goes on."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StillWaits:
+    """Give the clients a sign of life: a prompt waits for the end of a pause or a hold."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a process and initialize it, then feed `Started` or `StartFailed`."""
 
@@ -183,6 +203,9 @@ Effect: TypeAlias = (
     Commit
     | SendPrompt
     | SendCancel
+    | SendPause
+    | SendGo
+    | StillWaits
     | Start
     | Open
     | Kill

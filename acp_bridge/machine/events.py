@@ -32,6 +32,13 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The journal could not note that the prompt is sent; the agent has nothing of it (Q5)."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeld:
     """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run.
 
@@ -79,6 +86,24 @@ class CancelPrompt:
     """The client sent `$/cancel_request` for one prompt."""
 
     key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The user wants the running turn to wait, and nothing in the queue to start.
+
+    The shell feeds it only where the agent can pause a turn.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class HoldQueue:
+    """The user wants nothing more to start; the turn that runs goes on to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The user ends a pause or a hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +188,15 @@ class Unclean:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAnswered:
+    """The agent answered `SendPause`; `token` is its. `paused`: the turn waits now."""
+
+    epoch: int
+    token: int = 0
+    paused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer passed; `token` is the one it was armed with."""
 
@@ -180,9 +214,10 @@ class Shutdown:
     """The bridge ends, and the session with it."""
 
 
-PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunHeld
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
+GateEvent: TypeAlias = Pause | HoldQueue | Go
 
 AgentEvent: TypeAlias = (
     Started
@@ -194,11 +229,13 @@ AgentEvent: TypeAlias = (
     | AgentExited
     | TreeDead
     | Unclean
+    | PauseAnswered
 )
 
 Event: TypeAlias = (
     PromptEvent
     | HookEvent
+    | GateEvent
     | Cancel
     | CancelPrompt
     | Warm

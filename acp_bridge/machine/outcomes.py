@@ -12,6 +12,8 @@ class Failure(Enum):
 
     #: the journal could not take the prompt.
     JOURNAL = auto()
+    #: the journal could not note that the prompt is sent: it was not.
+    NOT_BEGUN = auto()
     #: the agent's process ended during the turn.
     AGENT_DIED = auto()
     #: the agent could not be started or would not load the session.

@@ -30,6 +30,9 @@ from acp_bridge.machine.effects import (
 from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.machine.states import Moment
 
+#: the journal's failures: the agent has nothing of the prompt.
+_UNWRITTEN = (Failure.JOURNAL, Failure.NOT_BEGUN)
+
 
 class Hooks(Enum):
     """How far the hooks about a prompt are."""
@@ -77,7 +80,8 @@ class QueuedPrompt:
 
     def settles_as(self, outcome: Outcome) -> Outcome:
         """Return what the request that stays open is answered if the prompt ends like this."""
-        if self.again and isinstance(outcome, Failed) and outcome.why is Failure.JOURNAL:
+        unwritten = isinstance(outcome, Failed) and outcome.why in _UNWRITTEN
+        if self.again and unwritten:
             outcome = self.replied or outcome  # the agent's turn is over, and nothing follows it
         if self.request != self.root and isinstance(outcome, Replied | Refused):
             return Done()

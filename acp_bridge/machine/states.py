@@ -45,6 +45,8 @@ class Timer(Enum):
     KILL = auto()
     #: all tries of a restart together, from the first start to the loaded session.
     RESTART = auto()
+    #: a prompt has waited for the end of a pause or a hold for a while: time for a sign of life.
+    SIGN = auto()
 
 
 #: What is armed on the way into a state; everything else is disarmed. (invariants C14, C21)
@@ -54,7 +56,8 @@ DEADLINES = {
     State.DRAINING: (Timer.SPARE, Timer.DRAIN),
     State.KILLING: (Timer.KILL,),
 }
-#: What goes on if it was armed before: the tries of a restart share one deadline.
+#: What goes on if it was armed before: the tries of a restart share one deadline. (A pause's sign
+#: of life is of no state: `Turns` arms and disarms it by the gate.)
 KEPT = {State.KILLING: (Timer.RESTART,)}
 
 
@@ -67,6 +70,19 @@ class Moment(Enum):
     TURN_END = auto()
     #: the agent's process ended by itself. Nothing waits for these.
     DEATH = auto()
+
+
+class Standstill(Enum):
+    """What the user's pause or hold has come to."""
+
+    #: nothing is paused or held.
+    OPEN = "open"
+    #: the agent was asked to pause the turn; what it had begun ends first.
+    PAUSING = "pausing"
+    #: the turn waits at the agent, or the queue where no turn runs.
+    PAUSED = "paused"
+    #: the turn that runs, if one does, goes on to its end; nothing starts.
+    HELD = "held"
 
 
 class Passing(Enum):

@@ -1,6 +1,6 @@
 """The turn machine of one session: `step(event)` gives effects. SANS-IO.
 
-Everything that decides what happens to a prompt lives here and in the two files that it uses,
+Everything that decides what happens to a prompt lives here and in the three files that it uses,
 and nothing here knows a clock, a process or JSON. The rules that must always hold:
 
 - One turn runs at a time; prompts run in the order of reading, only after they are committed.
@@ -11,6 +11,8 @@ and nothing here knows a clock, a process or JSON. The rules that must always ho
   answered, session reloaded, next prompt.
 - A session is opened in a process only when no other process that had it lives.
 - A state that is on its way somewhere has a deadline, armed before anything else is done.
+- Nothing starts while the user has paused or held the session; a Stop ends a turn that is paused
+  as any other, whatever came before or comes after it.
 - Hooks run before a prompt is sent and after its turn, whatever the process does meanwhile; nothing
   is sent while they run, and `cancelled` is answered only when they have ended (invariant C10).
 
@@ -27,6 +29,7 @@ from typing import assert_never
 
 from acp_bridge.machine import effects, events
 from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
 from acp_bridge.machine.states import (
@@ -36,6 +39,7 @@ from acp_bridge.machine.states import (
     Moment,
     Permits,
     Phase,
+    Standstill,
     State,
     Timer,
 )
@@ -68,6 +72,7 @@ class Turns:
         self.replaying = False
         self._queue = PromptQueue()
         self._epochs = Epochs(epoch)
+        self._gate = Gate()
         self._hooks = hooks
         #: the hooks that run of which the machine was only told.
         self._asides: set[int] = set()
@@ -99,9 +104,25 @@ class Turns:
         return self._queue.running.key if self._queue.running else None
 
     @property
+    def ending(self) -> bool:
+        """The session is being closed, or ends with the bridge."""
+        return self._closing
+
+    @property
     def waiting(self) -> tuple[int, ...]:
         """The keys in the queue, the next one first."""
         return tuple(prompt.key for prompt in self._queue.waiting)
+
+    @property
+    def standstill(self) -> Standstill:
+        """What the user's pause or hold has come to."""
+        gate = self._gate
+        if not gate.closed:
+            return Standstill.OPEN
+        if gate.asked is not None:
+            return Standstill.PAUSING
+        refused = self.state is State.RUNNING and not gate.turn_waits
+        return Standstill.PAUSED if gate.paused and not refused else Standstill.HELD
 
     @property
     def permits(self) -> Permits:
@@ -135,6 +156,7 @@ class Turns:
                 events.PromptReceived()
                 | events.Committed()
                 | events.CommitFailed()
+                | events.NotBegun()
                 | events.RunHeld()
             ):
                 self._on_prompt(event)
@@ -142,6 +164,8 @@ class Turns:
                 self._on_hooks(event)
             case events.Cancel() | events.CancelPrompt():
                 self._on_cancel(event)
+            case events.Pause() | events.HoldQueue() | events.Go():
+                self._on_gate(event)
             case events.Close() | events.Shutdown():
                 self._on_end(event)
             case events.Deadline(timer, token) if self._timers.get(timer) == token:
@@ -156,6 +180,7 @@ class Turns:
             case _:
                 self._on_process(event)
         self._proceed()
+        self._keep_sign()
         return self._out
 
     # --- what the processes do -----------------------------------------------------------------
@@ -201,6 +226,8 @@ class Turns:
                 self._kill(revive=False)
             case State.RUNNING, events.AgentAnswered(_, self.running, answer):
                 self._answered(answer)
+            case State.RUNNING, events.PauseAnswered(_, self._gate.asked, paused):
+                self._gate.answered(paused)
             case State.RUNNING, events.AgentExited(_, detail):
                 self._tell_death(detail)
                 self._ending = Failed(Failure.AGENT_DIED, detail)
@@ -243,6 +270,8 @@ class Turns:
                 self._tries = MAX_TRIES
                 self._finish_badly()
                 self._go_on()
+            case Timer.SIGN:
+                self._emit(effects.StillWaits())
             case _:
                 assert_never(timer)
 
@@ -264,16 +293,25 @@ class Turns:
                     return
                 prompt.committed = True
                 if prompt.victim is not None:
-                    self._supersede(prompt.victim)
+                    self._supersede(prompt.key, prompt.victim)
             case events.CommitFailed(key, detail):
                 failure = Failed(Failure.JOURNAL, detail)
                 out = self._queue.drop(failure, lambda p: p.key == key and not p.committed)
                 self._emit(*out or [effects.Dropped(event)])
+            case events.NotBegun(self.running) if self.state is State.RUNNING:
+                self._finish(Failed(Failure.NOT_BEGUN))
+                self._rest()
+            case events.NotBegun(self.running) if self.state is State.DRAINING:
+                self._end_drain()
+            case events.NotBegun():
+                self._drop(event)
             case _:
                 assert_never(event)
 
-    def _supersede(self, victim: int) -> None:
+    def _supersede(self, key: int, victim: int) -> None:
         running = self._queue.running
+        if running is None or running.root == victim:
+            self._gate.end_older_pause(key)
         if self.state is State.RUNNING and running and running.root == victim:
             self._drain()
         self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim))
@@ -281,7 +319,11 @@ class Turns:
     def _proceed(self) -> None:
         """After every event: send the next committed prompt, or start a process for it."""
         waiting = self._queue.waiting
-        if self._closing or not waiting or not waiting[0].committed or self._queue.leaving:
+        if not self._queue.unanswered:
+            self._gate.end_pause()
+        if self._closing or self._gate.closed or self._queue.leaving:
+            return
+        if not waiting or not waiting[0].committed:
             return
         first, hooked = waiting[0], self._queue.hooked
         if first.hooks is Hooks.DUE and not hooked and not self._queue.running:
@@ -295,6 +337,29 @@ class Turns:
             self._emit(effects.SendPrompt(self.epoch, prompt.key))
         elif self.state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED) and not first.ending:
             self._begin()
+
+    def _on_gate(self, event: events.GateEvent) -> None:
+        """Take the user's word that nothing more is to start, or that all goes on."""
+        gate, unanswered = self._gate, self._queue.unanswered
+        match event:
+            case events.Pause() if unanswered and not self._closing:
+                gate.pause(max(prompt.key for prompt in unanswered))
+                if self.state is State.RUNNING and not gate.at_agent:
+                    self._emit(*gate.pause_turn(self.epoch, next(self._tokens)))
+            case events.HoldQueue() if not self._closing:
+                self._emit(*gate.hold(self.epoch))
+            case events.Go() if gate.closed:
+                self._emit(*gate.open(self.epoch))
+            case _:
+                self._drop(event)
+
+    def _keep_sign(self) -> None:
+        """Let signs of life come while a prompt waits for the user's go, and no longer."""
+        stands = self._queue.unanswered and (not self._queue.running or self._gate.at_agent)
+        if self._gate.closed and stands:
+            self._arm(Timer.SIGN)
+        else:
+            self._disarm(Timer.SIGN)
 
     # --- hooks ---------------------------------------------------------------------------------
 
@@ -384,6 +449,7 @@ class Turns:
                 out = self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
                 self._emit(*out or [effects.Dropped(event)])
                 return
+        self._gate.end_pause()
         if self.state is State.RUNNING:
             self._drain()
         elif running:
@@ -526,6 +592,7 @@ class Turns:
 
     def _on_end(self, event: events.Close | events.Shutdown) -> None:
         self._closing = True
+        self._gate = Gate()
         self._emit(*self._epochs.drop_spare())
         if self.state is not State.RUNNING or isinstance(event, events.Shutdown):
             self._stop_asides()
@@ -583,11 +650,19 @@ class Turns:
     def _enter(self, state: State) -> None:
         wanted = DEADLINES.get(state, ())
         for timer in tuple(self._timers):
-            if timer not in wanted and timer not in KEPT.get(state, ()):
-                del self._timers[timer]
-                self._emit(effects.Disarm(timer))
+            if timer not in (*wanted, *KEPT.get(state, ()), Timer.SIGN):
+                self._disarm(timer)
         for timer in wanted:
-            if timer not in self._timers:
-                self._timers[timer] = next(self._tokens)
-                self._emit(effects.Arm(timer, self._timers[timer]))
+            self._arm(timer)
+        if state is not State.RUNNING:
+            self._gate.forget_turn()
         self.state = state
+
+    def _arm(self, timer: Timer) -> None:
+        if timer not in self._timers:
+            self._timers[timer] = next(self._tokens)
+            self._emit(effects.Arm(timer, self._timers[timer]))
+
+    def _disarm(self, timer: Timer) -> None:
+        if self._timers.pop(timer, None) is not None:
+            self._emit(effects.Disarm(timer))

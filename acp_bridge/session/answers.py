@@ -36,6 +36,8 @@ def _failure(why: Failure, detail: object) -> RpcError:
     match why:
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
+        case Failure.NOT_BEGUN:
+            return errors.agent_trouble("the journal can't be written, so the prompt was not sent")
         case Failure.AGENT_DIED:
             how = detail.describe() if isinstance(detail, Exit) else "it is gone"
             return errors.agent_trouble(

@@ -36,6 +36,7 @@ class Deadlines:
             Timer.DRAIN: settings.drain_timeout,
             Timer.KILL: settings.kill_timeout,
             Timer.RESTART: settings.restart_timeout,
+            Timer.SIGN: settings.sign_interval,
         }
         self._armed: dict[Timer, anyio.CancelScope] = {}
 

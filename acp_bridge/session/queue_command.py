@@ -1,6 +1,10 @@
 """`/queue`: the user's word over prompts. Answered by the bridge at once, never queued.
 
 /queue            shows what waits, and what is held since a restart
+/queue pause      lets the turn wait when its model or tool call in flight has ended, if the agent
+                  can do that
+/queue hold       lets the turn end, and starts nothing more
+/queue go         ends a pause or a hold
 /queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
 /queue drop [N]   forgets the held prompts, or the one of that number
@@ -19,6 +23,7 @@ from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
 from acp_bridge.session.memory import Memory
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 
@@ -47,17 +52,31 @@ class QueueCommand:
     """Answers `/queue` in one session."""
 
     def __init__(
-        self, port: QueuePort, prompts: Prompts, transcript: TranscriptOut, memory: Memory
+        self,
+        port: QueuePort,
+        prompts: Prompts,
+        transcript: TranscriptOut,
+        memory: Memory,
+        pauses: Pauses,
+        words: tuple[str, ...],
     ) -> None:
-        """Nothing happens before `run`."""
+        """Nothing happens before `run`; `words` are those that are offered."""
         self._port = port
         self._memory = memory
+        self._pauses = pauses
+        self._usage = notices.queue_usage(words)
         self._prompts = prompts
         self._transcript = transcript
 
     def takes(self, words: list[str], *, agent_has_one: bool) -> bool:
         """Return False when the command is for the agent, which has one of the same name."""
-        needed = self._memory.refusal is not None and words[:1] == ["memory"]
+        match words:
+            case ["memory", *_]:
+                needed = self._memory.refusal is not None
+            case ["go"]:
+                needed = self._pauses.said is not None
+            case _:
+                needed = False
         return needed or not agent_has_one
 
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
@@ -69,7 +88,10 @@ class QueueCommand:
         match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._port.waiting]
-                self._transcript.notice(notices.queue(waiting, list(self._prompts.held.values())))
+                held = list(self._prompts.held.values())
+                self._transcript.notice(notices.queue(waiting, held, self._pauses.said))
+            case ["pause" | "hold" | "go" as word]:
+                self._pauses.command(word)
             case ["run"]:
                 self._run_held(request, params)
                 return
@@ -78,7 +100,7 @@ class QueueCommand:
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
             case _:
-                self._transcript.notice(notices.QUEUE_USAGE)
+                self._transcript.notice(self._usage)
         done = {"stopReason": "end_turn"}
         self._transcript.then(request.client, lambda: request.answer(done))
 
@@ -94,7 +116,9 @@ class QueueCommand:
                 self._transcript.notice(notices.RUN_STOPPED)
                 break
             keys.append(key)
-        if keys:
+        if keys and self._pauses.said:
+            self._transcript.notice(notices.RUN_LATER)
+        elif keys:
             self._transcript.notice(notices.running(len(keys)))
         carrier = self._prompts.add(params, request)
         self._port.feed(ev.RunHeld(carrier, tuple(keys)))
@@ -104,7 +128,7 @@ class QueueCommand:
         if words:
             number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
             if len(words) > 1 or not 1 <= number <= len(keys):
-                return notices.no_such_held(words)
+                return notices.no_such_held(words, self._usage)
             keys = [keys[number - 1]]
         try:
             for key in keys:

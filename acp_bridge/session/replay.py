@@ -18,6 +18,7 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import CONTEXT, STATE, Json, own_meta, with_own_meta
 from acp_bridge.session.client_view import ClientView, Quiet
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -51,6 +52,7 @@ class Replay:
         transcript: TranscriptOut,
         prompts: Prompts,
         user_settings: UserSettings,
+        pauses: Pauses,
         limit: int,
     ) -> None:
         """`limit`: bytes that may wait for a client before more is read."""
@@ -59,6 +61,7 @@ class Replay:
         self._transcript = transcript
         self._prompts = prompts
         self._user_settings = user_settings
+        self._pauses = pauses
         self._limit = limit
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
@@ -68,12 +71,13 @@ class Replay:
 
         Raises JournalError.
         """
+        ends: dict[int, bytes] = {}
         for row in self._journal.prompts(PromptState.SENT):
             said = [{"update": update} for update in await self._left_open(row.seq)]
-            said.append(notices.notice(notices.INTERRUPTED))
-            self._journal.record(row.seq, b"".join(encode(params) for params in said))
-        # The turns are over when that is written: a load that failed before says it the next time.
-        for row in self._journal.recover():
+            lost = notices.MISSING if row.outcome else notices.INTERRUPTED
+            said.append(notices.notice(lost))
+            ends[row.seq] = b"".join(encode(params) for params in said)
+        for row in self._journal.recover(ends):
             self._prompts.add_held(row.params, row.seq)
 
     async def _left_open(self, turn: int) -> list[Json]:
@@ -106,6 +110,8 @@ class Replay:
                 view.replay(notices.notice(notices.UNRECORDED))
             if held := list(self._prompts.held.values()):
                 view.replay(notices.notice(notices.held(held)))
+            if said := self._pauses.said:
+                view.replay(notices.notice(said))
             request.answer(self.result(request))
         except JournalError:
             if self._port.closing:  # it was deleted while it was read
@@ -121,6 +127,8 @@ class Replay:
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
         if held := self._prompts.held:
             own["held"] = [params["prompt"] for params in held.values()]
+        if pause := self._pauses.state:
+            own["pause"] = pause
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 
     def replay_state(self, view: ClientView) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import assert_never
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.hooks.found import FoundHooks
@@ -23,29 +23,30 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Moment, Passing, Permits, Phase, State
-from acp_bridge.machine.turns import Turns
-from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import answers, queue_command, to_client
+from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
+from acp_bridge.protocol import CAN_PAUSE, Json, can_own, not_feedback, own_meta
+from acp_bridge.session import answers, failures, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.stepping import Stepping, new_machine
 from acp_bridge.session.title import Title
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.turn import Turn
 from acp_bridge.session.user_settings import UserSettings
-from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
+from acp_bridge.settings import Delivery
 from acp_bridge.updates import Updates
 
 logger = logging.getLogger(__name__)
@@ -72,17 +73,17 @@ class Session:
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context = context
         self._lease = lease
-        self._events: deque[ev.Event] = deque()
-        self._stepping = False
         self._told = False  #: the trouble with the latest start was said.
-        updates = self._updates = Updates(set(journal.used_ids()))
+        words = notices.queue_words(pause=self.can_pause)
+        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = _machine(context.settings, said.moments, has_process=link is not None)
+        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
@@ -90,9 +91,10 @@ class Session:
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
-        self.replay = Replay(self, journal, shown, prompts, chosen, limit)
+        self.pauses = Pauses(self, shown)
+        self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
-        self._queue = QueueCommand(self, prompts, shown, self.memory)
+        self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
@@ -124,6 +126,18 @@ class Session:
         return self._machine.waiting
 
     @property
+    def standstill(self) -> Standstill:
+        return self._machine.standstill
+
+    @property
+    def ending(self) -> bool:
+        return self._machine.ending
+
+    @property
+    def can_pause(self) -> bool:
+        return can_own(self._context.capabilities, CAN_PAUSE)
+
+    @property
     def agent_replays(self) -> bool:
         return self._context.agent_replays
 
@@ -146,26 +160,19 @@ class Session:
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event and perform what it asks for, and so on to the end."""
-        self._events.append(event_)
-        if self._stepping:
-            return
-        self._stepping = True
-        try:
-            while self._events:
-                self.transcript.flush()
-                for effect in self._machine.step(self._events.popleft()):
-                    try:
-                        self._perform(effect)
-                    except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
-                        errors.internal(exc, f"{type(effect).__name__} failed")
-        finally:
-            self._stepping = False
+        self._stepping.feed(event_)
+
+    def before_step(self) -> None:
+        self.transcript.flush()
+
+    def after_steps(self) -> None:
         self._say_blocked()
+        self.pauses.look_again()
         self.transcript.flush()
         self.from_agent.look_again()
         self.to_agent.look_again()
 
-    def _perform(self, effect: ef.Effect) -> None:
+    def perform(self, effect: ef.Effect) -> None:
         match effect:
             case ef.Commit(key):
                 self._prompts.commit(key)
@@ -173,6 +180,12 @@ class Session:
                 self._turn.begin(self._processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self._turn.cancel(self._processes.link(epoch), key)
+            case ef.SendPause(epoch, token):
+                self.pauses.ask_agent(self._processes.link(epoch), token)
+            case ef.SendGo(epoch):
+                self.pauses.tell_agent(self._processes.link(epoch))
+            case ef.StillWaits():
+                self.pauses.give_sign()
             case ef.AnswerPrompt(key, outcome):
                 self._told |= answers.says_why_not_ready(outcome)
                 self._turn.say_not_run(key, outcome)
@@ -232,16 +245,15 @@ class Session:
             text = notices.not_ready(self.memory.refusal)
             self.transcript.show_only(notices.notice(text))
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work in the bridge's task group; its failure is this session's only."""
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run a piece of work in the bridge's task group; its failure is this session's only.
 
-        async def contained() -> None:
-            try:
-                await work(*args)
-            except Exception as exc:
-                errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
-
-        self._context.tasks.start_soon(contained)
+        `instead` is what the machine is told if it fails.
+        """
+        failed = partial(self.feed, instead) if instead else lambda: None
+        self._context.tasks.start_soon(failures.contained, work, args, failed)
 
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
@@ -250,10 +262,12 @@ class Session:
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
-        await self.hooks.end("close" if self.closing else "shutdown")
-        await self._context.journal.end(self.id)
-        os.close(self._lease)
-        self.closed.set()
+        try:
+            await self.hooks.end("close" if self.closing else "shutdown")
+            await self._context.journal.end(self.id)
+            os.close(self._lease)
+        finally:
+            self.closed.set()
 
     # --- prompts -------------------------------------------------------------------------------
 
@@ -268,6 +282,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
+        self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
         self._title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
@@ -296,12 +311,3 @@ class Session:
     async def touch(self) -> None:
         """Note in the listing that the session was used now. Raises JournalError."""
         await self._context.journal.touch(self.id)
-
-
-def _machine(settings: Settings, hooks: frozenset[Moment], *, has_process: bool) -> Turns:
-    return Turns(
-        epoch=1 if has_process else 0,
-        clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
-        always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
-        hooks=hooks,
-    )

@@ -163,9 +163,13 @@ class ToAgent:
 
     def _send(self, link: Link, asked: _Asked) -> None:
         method, params = asked.request.method, for_agent(link, asked.request.params)
-        request_id = link.request_for(
-            asked.request, method, params, lambda answer: self._settle(asked, answer)
-        )
+        try:
+            request_id = link.request_for(
+                asked.request, method, params, lambda answer: self._settle(asked, answer)
+            )
+        except Exception as exc:  # nothing was sent (invariant Q9)
+            self._settle(asked, Err(errors.internal(exc, f"{method} could not be passed on")))
+            return
         if asked.settled.is_set():  # a process that is gone answers at once
             return
         asked.link, asked.agent_request = link, request_id
@@ -246,10 +250,12 @@ class ToAgent:
             link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:
-        if isinstance(answer, Ok):
-            result = answer.result
-            self._note_steering(request, result)
-            self._user_settings.note_choice(request.method, request.params, result)
-            if isinstance(result, dict):
-                answer = Ok(request.client.abilities.fit(result))
-        self._transcript.then(request.client, lambda: request.respond(answer))
+        told = answer
+        try:
+            if isinstance(answer, Ok):
+                self._note_steering(request, answer.result)
+                self._user_settings.note_choice(request.method, request.params, answer.result)
+                if isinstance(answer.result, dict):
+                    told = Ok(request.client.abilities.fit(answer.result))
+        finally:  # whatever breaks, the request is answered (invariant Q9)
+            self._transcript.then(request.client, lambda: request.respond(told))

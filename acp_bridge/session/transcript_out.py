@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from acp_bridge import notices
+from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
@@ -118,6 +118,13 @@ class TranscriptOut:
         for view in self._views:
             view.show(params)
 
+    def show_now(self, params: Json) -> None:
+        """Show one update where that is possible now; a client that it would wait for misses it."""
+        self.flush()
+        for view in self._views:
+            if view.listens:
+                view.show(params)
+
     def notify(self, method: str, params: object) -> None:
         """Pass another notification of the agent on, in its order."""
         self.flush()
@@ -182,3 +189,5 @@ class TranscriptOut:
             write()
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
+        except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
+            errors.internal(exc, "the transcript could not be recorded")

@@ -61,15 +61,21 @@ class Turn:
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
         prompt = self._prompts.get(key)
+        session_id = self._journal.info.session_id
+        self._transcript.begin_turn(prompt.seq)
+        try:
+            self._journal.start_turn(prompt.seq)
+        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
+            event("journal.failed", session=session_id, what=exc)
+            self._port.feed(ev.NotBegun(key))
+            return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks)
         context = self._hooks.take_context(key)
         added = [{"type": "text", "text": context}] if context else []
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
-        self._transcript.begin_turn(prompt.seq)
-        session_id = self._journal.info.session_id
-        self._show(prompt)
+        self._show_words(prompt)
         for block in added:
             self._transcript.record_only(
                 with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
@@ -93,17 +99,17 @@ class Turn:
         match outcome:
             case Refused(reason):
                 self._transcript.begin_turn(prompt.seq)
-                self._show(prompt)
+                try:
+                    self._journal.start_turn(prompt.seq)
+                except JournalError as exc:
+                    event("journal.failed", session=self._journal.info.session_id, what=exc)
+                self._show_words(prompt)
                 self._transcript.notice(notices.prompt_refused(str(reason)))
-            case Failed(Failure.JOURNAL) if is_feedback(prompt.params):
+            case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
-    def _show(self, prompt: Prompt) -> None:
-        """Begin the transcript of a turn with the prompt's words, and what hooks have to say."""
-        try:
-            self._journal.start_turn(prompt.seq)
-        except JournalError as exc:
-            event("journal.failed", session=self._journal.info.session_id, what=exc)
+    def _show_words(self, prompt: Prompt) -> None:
+        """Show the words of a prompt, if no client does, and then what hooks have to say."""
         if prompt.request is None:  # held since a restart, or a hook's: no client shows it
             for chunk in words_of(prompt.params):
                 self._transcript.show_only(chunk)

@@ -39,6 +39,7 @@ from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
+from agent.serve import extension
 from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
@@ -210,6 +211,9 @@ class AcpAgent:
         transcript.delete_session(self._shared.settings.folder, session_id)
         if session := self._sessions.pop(session_id, None):
             await session.close()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await extension.call(f"_{method}", params, self._session)
 
     # the connection
 

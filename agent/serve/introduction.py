@@ -18,6 +18,8 @@ from acp.schema import (
     SessionResumeCapabilities,
 )
 
+from agent.serve.extension import ABILITIES
+
 PROTOCOL_VERSION = 1
 AUTH_METHOD = AuthMethodAgent(
     id="api-key",
@@ -45,6 +47,7 @@ def introduction() -> InitializeResponse:
                 fork=SessionForkCapabilities(),
                 additional_directories=SessionAdditionalDirectoriesCapabilities(),
             ),
+            field_meta=ABILITIES,
         ),
         agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=_version()),
         auth_methods=[AUTH_METHOD],

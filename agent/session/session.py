@@ -24,10 +24,12 @@ import anyio
 
 from agent.client import Update
 from agent.conversation.compaction import Compactor
+from agent.conversation.decisions import Key
+from agent.conversation.entries import Record
 from agent.conversation.replay import notice
 from agent.conversation.transcript import Transcript
 from agent.mcp_servers.session_servers import SessionServers
-from agent.model import Model
+from agent.model import Model, ModelError
 from agent.session.asides import Asides
 from agent.session.config_options import ConfigOptions
 from agent.session.demo_notice import DemoNotice
@@ -37,6 +39,7 @@ from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled
 
 logger = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class _PendingPrompt:
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
+        self.pause = Pause()
         self.answered = anyio.Event()
 
 
@@ -66,8 +70,10 @@ class Session:
     ) -> None:
         self.transcript = transcript
         self.client = shared.client(session_id)
-        self.permissions = Permissions()
-        self.options = ConfigOptions(shared.models, self.permissions)
+        history = transcript.history
+        self.permissions = Permissions(history.decisions.always, self._keep_answer)
+        self.options = ConfigOptions(shared.models, self.permissions, self._keep_choice)
+        self.options.restore(history.decisions.chosen)
         self._asides = Asides(self.client.update)
         self.servers = SessionServers(self.say)
         #: what the tools of the next turn work with
@@ -77,7 +83,6 @@ class Session:
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
-        history = transcript.history
         self._news = ModelNews(self.options, history, self._tools, self.client, self._asides)
         self._demo_notice = DemoNotice(
             self.options, history, shared.settings, self.say, self._news.show_options
@@ -126,7 +131,8 @@ class Session:
 
     async def tell_options_of_choice(self) -> None:
         """Tells what a model that the client has chosen can do, once that is known."""
-        await self._asides.release()
+        await self._asides.release_states()
+        await self._news.tell_replaced()
         await self._news.tell_options()
 
     async def close(self) -> None:
@@ -150,7 +156,7 @@ class Session:
             with pending.scope:
                 while (first := self._pending[0]) is not pending:
                     await first.answered.wait()
-                stop = await self._answer(blocks)
+                stop = await self._answer(blocks, pending.pause)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
@@ -159,6 +165,7 @@ class Session:
             logger.exception("a cancelled turn failed")
         finally:
             self._pending.remove(pending)
+            pending.pause.end()
             if pending.scope.cancel_called and not self._pending:
                 self._asides.hold()
             pending.answered.set()
@@ -168,6 +175,18 @@ class Session:
         """Cancels the oldest prompt that is not answered; does nothing if there is none."""
         if self._pending:
             self._pending[0].scope.cancel()
+
+    async def pause(self) -> bool:
+        """Lets the oldest prompt wait when its call in flight has ended; True once it waits.
+
+        Returns False if there is none, and if it ends or goes on before that.
+        """
+        return bool(self._pending) and await self._pending[0].pause.begin()
+
+    def go(self) -> None:
+        """Ends the pause of the oldest prompt; does nothing without one."""
+        if self._pending:
+            self._pending[0].pause.go()
 
     async def cancel_all(self) -> None:
         """Cancels every prompt and waits until they are answered."""
@@ -187,7 +206,7 @@ class Session:
 
     # answering a prompt
 
-    async def _answer(self, blocks: list[dict[str, Any]]) -> StopReason:
+    async def _answer(self, blocks: list[dict[str, Any]], pause: Pause) -> StopReason:
         await self._asides.release()
         await self._demo_notice.before_answer()
         model = self.options.model()
@@ -207,12 +226,17 @@ class Session:
             context=self.context,
             secrets=self._shared.secrets,
             compactor=self._compactor,
+            pause=pause,
             max_calls=self._shared.settings.max_calls,
+            watch=self._shared.settings.stuck_detection,
         )
         try:
             return await turn.run(blocks)
         except PromptCancelled:
             return "cancelled"
+        except ModelError as error:
+            self.options.note_failure(error)
+            raise
 
     async def _introduce(self) -> None:
         """Records the system prompt before the first turn, and again if it has changed since."""
@@ -221,16 +245,12 @@ class Session:
         context = self.context
         text = await system_prompt(context.cwd, context.extra_roots)
         if self.transcript.history.system != text:
-            try:
-                self.transcript.append({"t": "system", "text": text})
-            except OSError:  # the turn will tell the user that nothing is recorded
-                logger.exception("the system prompt can't be written")
+            self._record({"t": "system", "text": text})
         self._introduced = context
 
     async def _name_gone_tools(self) -> None:
         await self.servers.settled()
-        used = self.transcript.history.tool_names
-        gone = ", ".join(sorted(name for name in used if self._tools.get(name) is None))
+        gone = ", ".join(self._tools.missing(self.transcript.history.tool_names))
         if gone and gone != self._gone:
             self._gone = gone
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
@@ -241,6 +261,21 @@ class Session:
         if title is not None and not self._titled:
             self._titled = True
             await self.client.update({"sessionUpdate": "session_info_update", "title": title})
+
+    # what is kept with the session
+
+    def _keep_choice(self, option: str, value: str) -> None:
+        if self.transcript.history.decisions.chosen.get(option) != value:
+            self._record({"t": "chosen", "option": option, "value": value})
+
+    def _keep_answer(self, key: Key, allow: bool) -> None:
+        self._record({"t": "always", "key": list(key), "allow": allow})
+
+    def _record(self, record: Record) -> None:
+        try:
+            self.transcript.append(record)
+        except OSError:  # a turn tells the user that nothing is recorded
+            logger.exception("the transcript can't be written")
 
     def _summariser(self) -> Callable[[], Model] | None:
         name = self._shared.settings.summary_model

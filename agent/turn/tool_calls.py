@@ -29,13 +29,14 @@ from pydantic import BaseModel, ValidationError
 from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image
-from agent.conversation.entries import INTERRUPTED, Outcome
+from agent.conversation.entries import INTERRUPTED, NO_TOOL, Outcome
 from agent.conversation.messages import parsed
 from agent.conversation.replay import card_end, card_start
 from agent.model import ToolCall
 from agent.tools import Toolbox, ToolContext, ToolError, ToolResult
 from agent.tools.plan import Plan
 from agent.turn.card import Card
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled, Rejected
 from agent.turn.recorder import Recorder
 
@@ -70,8 +71,10 @@ class ToolCalls:
         context: ToolContext,
         secrets: Secrets,
         recorder: Recorder,
+        pause: Pause,
     ) -> None:
         self._tools = tools
+        self._pause = pause
         self._permissions = permissions
         self._context = context
         self._secrets = secrets
@@ -134,20 +137,22 @@ class ToolCalls:
         if card.tool is None or card.args is None:
             raise ToolError(card.problem)
         tool, client = card.tool, self._context.client
-        action = await _guarded(tool.name, tool.prepare(card.args, self._context))
+        async with self._pause.call():
+            action = await _guarded(tool.name, tool.prepare(card.args, self._context))
         if action.content:
             await self._show_before(card, action.content)
         await self._permissions.check(tool, action, card.shown, client)
-        await self._update(card, status="in_progress")
-        await anyio.lowlevel.checkpoint()
-        if isinstance(tool, Plan):
-            await self._keep_plan(card.args)
 
         async def show(content: Sequence[dict[str, Any]]) -> None:
             if not card.ended:
                 await self._update(card, content=self._masked(content, so_far=True))
 
-        return await _guarded(tool.name, action.run(show))
+        async with self._pause.call():
+            await self._update(card, status="in_progress")
+            await anyio.lowlevel.checkpoint()
+            if isinstance(tool, Plan):
+                await self._keep_plan(card.args)
+            return await _guarded(tool.name, action.run(show))
 
     async def _show_before(self, card: Card, content: Sequence[dict[str, Any]]) -> None:
         """Shows what the call is going to do, such as a diff. Raises ToolError."""
@@ -191,7 +196,7 @@ class ToolCalls:
         card = Card(call, shown)
         tool = self._tools.get(call.name)
         if tool is None:
-            card.problem = f"There is no tool named {call.name}."
+            card.problem = f"{NO_TOOL}{call.name}."
             return card
         card.shown["kind"] = tool.kind
         try:

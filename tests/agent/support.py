@@ -27,6 +27,7 @@ from agent.tools import (
 )
 from agent.tools.standard import standard_tools
 from agent.turn.loop import StopReason, Turn
+from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
 
 _ENDS = ("completed", "failed")
@@ -288,7 +289,9 @@ class Bench:
         self.context = ToolContext(self.cwd, self.client)
         self.secrets = Secrets([])
         self.compactor: Compactor | None = None
+        self.pause = Pause()
         self.max_calls = 100
+        self.watch = True
 
     def turn(self, *on_token: OnToken, tools: Toolbox | None = None) -> Turn:
         return Turn(
@@ -299,7 +302,9 @@ class Bench:
             context=self.context,
             secrets=self.secrets,
             compactor=self.compactor,
+            pause=self.pause,
             max_calls=self.max_calls,
+            watch=self.watch,
             on_token=on_token,
         )
 

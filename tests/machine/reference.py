@@ -26,8 +26,11 @@ from acp_bridge.machine.effects import (
     Release,
     RunHooks,
     SendCancel,
+    SendGo,
+    SendPause,
     SendPrompt,
     Start,
+    StillWaits,
     StopHooks,
     TellDeath,
 )
@@ -41,11 +44,16 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    Go,
+    HoldQueue,
     HookBegan,
     HookEnded,
     HooksDone,
     Loaded,
     NeedsAuth,
+    NotBegun,
+    Pause,
+    PauseAnswered,
     PromptReceived,
     Renew,
     RunHeld,
@@ -56,7 +64,7 @@ from acp_bridge.machine.events import (
     Unclean,
 )
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
-from acp_bridge.machine.states import Moment, Timer
+from acp_bridge.machine.states import Moment, Standstill, Timer
 
 #: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
@@ -107,8 +115,12 @@ class Reference:
     sent_last: int = 0
     epoch: int = 0
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
-    told = noted = died = False
+    told = noted = died = unsent = False
     leaky = closing = gone = closed = False
+    #: the user's word; the newest prompt when the pause was read; what the agent knows of it.
+    paused = on_hold = False
+    paused_at = pause_token = 0
+    pause_told = pause_open = pause_refused = False
     #: epochs by what is known of them.
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
@@ -135,6 +147,9 @@ class Reference:
                 self.carriers.add(carrier)
                 unchecked = Moment.PROMPT not in self.hooks
                 self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
+            case NotBegun(key):
+                unsent = self.running is not None and self.running.key == key
+                self.unsent |= unsent and not self.died
             case HookBegan(run):
                 self.asides.add(run)
             case HookEnded(run):
@@ -142,6 +157,17 @@ class Reference:
             case HooksDone(key) if self.hooked and self.hooked.key == key:
                 self.hooked.checked = True
                 self.hooked.hooked = False
+            case Pause() if self.line and not self.closing:
+                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
+                self.pause_refused = False
+            case HoldQueue() if not self.closing:
+                self.on_hold, self.paused = True, False
+            case Go():
+                self.on_hold = self.paused = False
+            case PauseAnswered(epoch, token, paused):
+                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
+                    self.pause_open, self.pause_refused = False, not paused
+                    self.pause_told &= paused
             case Committed(key):
                 self.commit(key)
             case Cancel():
@@ -151,11 +177,12 @@ class Reference:
             case Renew():
                 self.unfit |= self.loaded
             case Close():
-                self.closing = True
+                self.closing, self.paused, self.on_hold = True, False, False
                 for asked in self.line:
                     asked.cancelled = True
             case Shutdown():
                 self.closing = self.gone = True
+                self.paused = self.on_hold = False
             case _:
                 self.outside(event)
 
@@ -179,6 +206,27 @@ class Reference:
                 self.leaky = True
                 self.unfit.add(epoch)
 
+    @property
+    def gate_closed(self) -> bool:
+        """The user wants nothing to start."""
+        return self.on_hold or self.paused
+
+    def check_gate(self, standstill: Standstill, state: str, sign: bool) -> None:
+        """Assert that what is told of a pause or a hold is so, and no turn waits unasked."""
+        turn_waits = state == "RUNNING" and self.pause_told
+        assert self.gate_closed or not turn_waits, "it waits for nobody"
+        if not self.gate_closed:
+            assert standstill is Standstill.OPEN
+        elif turn_waits:
+            assert standstill is (Standstill.PAUSING if self.pause_open else Standstill.PAUSED)
+        elif state == "RUNNING":
+            assert standstill is Standstill.HELD
+            assert not self.paused or self.pause_refused, "the agent was not asked"
+        else:
+            assert standstill is (Standstill.PAUSED if self.paused else Standstill.HELD)
+        stands = bool(self.line) and (self.running is None or turn_waits)
+        assert sign is (self.gate_closed and stands and not self.closing)
+
     def order(self) -> list[Asked]:
         """Return the prompt that runs, then those that wait in the order of reading."""
         return sorted(self.line, key=lambda asked: asked not in (self.running, self.leaving))
@@ -198,6 +246,10 @@ class Reference:
         asked = next((a for a in self.next() if a.key == key and not a.committed), None)
         if asked:
             asked.committed = True
+            if asked.victim is not None and (
+                self.running is None or self.running.key == asked.victim
+            ):
+                self.paused &= asked.key <= self.paused_at
             for other in self.line:
                 if other.root == asked.victim and not (other is self.running and self.died):
                     other.cancelled = True
@@ -205,6 +257,7 @@ class Reference:
     def cancel(self) -> None:
         if self.closing or not self.line:
             return
+        self.paused = False
         oldest = self.order()[0]
         for asked in self.line:
             if self.clear or asked.interrupt or asked.request == oldest.request:
@@ -230,6 +283,9 @@ class Reference:
             self.judge(event, effect)
         if late(event, Timer.KILL) and effects != [Dropped(event)]:
             self.asides.clear()  # given up
+        self.paused &= bool(self.line)
+        if self.running is None or self.told or self.died:
+            self.pause_told = self.pause_open = False
         for asked in self.next():
             assert asked.hooked or not asked.cancelled, f"{asked} was cancelled and still waits"
         if self.running and self.running.cancelled:
@@ -256,6 +312,8 @@ class Reference:
                     self.unfit.add(epoch)
             case AnswerPrompt():
                 self.answer(event, effect)
+            case SendPause() | SendGo() | StillWaits():
+                self.at_gate(event, effect)
             case NoteOutcome(key, answer):
                 assert event == AgentAnswered(self.epoch, key, answer)
                 assert self.running is not None
@@ -280,8 +338,32 @@ class Reference:
         assert not self.running.cancelled
         self.leave(self.running)
 
+    def at_gate(self, event: Event, effect: SendPause | SendGo | StillWaits) -> None:
+        match effect:
+            case SendPause(epoch, token):
+                assert isinstance(event, Pause)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert not self.pause_told
+                assert token > self.pause_token
+                assert epoch == self.epoch
+                self.pause_told, self.pause_open, self.pause_token = True, True, token
+            case SendGo(epoch):
+                assert isinstance(event, Go | HoldQueue)
+                assert self.running is not None
+                assert not self.running.cancelled
+                assert not self.died
+                assert self.pause_told
+                assert epoch == self.epoch
+                self.pause_told = self.pause_open = False
+            case StillWaits():
+                assert late(event, Timer.SIGN)
+                assert self.gate_closed
+
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
+        assert not self.gate_closed, "the user wants nothing to start"
         assert self.leaving is None, "the turn before has not ended"
         assert self.hooked is None, "hooks run"
         assert self.next()[0].checked, "its hooks did not run"
@@ -292,7 +374,7 @@ class Reference:
         assert not self.running.cancelled
         assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
-        self.told = self.noted = self.died = False
+        self.told = self.noted = self.died = self.unsent = False
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
 
@@ -415,8 +497,11 @@ class Reference:
         if asked.cancelled:
             assert outcome == Cancelled()
             assert not self.asides or self.gone or late(event, Timer.KILL), "a hook runs"
-            clean = self.noted and (self.closing or self.epoch not in self.unfit)
+            clean = (self.noted or self.unsent) and (self.closing or self.epoch not in self.unfit)
             assert ended or clean, "work goes on"
+        elif isinstance(event, NotBegun):
+            assert event.key == asked.key
+            assert outcome == Failed(Failure.NOT_BEGUN)
         elif self.died:
             assert isinstance(outcome, Failed)
             assert outcome.why is Failure.AGENT_DIED

@@ -27,6 +27,10 @@ from acp_bridge.machine.events import (
     CommitFailed,
     Committed,
     Event,
+    Go,
+    HoldQueue,
+    NotBegun,
+    Pause,
     Renew,
     Shutdown,
     Warm,
@@ -40,7 +44,7 @@ mostly = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False] * 9 + [True])
 near = st.sampled_from([0, 1, -1])
 moments = st.sampled_from([frozenset[Moment](), frozenset(Moment)])
-prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt])
+prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt, NotBegun])
 
 
 class TurnMachine(RuleBasedStateMachine):
@@ -75,13 +79,21 @@ class TurnMachine(RuleBasedStateMachine):
 
     @rule(kind=prompt_events, back=st.integers(-1, 6))
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
         self.world.about_a_prompt(kind, back)
 
     @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), Renew()]))
     def client(self, event: Event) -> None:
         self.world.feed(event)
+
+    @rule(event=st.sampled_from([Pause(), Pause(), HoldQueue(), Go(), Go()]))
+    def gate(self, event: Event) -> None:
+        self.world.feed(event)
+
+    @rule(paused=mostly, back=st.sampled_from([0, 0, 1]))
+    def pause_answered(self, paused: bool, back: int) -> None:
+        self.world.pause_answered(paused, back)
 
     @rule(event=st.sampled_from([Close(), Shutdown()]), really=seldom)
     def end(self, event: Event, really: bool) -> None:

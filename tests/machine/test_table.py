@@ -36,12 +36,17 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    Go,
+    HoldQueue,
     HookBegan,
     HookEnded,
     HooksDone,
     Loaded,
     LoadRefused,
     NeedsAuth,
+    NotBegun,
+    Pause,
+    PauseAnswered,
     PromptReceived,
     Renew,
     RunHeld,
@@ -77,6 +82,7 @@ TWO = (PromptReceived(1), Committed(1), PromptReceived(2), Committed(2))
 STARTED, FAILED = Started(1), StartFailed(1, True)
 REFUSED, REFUSED_FOR_GOOD = LoadRefused(1), LoadRefused(1, True)
 CANCEL, EXITED, CLOSE = Cancel(), AgentExited(1), Close()
+PAUSE, HOLD = Pause(), HoldQueue()
 SPARE, DRAIN, KILL, RESTART = Timer.SPARE, Timer.DRAIN, Timer.KILL, Timer.RESTART
 
 
@@ -110,6 +116,18 @@ STATES: dict[str, Callable[[], Bench]] = {
     "IDLE": lambda: after(epoch=1),
     "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
     "RUNNING": lambda: after(*TWO, epoch=1),
+    "RUNNING, pausing": lambda: after(*TWO, PAUSE, epoch=1),
+    "RUNNING, paused": lambda: after(*TWO, PAUSE, PauseAnswered(1, 1), epoch=1),
+    "RUNNING, a pause was refused": lambda: after(*TWO, PAUSE, PauseAnswered(1, 1, False), epoch=1),
+    "RUNNING, held": lambda: after(*TWO, HOLD, epoch=1),
+    "IDLE, held": lambda: after(HOLD, epoch=1),
+    "IDLE, two wait for the end of a hold": lambda: after(HOLD, *TWO, epoch=1),
+    "IDLE, two wait for the end of a pause": lambda: after(
+        PromptReceived(1), PAUSE, Committed(1), *TWO[2:], epoch=1
+    ),
+    "COLD, two wait for the end of a hold": lambda: after(HOLD, *TWO, epoch=0),
+    "DRAINING, then paused": lambda: after(*TWO, CANCEL, PAUSE, epoch=1),
+    "KILLING, a paused turn whose agent died": lambda: after(*TWO, PAUSE, EXITED, epoch=1),
     "RUNNING, an agent that leaked": lambda: after(*TWO, Unclean(1), epoch=1),
     "DRAINING": lambda: after(*TWO, CANCEL, epoch=1),
     "DRAINING, an agent that leaked": distrusted,
@@ -157,6 +175,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "superseder committed": lambda epoch, key: Committed(8),
     "commit failed": lambda epoch, key: CommitFailed(8),
     "held run": lambda epoch, key: RunHeld(9, (11,)),
+    "not begun": lambda epoch, key: NotBegun(key),
     "hooks done": lambda epoch, key: HooksDone(1),
     "hooks refuse": lambda epoch, key: HooksDone(1, "no"),
     "hooks give feedback": lambda epoch, key: HooksDone(1, feedback=7),
@@ -165,6 +184,9 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "cancel": lambda epoch, key: Cancel(),
     "cancel of 1": lambda epoch, key: CancelPrompt(1),
     "cancel of 2": lambda epoch, key: CancelPrompt(2),
+    "pause": lambda epoch, key: Pause(),
+    "hold": lambda epoch, key: HoldQueue(),
+    "go": lambda epoch, key: Go(),
     "warm": lambda epoch, key: Warm(),
     "renew": lambda epoch, key: Renew(),
     "close": lambda epoch, key: Close(),
@@ -181,6 +203,9 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "exited": lambda epoch, key: AgentExited(epoch),
     "tree dead": lambda epoch, key: TreeDead(epoch),
     "unclean": lambda epoch, key: Unclean(epoch),
+    "paused": lambda epoch, key: PauseAnswered(epoch, 1),
+    "not paused": lambda epoch, key: PauseAnswered(epoch, 1, False),
+    "an old pause answered": lambda epoch, key: PauseAnswered(epoch, 0),
     "spare started": lambda epoch, key: Started(epoch + 1),
     "spare failed": lambda epoch, key: StartFailed(epoch + 1),
     "spare exited": lambda epoch, key: AgentExited(epoch + 1),

@@ -20,6 +20,7 @@ from acp_bridge.machine.effects import (
     Kill,
     Open,
     RunHooks,
+    SendPause,
     SendPrompt,
     Start,
 )
@@ -34,12 +35,17 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    Go,
+    HoldQueue,
     HookBegan,
     HookEnded,
     HooksDone,
     Loaded,
     LoadRefused,
     NeedsAuth,
+    NotBegun,
+    Pause,
+    PauseAnswered,
     PromptReceived,
     Renew,
     RunHeld,
@@ -68,6 +74,7 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     Started: [StartFailed, AgentExited],
     Loaded: [LoadRefused, NeedsAuth, AgentExited],
     AgentAnswered: [AgentExited, Unclean],
+    PauseAnswered: [AgentExited, Unclean],
 }
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
@@ -144,6 +151,8 @@ class World:
                 self.due.append(HooksDone(key))
             case SendPrompt(epoch, key):
                 self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
+            case SendPause(epoch, token):
+                self.due.append(PauseAnswered(epoch, token))
             case Kill(epoch) | CloseAgent(epoch):
                 self.due.append(TreeDead(epoch))
 
@@ -152,14 +161,16 @@ class World:
         known, turns, state = self.reference, self.turns, self.turns.state.name
         assert turns.waiting == tuple(asked.key for asked in known.next())
         assert turns.running == (known.running.key if known.running else None)
+        of_states = self.armed.keys() - {Timer.SIGN}
         if state in DEADLINES:
             needed, allowed = DEADLINES[state]
-            assert {needed} <= self.armed.keys() <= {needed} | allowed
+            assert {needed} <= of_states <= {needed} | allowed
         else:
-            assert not self.armed
+            assert not of_states
+        known.check_gate(turns.standstill, state, Timer.SIGN in self.armed)
         if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            assert not stranded or known.hooked, "stranded"
+            assert known.gate_closed or known.hooked or not stranded, "stranded"
         assert isinstance(turns.tainted, bool)
         assert not (turns.tainted and state in ("RUNNING", "DRAINING"))
         assert not turns.tainted or known.told or known.died or known.hooks
@@ -204,10 +215,14 @@ class World:
         self.feed(HookEnded(self.runs + 1))
 
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
         """Name one of the last prompts, a held one, or one that never was."""
         self.feed(kind(self.keys - back))
+
+    def pause_answered(self, paused: bool, back: int) -> None:
+        """Answer the last question for a pause, or an older one."""
+        self.feed(PauseAnswered(self.turns.epoch, self.reference.pause_token - back, paused))
 
     # --- processes and clock -------------------------------------------------------------------
 
@@ -259,14 +274,18 @@ class World:
         """Let many things happen; most of them make sense."""
         few = range(4)
         user: list[Event] = [Warm(), Renew()]
+        gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
         end: list[Event] = [Close(), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),
             (3, lambda: self.feed(Cancel())),
             (1, lambda: self.feed(random.choice(user))),
+            (3, lambda: self.feed(random.choice(gate))),
+            (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),
             (1, lambda: self.about_a_prompt(Committed, random.choice(few))),
             (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
+            (0.5, lambda: self.about_a_prompt(NotBegun, random.choice(few))),
             (2, lambda: self.about_a_prompt(CancelPrompt, random.choice(few))),
             (10, lambda: self.as_it_should(random.choice(few))),
             (6, lambda: self.in_another_order(random.choice(few))),
@@ -289,7 +308,8 @@ class World:
     def come_to_rest(self, *, silent: bool) -> None:
         """Let the world do what it should until all is quiet, and assert that nobody waits.
 
-        If it is silent, only the journal answers, the user presses Stop, and time passes.
+        If it is silent, only the journal answers, the user presses Stop, and time passes. Else the
+        user ends what is paused or held.
         (invariants Q1, C21)
         """
         for _ in range(ROUNDS):
@@ -298,10 +318,12 @@ class World:
             if due:
                 self.due.remove(due[0])
                 self.feed(due[0])
-            elif self.armed:
-                self.deadline(0)
-            elif self.reference.running and silent:
+            elif of_states := [timer for timer in self.armed if timer is not Timer.SIGN]:
+                self.feed(Deadline(of_states[0], self.armed.pop(of_states[0])))
+            elif self.reference.line and silent:
                 self.feed(Cancel())
+            elif self.reference.gate_closed and self.reference.line:
+                self.feed(Go())
             elif self.reference.running:
                 self.answer(0, 0)
             else:

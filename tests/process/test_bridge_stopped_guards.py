@@ -7,20 +7,12 @@ import anyio
 import pytest
 
 from acp_bridge.agents import guard
-from tests.agents.guard_support import parent_of
+from tests.agents.guard_support import HANGING_GUARD, parent_of
 from tests.process.bridge_support import World, stopped
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, marked
 
 pytestmark = pytest.mark.process
-
-#: starts the agent, and then does nothing that it is told
-HANGING_GUARD = (
-    *guard.COMMAND_LINE[:4],
-    "import sys, time; sys.path.append(sys.argv.pop(1)); import guard;"
-    "guard.Guard.watch = lambda self: time.sleep(1000); guard.main()",
-    guard.COMMAND_LINE[-1],
-)
 
 
 def guard_of(world: World, number: int = -1) -> int:

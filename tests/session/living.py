@@ -185,6 +185,7 @@ async def living(
     title: str | None = None,
     hooks: FoundHooks | None = None,
     cwd: str = "/w",
+    capabilities: Json | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -202,6 +203,7 @@ async def living(
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
+            context.capabilities = capabilities
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)

@@ -7,7 +7,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, State
+from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Workspace
 
@@ -38,6 +38,9 @@ class Port:
         self.excused = False
         self.waiting: tuple[int, ...] = ()
         self.closing = False
+        self.ending = False
+        self.standstill = Standstill.OPEN
+        self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
         self.workspace = Workspace("/w")
@@ -77,7 +80,9 @@ class Port:
     def wake(self) -> None:
         self.woken += 1
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
         self.spawned.append(work.__name__)
         if self._tasks is None:  # then it is only noted
             return

@@ -17,7 +17,7 @@ from tests.session.waiting import until
 SETTINGS = Settings(
     ("agent",), "agent", Path("/home"), drain_timeout=4, kill_timeout=7, restart_timeout=9
 )
-SECONDS = {Timer.SPARE: 2, Timer.DRAIN: 4, Timer.KILL: 7, Timer.RESTART: 9}
+SECONDS = {Timer.SPARE: 2, Timer.DRAIN: 4, Timer.KILL: 7, Timer.RESTART: 9, Timer.SIGN: 60}
 
 
 class Clock:

@@ -6,9 +6,17 @@ import pytest
 
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.notices import DROP_STOPPED, NOTHING_HELD, QUEUE_USAGE, RUN_STOPPED, running
+from acp_bridge.notices import (
+    DROP_STOPPED,
+    NOTHING_HELD,
+    RUN_STOPPED,
+    queue_usage,
+    queue_words,
+    running,
+)
 from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.memory import Memory
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -65,7 +73,14 @@ class Stage:
             seq = journal.accept(words, prompt(words))
             journal.hold(seq)
             self.prompts.add_held(prompt(words), seq)
-        self._command = QueueCommand(self.port, self.prompts, self.transcript, Memory(journal))
+        self._command = QueueCommand(
+            self.port,
+            self.prompts,
+            self.transcript,
+            Memory(journal),
+            Pauses(self.port, self.transcript),
+            queue_words(pause=False),
+        )
         self._asked = 0
 
     def types(self, words: str) -> list[Any]:
@@ -191,7 +206,7 @@ async def test_other_words_get_the_usage_and_do_nothing(
     journal: SessionJournal, words: str
 ) -> None:
     stage = Stage(journal, "a")
-    assert stage.types(f"/queue {words}") == [QUEUE_USAGE, DONE]
+    assert stage.types(f"/queue {words}") == [queue_usage(queue_words(pause=False)), DONE]
     assert (stage.held, stage.port.fed) == (["a"], [])
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.protocol import text_chunk
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -57,8 +58,8 @@ class Dead:
         """Return the part of the next bridge that takes the journal over."""
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, Port())
-        settings = UserSettings(self.journal)
-        return Replay(Port(), self.journal, transcript, self.prompts, settings, 1)
+        settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript)
+        return Replay(Port(), self.journal, transcript, self.prompts, settings, pauses, 1)
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""
@@ -159,8 +160,25 @@ async def test_what_could_not_be_written_is_said_by_the_next_load_and_no_card_en
     await dead.recover()
     updates = [params["update"] for params in await recorded(journal)]
     assert updates.count(failed("a")) == 1
+    assert [said(update) for update in updates].count(INTERRUPTED) == 1
     assert said(updates[-1]) == INTERRUPTED
     assert dead.held == ["next"]
+
+
+@pytest.mark.hazard("Q13", "C16")
+async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_is_missing(
+    journal: SessionJournal,
+) -> None:
+    dead = Dead(journal)
+    seq = dead.turn("ran", card("a"))
+    journal._file.db.execute("PRAGMA query_only=1")
+    dead.journal.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
+    journal._file.db.execute("PRAGMA query_only=0")
+    journal._file.unwritten.drop_first()  # the bridge was killed
+    journal.settle_left()
+    assert await dead.recover() == [failed("a"), "[acp-bridge] The journal"]
+    assert journal.prompts()[0].outcome == {"unrecorded": True}
+    assert (states(journal), dead.held) == ([DONE], [])
 
 
 @pytest.mark.hazard("Q6", "R3")

@@ -9,6 +9,7 @@ from acp_bridge import notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import STATE, text_chunk, user_chunk
+from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -49,7 +50,13 @@ class Stage:
         self.prompts = Prompts(journal, self.transcript, self.port)
         self.settings = UserSettings(journal)
         self.replay = Replay(
-            self.port, journal, self.transcript, self.prompts, self.settings, LIMIT
+            self.port,
+            journal,
+            self.transcript,
+            self.prompts,
+            self.settings,
+            Pauses(self.port, self.transcript),
+            LIMIT,
         )
         self.client = ClientEnd()
         #: how the latest load failed.
