@@ -229,9 +229,7 @@ class Turns:
             case State.RUNNING, events.PauseAnswered(_, self._gate.asked, paused):
                 self._gate.answered(paused)
             case State.RUNNING, events.AgentExited(_, detail):
-                self._tell_death(detail)
-                self._ending = Failed(Failure.AGENT_DIED, detail)
-                self._restart()
+                self._died(detail)
             case State.DRAINING, events.AgentAnswered(_, self.running):
                 self._drained(event)
             case State.DRAINING, events.AgentExited():
@@ -467,6 +465,12 @@ class Turns:
         if prompt := self._queue.running:
             self._emit(effects.SendCancel(self.epoch, prompt.key))
         self._stop_asides()
+
+    def _died(self, detail: object) -> None:
+        """Go on from a turn in which the agent's process ended by itself."""
+        self._tell_death(detail)
+        self._ending = Failed(Failure.AGENT_DIED, detail)
+        self._restart()
 
     def _answered(self, answer: object) -> None:
         """Take the agent's answer to a prompt that nobody cancelled."""

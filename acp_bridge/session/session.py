@@ -67,8 +67,7 @@ class Session:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
-        self.journal = journal
-        self.workspace = workspace
+        self.journal, self.workspace = journal, workspace
         self.closing = False  #: `close` was called.
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context = context
@@ -196,10 +195,6 @@ class Session:
                 self._prompts.interrupt(key)
             case ef.Hold(keys):
                 self._prompts.hold(keys)
-            case (
-                ef.EndTurn() | ef.RunHooks() | ef.StopHooks() | ef.RefuseFeedback() | ef.TellDeath()
-            ):
-                self.hooks.perform(effect)
             case ef.CloseCards():
                 for update in self._updates.close_cards():
                     self.transcript.show({"update": update})
@@ -211,8 +206,10 @@ class Session:
                 self._deadlines.disarm(timer)
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case _:
+            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
                 self._perform_on_process(effect)
+            case _:
+                self.hooks.perform(effect)
 
     def _perform_on_process(
         self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release

@@ -78,7 +78,6 @@ class Sessions:
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
         link.adopt(session.from_agent)
-        session.hooks.start("startup")
         return ANSWERED
 
     async def _create(
@@ -162,7 +161,6 @@ class Sessions:
         session, link, _ = await self._create(session_id, request, workspace)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
-        session.hooks.start("resume")
         return session.replay.result(request)
 
     # --- fork ----------------------------------------------------------------------------------
@@ -184,7 +182,6 @@ class Sessions:
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         agent_id = session.journal.info.agent_session_id
         request.answer(with_own_meta(shown, {"agentSessionId": agent_id}))
-        session.hooks.start("fork")
         session.wake()
         return ANSWERED
 
@@ -237,7 +234,6 @@ class Sessions:
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
-        session.hooks.start("resume")
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
             session.replay.replay_state(session.transcript.attach(request.client))
         return session.replay.result(request)

@@ -96,7 +96,9 @@ class SessionStore:
             if fill:
                 await fill(journal)
             hooks = await self._hooks(workspace)
-            return Session(context, journal, lock, workspace, link, hooks), lock
+            session = Session(context, journal, lock, workspace, link, hooks)
+            session.hooks.start("fork" if fill else "resume" if prompted else "startup")
+            return session, lock
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):

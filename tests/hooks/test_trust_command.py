@@ -103,7 +103,7 @@ def test_an_agent_that_makes_itself_a_terminal_can_not_trust_anything(
     code = f"""
 import os, socket, subprocess, sys
 ours, other = socket.socketpair()
-command = {[*COMMAND_LINE]!r} + [str(other.fileno()), "", *sys.argv[1:]]
+command = {[*COMMAND_LINE]!r} + [str(other.fileno()), "", "", *sys.argv[1:]]
 guard = subprocess.Popen(command, pass_fds=[other.fileno()])
 other.close()
 said = b""

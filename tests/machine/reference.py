@@ -65,58 +65,23 @@ from acp_bridge.machine.events import (
 )
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.machine.states import Moment, Standstill, Timer
+from tests.machine.reference_hooks import Asked, Line
 
 #: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
 
 
-@dataclass(eq=False)
-class Asked:
-    """A prompt without an answer."""
-
-    key: int
-    request: int
-    committed: bool
-    interrupt: bool = False
-    victim: int | None = None
-    cancelled: bool = False
-    #: its hooks before it is sent have let it pass.
-    checked: bool = True
-    #: hooks run about it.
-    hooked: bool = False
-    #: it failed while its hooks ran.
-    doomed: bool = False
-    #: how the agent ended its turn.
-    replied: object = None
-    #: the prompt of the user's that it follows, and how many lead there.
-    root: int = 0
-    again: int = 0
-
-    def __post_init__(self) -> None:
-        self.root = self.root or self.key
-
-
 @dataclass
-class Reference:
+class Reference(Line):
     clear: bool
     always_reload: bool
-    hooks: frozenset[Moment] = frozenset()
-    #: hooks of which the machine was only told.
-    asides: set[int] = field(default_factory=set)
-    #: the prompt whose turn is over and whose hooks run.
-    leaving: Asked | None = None
-    #: prompts in the order of reading; the running one is the first of them to have been sent.
-    line: list[Asked] = field(default_factory=list)
-    running: Asked | None = None
-    carriers: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     answered: set[int] = field(default_factory=set)
     sent_keys: set[int] = field(default_factory=set)
     sent_last: int = 0
-    epoch: int = 0
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = unsent = False
-    leaky = closing = gone = closed = False
+    leaky = gone = closed = False
     #: the user's word; the newest prompt when the pause was read; what the agent knows of it.
     paused = on_hold = False
     paused_at = pause_token = 0
@@ -127,7 +92,6 @@ class Reference:
     opened: set[int] = field(default_factory=set)
     opening: int | None = None
     loaded: set[int] = field(default_factory=set)
-    doomed: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
     #: epochs that may not get another prompt.
@@ -150,24 +114,10 @@ class Reference:
             case NotBegun(key):
                 unsent = self.running is not None and self.running.key == key
                 self.unsent |= unsent and not self.died
-            case HookBegan(run):
-                self.asides.add(run)
-            case HookEnded(run):
-                self.asides.discard(run)
-            case HooksDone(key) if self.hooked and self.hooked.key == key:
-                self.hooked.checked = True
-                self.hooked.hooked = False
-            case Pause() if self.line and not self.closing:
-                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
-                self.pause_refused = False
-            case HoldQueue() if not self.closing:
-                self.on_hold, self.paused = True, False
-            case Go():
-                self.on_hold = self.paused = False
-            case PauseAnswered(epoch, token, paused):
-                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
-                    self.pause_open, self.pause_refused = False, not paused
-                    self.pause_told &= paused
+            case HooksDone() | HookBegan() | HookEnded():
+                self.note_hooks(event)
+            case Pause() | HoldQueue() | Go() | PauseAnswered():
+                self.note_gate(event)
             case Committed(key):
                 self.commit(key)
             case Cancel():
@@ -185,6 +135,20 @@ class Reference:
                 self.paused = self.on_hold = False
             case _:
                 self.outside(event)
+
+    def note_gate(self, event: Event) -> None:
+        match event:
+            case Pause() if self.line and not self.closing:
+                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
+                self.pause_refused = False
+            case HoldQueue() if not self.closing:
+                self.on_hold, self.paused = True, False
+            case Go():
+                self.on_hold = self.paused = False
+            case PauseAnswered(epoch, token, paused):
+                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
+                    self.pause_open, self.pause_refused = False, not paused
+                    self.pause_told &= paused
 
     def outside(self, event: Event) -> None:
         """Note what the processes did, whatever the machine makes of it."""
@@ -226,21 +190,6 @@ class Reference:
             assert standstill is (Standstill.PAUSED if self.paused else Standstill.HELD)
         stands = bool(self.line) and (self.running is None or turn_waits)
         assert sign is (self.gate_closed and stands and not self.closing)
-
-    def order(self) -> list[Asked]:
-        """Return the prompt that runs, then those that wait in the order of reading."""
-        return sorted(self.line, key=lambda asked: asked not in (self.running, self.leaving))
-
-    @property
-    def hooked(self) -> Asked | None:
-        return next((asked for asked in self.line if asked.hooked), None)
-
-    def next(self) -> list[Asked]:
-        """Return those that wait, in the order in which they must run."""
-        gone = (self.running, self.leaving)
-        waiting = [asked for asked in self.line if asked not in gone]
-        urgent = [asked for asked in waiting[::-1] if asked.interrupt]
-        return urgent + [asked for asked in waiting if not asked.interrupt]
 
     def commit(self, key: int) -> None:
         asked = next((a for a in self.next() if a.key == key and not a.committed), None)
@@ -378,60 +327,6 @@ class Reference:
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
 
-    def hook(self, event: Event, effect: Effect) -> None:
-        match effect:
-            case EndTurn(key, answer):
-                assert self.running is not None
-                assert event == AgentAnswered(self.epoch, key, answer)
-                assert self.running.key == key
-                assert not self.running.cancelled
-                self.leaving, self.running = self.running, None
-                self.leaving.replied = answer
-            case RunHooks(key, Moment.TURN_END, again):
-                assert self.leaving is not None
-                assert (self.leaving.key, self.leaving.again) == (key, again)
-                assert self.hooked is None, "two at once"
-                self.leaving.hooked = True
-            case RunHooks(key, moment):
-                assert moment is Moment.PROMPT
-                asked = self.next()[0]
-                assert (asked.key, asked.again) == (key, 0)
-                assert asked.committed
-                assert not any([asked.cancelled, asked.checked, self.closing])
-                assert not any([self.hooked, self.running, self.leaving])
-                asked.hooked = True
-                self.line.remove(asked)
-                self.line.insert(0, asked)
-            case StopHooks():
-                assert self.hooked or self.asides
-                if self.hooked and not self.hooked.cancelled:
-                    self.hooked.doomed = True
-            case RefuseFeedback(key, enough):
-                assert isinstance(event, HooksDone)
-                assert event.feedback == key
-                assert self.leaving is not None
-                assert enough == (self.leaving.again == 5 and not self.leaving.cancelled)
-                assert enough or self.leaving.cancelled
-            case TellDeath():
-                assert isinstance(event, AgentExited)
-                assert event.epoch not in self.doomed
-
-    def follow(self, event: HooksDone, key: int) -> None:
-        """Note that feedback follows the turn that is over."""
-        before = self.leaving
-        assert before is not None
-        assert event.feedback == key
-        assert event.key == before.key
-        assert not before.cancelled
-        feedback = Asked(key, before.request, False, root=before.root, again=before.again + 1)
-        feedback.replied = before.replied
-        assert feedback.again <= 5
-        self.line.remove(before)
-        self.leaving = None
-        self.line.insert(0, feedback)
-        if before.request == before.key:
-            self.carriers.add(before.key)
-
     def process(self, event: Event, effect: Effect) -> None:
         match effect:
             case Start(epoch):
@@ -485,12 +380,6 @@ class Reference:
             else:
                 self.answer_waiting(event, asked, outcome)
             self.leave(asked)
-
-    def told_before(self, key: int) -> bool:
-        """Return True for a carried prompt whose turn is over and which feedback follows."""
-        leaving = self.leaving
-        follows = leaving is not None and leaving.again < 5 and not leaving.cancelled
-        return follows and leaving is not None and leaving.key == key != leaving.request
 
     def answer_running(self, event: Event, asked: Asked, outcome: Outcome) -> None:
         ended = self.epoch in self.dead or late(event, Timer.KILL) or self.gone

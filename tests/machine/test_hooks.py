@@ -33,9 +33,13 @@ from acp_bridge.machine.events import (
     Close,
     CommitFailed,
     Committed,
+    Go,
+    HoldQueue,
     HookBegan,
     HookEnded,
     HooksDone,
+    NotBegun,
+    Pause,
     PromptReceived,
     RunHeld,
     Shutdown,
@@ -296,6 +300,35 @@ def test_feedback_that_can_not_be_written_leaves_the_prompt_its_own_answer() -> 
     run.answer("a")
     run.hooks(4, feedback=6)
     assert run.do(CommitFailed(6)) == [failed(6, Failure.JOURNAL), AnswerPrompt(9, Done())]
+
+
+def test_feedback_that_can_not_be_sent_leaves_the_prompt_its_own_answer() -> None:
+    here = sent_back()
+    assert here.do(NotBegun(6)) == [
+        failed(6, Failure.NOT_BEGUN),
+        replied(1),
+        SendPrompt(1, 2),
+    ]
+
+
+@pytest.mark.parametrize("gate", [Pause(), HoldQueue()])
+def test_hooks_and_their_feedback_wait_for_the_users_go(gate: Pause | HoldQueue) -> None:
+    here = over()
+    assert here.do(gate) == []
+    assert here.hooks(1, feedback=6) == [Commit(6)]
+    assert here.do(Committed(6)) == []
+    assert here.do(Go()) == [SendPrompt(1, 6)]
+    before = bench(BEFORE)
+    before.do(PromptReceived(1), gate, Committed(1))
+    assert before.do(Go()) == [RunHooks(1, BEFORE)]
+
+
+@pytest.mark.hazard("C11")
+def test_stop_in_a_hook_ends_a_pause_too() -> None:
+    here = over()
+    here.do(Pause())
+    assert here.do(Cancel()) == [StopHooks()]
+    assert here.hooks(1) == [cancelled(1), SendPrompt(1, 2)]
 
 
 def test_the_death_of_an_agent_that_was_sent_back_is_the_answer_to_the_prompt() -> None:

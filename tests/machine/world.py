@@ -110,7 +110,7 @@ class World:
         self.turns = Turns(
             epoch=first, clear_on_cancel=clear, always_reload=always_reload, hooks=hooks
         )
-        self.reference = Reference(clear, always_reload, hooks)
+        self.reference = Reference(clear, always_reload, hooks=hooks)
         self.runs = 0
         if opened:
             known = self.reference
