@@ -96,7 +96,6 @@ def test_without_a_terminal_it_refuses(tmp_path: Path, project: Path) -> None:
 
 
 @pytest.mark.hazard("C18")
-@pytest.mark.skipif(sys.platform != "linux", reason="ancestors are told by /proc")
 def test_an_agent_that_makes_itself_a_terminal_can_not_trust_anything(
     tmp_path: Path, project: Path
 ) -> None:
