@@ -149,8 +149,8 @@ class SessionJournal:
 
     @property
     def behind(self) -> bool:
-        """Something could not be written yet: it is kept, and lost if the bridge is killed now."""
-        return bool(self._file.unwritten)
+        """Something is not on the disk yet: it may be lost if the bridge is killed now."""
+        return bool(self._file.unwritten) or self._file.broken
 
     def catch_up(self) -> None:
         """Write what could not be written before. Raises JournalError: it still can't be."""
@@ -266,7 +266,7 @@ class SessionJournal:
         await self._file.sync()
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, at the end of a turn. Raises JournalError."""
+        """Move a long WAL into the file, or any after a failed fsync. Raises JournalError."""
         await self._file.checkpoint()
 
     async def close(self) -> None:

@@ -217,6 +217,7 @@ class Prompts:
                 return
             with suppress(JournalError):
                 self._journal.catch_up()
+                await self._journal.checkpoint()
 
     @property
     def _session_id(self) -> str:
