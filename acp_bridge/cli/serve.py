@@ -102,6 +102,7 @@ def _serve(settings: Settings) -> int:
     import anyio
 
     from acp_bridge import bridge
+    from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.stdio import claim_stdio
 
     try:
@@ -109,6 +110,7 @@ def _serve(settings: Settings) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
+    ORPHANS.adopt()
     settings = replace(settings, agent_files=open_files.raise_limit())
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)

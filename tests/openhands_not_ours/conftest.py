@@ -89,7 +89,8 @@ async def _stand(
 ) -> AsyncIterator[Stand]:
     api = Api(server.url)
     env = {MARK: mark, "HOME": str(tmp_path)}
-    yield Stand(server, model, api, bridged, tmp_path / "home", folder, env)
+    before = set(await api.conversations())
+    yield Stand(server, model, api, bridged, tmp_path / "home", folder, env, before)
     await api.close()
     await all_gone(mark, within=8)  # of the adapter and the bridge: P1
 

@@ -1,11 +1,12 @@
 """Whatever breaks inside, a request of the client gets its one answer (invariant Q9)."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
-from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SET_MODE
 from acp_bridge.session import answers
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -117,4 +118,21 @@ async def test_a_request_for_the_agent_is_answered_though_something_breaks_on_th
                 agent.answer(await agent.asked(SET_MODE), {})
             told = await here.answered(request)
             assert told == {} or told["code"] == -32603
+        caplog.clear()
+
+
+@pytest.mark.hazard("Q9", "K3")
+async def test_a_session_whose_journal_can_not_be_closed_is_closed_and_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(journal: Journal, session_id: str) -> None:
+        raise RuntimeError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        lock = here.lease
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "end", broken)
+            await here.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(lock)
         caplog.clear()
