@@ -1,6 +1,6 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -43,9 +43,20 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     Raises:
-        JournalError: it is there already, or can't be written.
+        JournalError: it is there already, or can't be written, and nothing is left of it.
     """
     make_folders(path.parent.parent)
+    there = path.exists()
+    try:
+        return _create(path, info)
+    except JournalError:
+        if not there:
+            with suppress(JournalError):
+                remove_files(path)
+        raise
+
+
+def _create(path: Path, info: SessionInfo) -> SessionFile:
     with journal_errors():
         make_file(path)
         connection = connect(path, wait=1)

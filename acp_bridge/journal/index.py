@@ -92,10 +92,7 @@ class Index:
     # -- sessions without a prompt -----------------------------------------------------------
 
     async def set_aside(self, session_id: str) -> None:
-        """Remember a session of which nothing is left, since it never had a prompt.
-
-        Raises IndexUnusable.
-        """
+        """Remember a session that was removed without a prompt. Raises IndexUnusable."""
         await self._run(
             lambda db: db.execute(
                 "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
@@ -107,10 +104,7 @@ class Index:
         return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
-        """Return sessions that may never have had a prompt, used last before this time.
-
-        Raises IndexUnusable.
-        """
+        """Return sessions not used since then that may have no prompt. Raises IndexUnusable."""
         return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
 
     async def without_prompt(self) -> list[str]:

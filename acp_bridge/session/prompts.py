@@ -207,7 +207,7 @@ class Prompts:
 
     async def _catch_up(self) -> None:
         """Try again and again to write what the journal lacks: the session may be quiet now."""
-        while self._journal.behind and not self._catching_up:
+        while (self._journal.behind or self._journal.broken) and not self._catching_up:
             self._catching_up = True
             try:
                 await anyio.sleep(waits.JOURNAL_RETRY)

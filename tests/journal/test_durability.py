@@ -158,18 +158,18 @@ async def test_after_a_failed_fsync_a_checkpoint_makes_the_next_ones_believed(
         patch.setattr(file_module, "sync_file", fail)
         with pytest.raises(JournalError):
             await session.sync()
-    assert session.behind
+    assert session.broken
     path = journal.path(SESSION)
     with closing(sqlite3.connect(path)) as reader:  # it holds up the checkpoint
         reader.execute("BEGIN").close()
         reader.execute("SELECT count(*) FROM updates").fetchone()
         session.record(1, lines(chunk("later")))
         await session.checkpoint()
-        assert session.behind
+        assert session.broken
         with pytest.raises(JournalError):
             await session.sync()
     await session.checkpoint()
-    assert not session.behind
+    assert not session.broken
     await session.sync()
     alone = path.with_name("alone.db")
     alone.write_bytes(path.read_bytes())  # all is in the file itself

@@ -1,5 +1,6 @@
 """The listing follows the sessions' files, also when it could not be written for a while."""
 
+import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal, JournalError, days_ago
-from acp_bridge.journal import store as store_module
-from acp_bridge.journal.files import create_file
-from acp_bridge.journal.records import SessionInfo
 from tests.journal.files import remove
 
 pytestmark = pytest.mark.hazard("K2", "Q13")
@@ -100,13 +98,12 @@ async def test_a_session_that_is_just_being_made_is_no_damage(
 async def test_a_session_that_could_not_be_made_leaves_no_file(
     journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path, info: SessionInfo) -> None:
-        create_file(path, info).db.close()
-        raise JournalError("the disk is full")
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     await journal.create(A, cwd="/p", agent="demo")
     journal.lock_path(B).touch()
-    monkeypatch.setattr(store_module, "create_file", fail)
+    monkeypatch.setattr("acp_bridge.journal.files.sync_folder", fail)
     for session_id in (A, B):
         with pytest.raises(JournalError):
             await journal.create(session_id, cwd="/p", agent="demo")
