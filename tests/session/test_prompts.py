@@ -141,12 +141,20 @@ async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_
     monkeypatch.setattr(waits, "JOURNAL_RETRY", 0)
     async with staged(journal) as stage:
         key = stage.receives(1)
+        tried: list[object] = []
+
+        def refuse(path: object) -> bool:
+            tried.append(path)
+            raise JournalError("no")
+
         with monkeypatch.context() as patch:
             break_sync(patch)
+            patch.setattr("acp_bridge.journal.file._checkpoint", refuse)
             stage.prompts.commit(key)
             await until(lambda: stage.port.fed)
+            stage.prompts.answer(key, Failed(Failure.JOURNAL, "no"))
+            await until(lambda: tried)
         stage.port.take()
-        stage.prompts.answer(key, Failed(Failure.JOURNAL, "no"))
         await until(lambda: not journal.broken)
         await stage.accepted(2)
 
