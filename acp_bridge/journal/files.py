@@ -5,9 +5,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.journal import left_queue
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
-from acp_bridge.journal.left_queue import link_of
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
     connect,
@@ -139,5 +139,6 @@ def remove_files(path: Path) -> None:
     """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, link_of(path), path.with_suffix(".lock")):
+        links = (left_queue.link_of(path), left_queue.draft_of(path))
+        for each in (wal_of(path), path, shm, *links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)
