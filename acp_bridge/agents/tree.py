@@ -113,7 +113,7 @@ class Tree:
             return
         if self._guard is not None:
             self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
-            await anyio.to_thread.run_sync(self._guard.wait)
+            await anyio.to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
             ORPHANS.forget_guard(self._guard.pid)
         if self._guard is not None and not self._reported_dead:
             await self._kill_rest()

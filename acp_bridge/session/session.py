@@ -239,10 +239,7 @@ class Session:
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
     ) -> None:
-        """Run a piece of work in the bridge's task group; its failure is this session's only.
-
-        `instead` is what the machine is told if it fails.
-        """
+        """Run work whose failure is this session's only: then the machine is told `instead`."""
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 

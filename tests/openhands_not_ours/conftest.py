@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients_not_ours.conftest import modules, schema, tape  # noqa: F401  (fixtures)
+from tests.clients_not_ours.test_acpx import acpx_home  # noqa: F401  (a fixture)
 from tests.openhands_not_ours.model import ModelServer
 from tests.openhands_not_ours.proxy import Proxy
 from tests.openhands_not_ours.server import KEY, AgentServer, Api
