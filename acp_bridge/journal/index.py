@@ -42,10 +42,11 @@ class Index:
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
-    async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
+    async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
 
-        An id at the agent that it had before stays hidden: the agent may list it still.
+        An id at the agent that it had before stays hidden: the agent may list it still. `late`: the
+        session may have been deleted meanwhile, and stays so.
 
         Raises IndexUnusable.
         """
@@ -53,6 +54,9 @@ class Index:
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
+            gone = "SELECT 1 FROM sessions WHERE deleted AND session_id = ?"
+            if late and db.execute(gone, (info.session_id,)).fetchone():
+                return
             had = db.execute(
                 "SELECT agent, agent_session_id FROM sessions WHERE session_id = ?"
                 " AND agent_session_id IS NOT NULL AND agent_session_id IS NOT ?",

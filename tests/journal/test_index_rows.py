@@ -81,6 +81,24 @@ async def test_a_row_that_waits_does_not_bring_back_a_session_that_was_deleted(
     assert await titles(journal) == []
 
 
+async def test_a_row_that_is_written_late_does_not_bring_back_what_another_bridge_deleted(
+    journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await journal.create(B, cwd="/p", agent="demo", prompted=False)
+    session.accept("b", {"prompt": []})
+    await prompted(journal, A)
+    other = Journal(home)
+
+    async def as_before() -> list[str]:
+        return [B]
+
+    await other.delete(A, known=True)
+    await other.index.remove(B, known=True)  # and its file is about to be removed
+    monkeypatch.setattr(other.index, "without_prompt", as_before)
+    assert (await titles(journal), await titles(other)) == ([], [])
+    await other.close()
+
+
 async def test_a_session_that_is_just_being_made_is_no_damage(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
