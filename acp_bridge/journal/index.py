@@ -152,46 +152,39 @@ class Index:
 
     async def agent_ids(self, agent: Owns) -> frozenset[str]:
         """Return the agent's ids of all sessions, also of deleted ones. Raises IndexUnusable."""
-
-        def work(db: sqlite3.Connection) -> list[tuple[str]]:
-            _set_owner(db, agent)
-            return db.execute(
-                "SELECT agent_session_id FROM sessions"
-                " WHERE agent_session_id IS NOT NULL AND owns(agent, agent_info)"
-            ).fetchall()
-
-        return frozenset(found for (found,) in await self._run(work))
+        which = "agent_session_id FROM sessions WHERE agent_session_id IS NOT NULL"
+        return frozenset(await self._of(agent, f"{which} AND owns(agent, agent_info)"))
 
     async def folders(self, agent: Owns, most: int) -> list[str]:
         """Return the working folders of the agent's sessions, the newest first, at most so many.
 
         Raises IndexUnusable.
         """
-
-        def work(db: sqlite3.Connection) -> list[tuple[str]]:
-            _set_owner(db, agent)
-            return db.execute(
-                "SELECT cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
-                " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
-                (most,),
-            ).fetchall()
-
-        return [folder for (folder,) in await self._run(work)]
+        return await self._of(
+            agent,
+            "cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+            " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+            most,
+        )
 
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.
 
         Raises IndexUnusable.
         """
+        others = await self._of(
+            agent,
+            "session_id FROM sessions WHERE NOT deleted AND agent_session_id = ?"
+            " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
+            agent_session_id,
+            session_id,
+        )
+        return bool(others)
 
-        def work(db: sqlite3.Connection) -> bool:
+    async def _of(self, agent: Owns, what: str, *values: object) -> list[str]:
+        def work(db: sqlite3.Connection) -> list[str]:
             _set_owner(db, agent)
-            found = db.execute(
-                "SELECT 1 FROM sessions WHERE NOT deleted AND agent_session_id = ?"
-                " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
-                (agent_session_id, session_id),
-            )
-            return found.fetchone() is not None
+            return [found for (found,) in db.execute(f"SELECT {what}", values)]
 
         return await self._run(work)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients_not_ours.conftest import modules, schema, tape  # noqa: F401  (fixtures)
+from tests.clients_not_ours.test_acpx import acpx_home  # noqa: F401  (a fixture)
 from tests.openhands_not_ours.model import ModelServer
 from tests.openhands_not_ours.proxy import Proxy
 from tests.openhands_not_ours.server import KEY, AgentServer, Api
@@ -89,7 +91,8 @@ async def _stand(
 ) -> AsyncIterator[Stand]:
     api = Api(server.url)
     env = {MARK: mark, "HOME": str(tmp_path)}
-    yield Stand(server, model, api, bridged, tmp_path / "home", folder, env)
+    before = set(await api.conversations())
+    yield Stand(server, model, api, bridged, tmp_path / "home", folder, env, before)
     await api.close()
     await all_gone(mark, within=8)  # of the adapter and the bridge: P1
 
