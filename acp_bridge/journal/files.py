@@ -1,13 +1,13 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.journal import left_queue
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
-from acp_bridge.journal.left_queue import link_of
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
     connect,
@@ -43,9 +43,20 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     Raises:
-        JournalError: it is there already, or can't be written.
+        JournalError: it is there already, or can't be written, and nothing is left of it.
     """
     make_folders(path.parent.parent)
+    there = path.exists()
+    try:
+        return _create(path, info)
+    except JournalError:
+        if not there:
+            with suppress(JournalError):
+                remove_files(path)
+        raise
+
+
+def _create(path: Path, info: SessionInfo) -> SessionFile:
     with journal_errors():
         make_file(path)
         connection = connect(path, wait=1)
@@ -90,20 +101,6 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
             raise
 
 
-def read_info(path: Path, session_id: str) -> SessionInfo | None:
-    """Return what a session's file says of the session; None if it has no file.
-
-    Raises:
-        JournalError: the file can't be read.
-    """
-    if not path.is_file():
-        return None
-    with journal_errors(), closing(connect(path, wait=1)) as connection:
-        migrate(connection, SESSION_SCHEMA)
-        row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
-        return SessionInfo(*row) if row and row[0] == session_id else None
-
-
 def was_prompted(path: Path) -> bool:
     """Return whether a session's file has a prompt; True if it can't be said.
 
@@ -121,11 +118,13 @@ def was_prompted(path: Path) -> bool:
 def read_info(path: Path) -> SessionInfo | None:
     """Return what a session's file says of it, also one of an earlier version.
 
-    None if there is no session in it yet.
+    None if there is no file, or no session in it yet.
 
     Raises:
         JournalError: the file can't be read.
     """
+    if not path.is_file():
+        return None
     with journal_errors(), closing(connect(path, wait=1)) as session:
         info = "SELECT name FROM pragma_table_info('session')"
         there = {name for (name,) in session.execute(info)}
@@ -140,5 +139,6 @@ def remove_files(path: Path) -> None:
     """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, link_of(path), path.with_suffix(".lock")):
+        links = (left_queue.link_of(path), left_queue.draft_of(path))
+        for each in (wal_of(path), path, shm, *links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)

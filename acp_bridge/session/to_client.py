@@ -18,6 +18,7 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.permissions import Permissions, new_card
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -42,13 +43,18 @@ class _Question:
         """True when the request is about a session, not about the agent as such."""
         return _names_session(self.call.params)
 
+    @property
+    def asks_a_person(self) -> bool:
+        """True when a client answers only after its user has."""
+        return self.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION)
+
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
         self.client.peer.cancel(self.client_id)
 
     def end(self) -> None:
         """Answer the agent in the client's place, which is told so."""
-        self.link.at_clients.questions.remove(self)
+        self.link.at_clients.remove(self)
         self.call_back()
         if self.call.method == REQUEST_PERMISSION:
             self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
@@ -68,11 +74,14 @@ class ToClient:
         client: Callable[[], Client | None],
         updates: Updates,
         record: Callable[[Json], None] = lambda params: None,
+        permissions: Permissions | None = None,
     ) -> None:
         """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
         `record` takes an update that only the client has shown, from what it was asked.
+        `permissions` are asked for at hooks first.
         """
+        self._permissions = permissions
         self._session_id = session_id
         self._record = record
         self._client = client
@@ -89,6 +98,13 @@ class ToClient:
         if stopped and call.method in _CHANGES:
             link.peer.fail(call.id, errors.cancelled())
             return True
+        if self._permissions and self._permissions.takes(call):
+            self._permissions.decide(link, call, self._pass)
+        else:
+            self._pass(link, call)
+        return False
+
+    def _pass(self, link: Link, call: Call) -> None:
         client = self._client()
         if self._session_id is None and _names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())
@@ -96,25 +112,26 @@ class ToClient:
             self._ask(client, link, call)
         else:
             link.peer.fail(call.id, errors.unknown_method(call.method))
-        return False
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params = self._for_client(client, link, call)
         asked = _Question(link, call, client)
-        link.at_clients.questions.append(asked)
+        link.at_clients.add(asked)
         try:
             asked.client_id = client.peer.request(
                 call.method, params, lambda answer: self._answered(asked, answer)
             )
         except Exception:  # nothing was sent
-            link.at_clients.questions.remove(asked)
+            link.at_clients.remove(asked)
             raise
+        if self._permissions:
+            self._permissions.tell_that_it_waits(call)
 
     def _answered(self, asked: _Question, answer: Answer) -> None:
         if asked not in asked.link.at_clients.questions:
             self._late_terminal(asked, answer)
             return
-        asked.link.at_clients.questions.remove(asked)
+        asked.link.at_clients.remove(asked)
         match answer:
             case Ok(result):
                 self._note_terminal(asked, result)
@@ -167,21 +184,20 @@ class ToClient:
         """
         asked, new = self._updates.asked_about(tool_call)
         if new and isinstance(asked.get("toolCallId"), str):
-            card = {"title": asked["toolCallId"], "status": "pending", **asked}
-            self._record({"update": {**card, "sessionUpdate": protocol.TOOL_CALL}})
+            self._record(new_card(asked))
         return asked
 
 
 def end_questions(link: Link) -> None:
     """End a process's permissions and elicitations now, whatever the client does with them."""
-    for asked in list(link.at_clients.questions):
-        if asked.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION):
+    for asked in link.at_clients.questions:
+        if asked.asks_a_person:
             asked.end()
 
 
 def give_up_session(link: Link) -> None:
     """End what a process asked, and release what it made, for a session that came to nothing."""
-    for asked in list(link.at_clients.questions):
+    for asked in link.at_clients.questions:
         if asked.names_session:
             asked.end()
     _release_terminals(link)
@@ -197,8 +213,8 @@ def take_back(link: Link, request_id: object) -> None:
 
 def release(link: Link) -> None:
     """Release the terminals of a dead process, and call its requests back."""
-    questions, link.at_clients.questions = link.at_clients.questions, []
-    for asked in questions:
+    for asked in link.at_clients.questions:
+        link.at_clients.remove(asked)
         asked.call_back()
     _release_terminals(link)
 
