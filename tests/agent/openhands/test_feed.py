@@ -66,6 +66,19 @@ def test_deltas_are_shown_as_they_come_and_the_message_only_adds_what_is_missing
     assert len({update["messageId"] for update in watched.shown}) == 1
 
 
+def test_a_pause_does_not_part_a_message_from_its_deltas() -> None:
+    watched = Watched().live(told.status("running"), told.delta("A0 "), told.status("paused"))
+    watched.live(told.raw("PauseEvent", source="user"), told.delta("A1 "), told.agent("A0 A1 "))
+    assert watched.texts() == "A0 A1 "
+
+
+def test_what_was_streamed_before_an_interrupt_is_of_no_later_message() -> None:
+    watched = Watched().live(told.status("running"), told.delta("A0 "), told.status("paused"))
+    watched.live(told.raw("InterruptEvent", source="user"), told.status("running"))
+    watched.live(told.agent("A0 A1 ", "m2"))
+    assert watched.texts() == "A0 A0 A1 "
+
+
 def test_a_message_that_the_log_tells_first_is_not_shown_again_by_its_late_deltas() -> None:
     """The log is read while the live feed still has the deltas of the same message."""
     watched = Watched().live(told.status("running"), told.delta("A0 "))
