@@ -18,19 +18,22 @@ import anyio
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import CAN_PAUSE, Json, can_own, own_meta
+from acp_bridge.protocol import CAN_PAUSE, Json, can_own, not_feedback, own_meta
 from acp_bridge.session import answers, failures, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
@@ -59,21 +62,17 @@ class Session:
         lease: int,
         workspace: Workspace,
         link: Link | None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
-        self.journal = journal
-        self.workspace = workspace
+        self.journal, self.workspace = journal, workspace
         self.closing = False  #: `close` was called.
-        #: set when nothing of the session is left.
-        self.closed = anyio.Event()
+        self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context = context
         self._lease = lease
-        self._machine = new_machine(context.settings, has_process=link is not None)
-        self._stepping = Stepping(self._machine, self)
-        #: the trouble with the latest start was said, in an answer or in the session.
-        self._told = False
+        self._told = False  #: the trouble with the latest start was said.
         words = notices.queue_words(pause=self.can_pause)
         updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
@@ -81,7 +80,11 @@ class Session:
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
+        said = self.hooks = SessionHooks(self, prompts, shown, hooks)
+        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._stepping = Stepping(self._machine, self)
+        permissions = Permissions(said, updates, shown.show)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -89,7 +92,7 @@ class Session:
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         self.pauses = Pauses(self, shown)
         self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
+        self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
         self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
         self._title = Title(self, context.journal, journal)
         if link:
@@ -184,6 +187,7 @@ class Session:
                 self.pauses.give_sign()
             case ef.AnswerPrompt(key, outcome):
                 self._told |= answers.says_why_not_ready(outcome)
+                self._turn.say_not_run(key, outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)
@@ -202,8 +206,10 @@ class Session:
                 self._deadlines.disarm(timer)
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case _:
+            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
                 self._perform_on_process(effect)
+            case _:
+                self.hooks.perform(effect)
 
     def _perform_on_process(
         self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
@@ -251,6 +257,7 @@ class Session:
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
         try:
+            await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -265,6 +272,7 @@ class Session:
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
+        params = not_feedback(params)
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))

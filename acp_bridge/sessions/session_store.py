@@ -15,6 +15,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
+from acp_bridge.hooks.found import FoundHooks, find
 from acp_bridge.journal import (
     IndexUnusable,
     JournalError,
@@ -94,7 +95,10 @@ class SessionStore:
             )
             if fill:
                 await fill(journal)
-            return Session(context, journal, lock, workspace, link), lock
+            hooks = await self._hooks(workspace)
+            session = Session(context, journal, lock, workspace, link, hooks)
+            session.hooks.start("fork" if fill else "resume" if prompted else "startup")
+            return session, lock
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
@@ -118,7 +122,8 @@ class SessionStore:
             journal = await self._context.journal.open(session_id)
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
-            session = Session(self._context, journal, lock, workspace, None)
+            hooks = await self._hooks(workspace)
+            session = Session(self._context, journal, lock, workspace, None, hooks)
             await session.replay.recover()
         except BaseException as exc:
             if journal:
@@ -133,6 +138,11 @@ class SessionStore:
             raise
         event("session.opened", session=session_id)
         return session
+
+    async def _hooks(self, workspace: Workspace) -> FoundHooks | None:
+        """Return the hooks of a session; its folder may be on a disk that does not answer."""
+        home = self._context.settings.home
+        return await anyio.to_thread.run_sync(find, home, workspace.cwd, abandon_on_cancel=True)
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
         self.check_agent(journal.info)

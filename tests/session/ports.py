@@ -9,6 +9,7 @@ from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Workspace
 
 
 class Port:
@@ -42,6 +43,7 @@ class Port:
         self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
+        self.workspace = Workspace("/w")
 
     # --- the machine ---------------------------------------------------------------------------
 
