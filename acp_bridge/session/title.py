@@ -28,6 +28,7 @@ class Title:
         """`listing` has the rows of all sessions."""
         self._port = port
         self._listing = listing
+        self._journal = journal
         self._session_id = journal.info.session_id
         self._known = journal.info.title is not None
         self._listed = journal.info.prompted
@@ -35,13 +36,13 @@ class Title:
     def note_prompt(self, params: Json) -> None:
         """Take a prompt: the first one with words titles a session that has no title.
 
-        With its first prompt a session is listed, title or none.
+        With the first prompt that the journal took a session is listed, title or none.
         """
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(title)
         elif not self._listed:
             self._port.spawn(self._keep, UNSET)
-        self._listed = True
+        self._listed = self._journal.info.prompted
 
     def note_update(self, update: Json) -> None:
         """Take an update of the agent: it may give a title, or take it away."""
