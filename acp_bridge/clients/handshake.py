@@ -39,7 +39,7 @@ BUILTIN: Json = {
             "resume": {},
             "close": {},
         },
-        "_meta": {"acp_bridge": {"pause": True}},
+        "_meta": {"acp_bridge": {"pause": True, "ask": True}},
     },
     "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
     "authMethods": [

@@ -46,7 +46,8 @@ class SessionInfo:
 class Transcript:
     """The history of an open session and the file that its records are appended to."""
 
-    def __init__(self, path: Path, history: History, *, cut: bool = False) -> None:
+    def __init__(self, path: Path | None, history: History, *, cut: bool = False) -> None:
+        """Without a path, nothing that is appended is written."""
         self.history = history
         self._path = path
         self._fd = -1
@@ -57,7 +58,7 @@ class Transcript:
         """Begins the transcript of a new session. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
-        transcript._open(os.O_CREAT)
+        transcript._open(folder / f"{session_id}.jsonl", os.O_CREAT)
         transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})
         return transcript
 
@@ -97,6 +98,14 @@ class Transcript:
             raise UnknownSession(session_id) from None
         return cls(path, history, cut=not line.endswith(b"\n"))
 
+    @classmethod
+    def copy(cls, folder: Path, session_id: str) -> Transcript:
+        """Reads a transcript whole; what the copy takes after that is written nowhere.
+
+        Blocks the thread. Raises as `load` does.
+        """
+        return cls(None, cls.load(folder, session_id).history)
+
     def append(self, record: Record) -> None:
         """Takes the record into the history, then writes it.
 
@@ -104,9 +113,11 @@ class Transcript:
         it even then.
         """
         self.history.fold(record)
+        if self._path is None:
+            return
         line = _dump(record)
         if self._fd < 0:
-            self._open()
+            self._open(self._path)
         if self._cut:
             line = b"\n" + line
         self._cut = True
@@ -114,9 +125,9 @@ class Transcript:
             line = line[os.write(self._fd, line) :]
         self._cut = False
 
-    def _open(self, flags: int = 0) -> None:
+    def _open(self, path: Path, flags: int = 0) -> None:
         flags |= os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, 0o600)
+        self._fd = os.open(path, flags, 0o600)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -39,7 +39,7 @@ from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
-from agent.serve import extension
+from agent.serve.extension import Extension
 from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
@@ -58,6 +58,7 @@ class AcpAgent:
         self._shared = shared
         self._later = later
         self._sessions: dict[str, Session] = {}
+        self._extension = Extension(self._session)
 
     async def initialize(
         self,
@@ -213,7 +214,10 @@ class AcpAgent:
             await session.close()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await extension.call(f"_{method}", params, self._session)
+        return await self._extension.call(f"_{method}", params)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        self._extension.notified(f"_{method}", params)
 
     # the connection
 

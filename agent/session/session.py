@@ -21,13 +21,16 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from agent.client import Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.replay import notice
-from agent.conversation.transcript import Transcript
+from agent.conversation.transcript import Transcript, UnknownSession
+from agent.errors import request_cancelled, unknown_session
 from agent.mcp_servers.session_servers import SessionServers
 from agent.model import Model
+from agent.session import ask
 from agent.session.asides import Asides
 from agent.session.config_options import ConfigOptions
 from agent.session.demo_notice import DemoNotice
@@ -66,6 +69,7 @@ class Session:
     def __init__(
         self, shared: SharedParts, session_id: str, transcript: Transcript, params: SessionParams
     ) -> None:
+        self.id = session_id
         self.transcript = transcript
         self.client = shared.client(session_id)
         self.permissions = Permissions()
@@ -85,6 +89,8 @@ class Session:
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
+        #: the questions beside the conversation that are not answered yet
+        self._asked: set[anyio.CancelScope] = set()
         self._titled = history.title is not None
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
@@ -134,6 +140,8 @@ class Session:
     async def close(self) -> None:
         """Cancels every prompt, waits until they are answered, and leaves nothing running."""
         self._asides.close()
+        for scope in self._asked:
+            scope.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
@@ -199,6 +207,37 @@ class Session:
     async def say(self, text: str) -> None:
         """Shows the user a sentence that the model did not say; it is not recorded."""
         await self._asides.tell(notice(text))
+
+    # beside the conversation
+
+    async def ask(self, question: str) -> str:
+        """Answers a question on a copy of the conversation, also while a prompt is answered.
+
+        Raises ModelError, RequestError.
+        """
+        with anyio.CancelScope() as scope:
+            self._asked.add(scope)
+            try:
+                return await self._ask(question)
+            finally:
+                self._asked.remove(scope)
+        raise request_cancelled()  # the session was closed
+
+    async def _ask(self, question: str) -> str:
+        folder, session_id = self._shared.settings.folder, self.id
+        try:
+            copy = await anyio.to_thread.run_sync(Transcript.copy, folder, session_id)
+        except UnknownSession:
+            raise unknown_session() from None
+        return await ask.answer(
+            question,
+            copy,
+            model=self.options.model,
+            summariser=self._summariser(),
+            tools=self._tools,
+            context=self.context,
+            mode=self.permissions.mode,
+        )
 
     # answering a prompt
 
