@@ -107,6 +107,9 @@ _STATE: Final = frozenset(STATE)
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
 
+#: ids of modes in which agents in use only read.
+READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
+
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -152,6 +155,11 @@ def own_meta(params: Json) -> Json:
 def can_own(capabilities: object, ability: str) -> bool:
     """Return True when an agent says in its capabilities that it has an ability of ours."""
     return has(capabilities, "_meta", _OWN, ability)
+
+
+def can_ask(capabilities: object) -> bool:
+    """Return True when an agent can be asked beside a session: by itself, or in a fork."""
+    return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
 
 
 def with_own_meta(holder: Json, own: Json) -> Json:

@@ -13,12 +13,14 @@ from typing import Any
 
 from acp_bridge import __version__
 from acp_bridge.protocol import (
+    ASK,
     CAN_PAUSE,
     GO,
     HOLD,
     PAUSE,
     VERSION,
     Json,
+    can_ask,
     can_own,
     has,
     with_own_meta,
@@ -93,7 +95,8 @@ def for_client(agent: Json, settings: Json) -> Json:
 
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
-    return [*([PAUSE] if can_own(capabilities, CAN_PAUSE) else []), HOLD, GO]
+    optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
+    return [HOLD, GO, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

@@ -228,6 +228,10 @@ class Journal:
             await self.index.remove(session_id, known=known, agent=agent)
             await in_thread(remove_files, self.path(session_id))
 
+    async def hide(self, agent_session_id: str, agent: Owns) -> None:
+        """Keep a session that only the agent knows out of the listing. Raises IndexUnusable."""
+        await self.index.remove(agent_session_id, known=True, agent=agent.name)
+
     # -- sessions without a prompt ---------------------------------------------------------
 
     async def set_aside(self, session_id: str) -> None:

@@ -22,9 +22,10 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import CAN_PAUSE, Json, can_own, own_meta
+from acp_bridge.protocol import Json, own_meta
 from acp_bridge.session import answers, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.memory import Memory
@@ -67,13 +68,12 @@ class Session:
         self.closing = False  #: `close` was called.
         #: set when nothing of the session is left.
         self.closed = anyio.Event()
-        self._context = context
-        self._lease = lease
+        self._context, self._lease = context, lease
         self._machine = new_machine(context.settings, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         #: the trouble with the latest start was said, in an answer or in the session.
         self._told = False
-        words = notices.queue_words(pause=self.can_pause)
+        words = notices.queue_words(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
@@ -84,12 +84,13 @@ class Session:
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.memory = Memory(journal)
+        memory = self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
-        self.pauses = Pauses(self, shown)
-        self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
+        pauses = self.pauses = Pauses(self, shown, context.capabilities)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
-        self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
+        self.ask = Ask(self, context, self.to_agent, shown)
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, self.ask.command, words)
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
@@ -127,10 +128,6 @@ class Session:
     @property
     def ending(self) -> bool:
         return self._machine.ending
-
-    @property
-    def can_pause(self) -> bool:
-        return can_own(self._context.capabilities, CAN_PAUSE)
 
     @property
     def agent_replays(self) -> bool:
@@ -249,6 +246,7 @@ class Session:
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
+        self.ask.close()
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
@@ -278,7 +276,7 @@ class Session:
         if key is not None:
             self.feed(ev.CancelPrompt(key))
             return True
-        return self.to_agent.cancel(client, request_id)
+        return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     # --- what is known of the session ----------------------------------------------------------
 

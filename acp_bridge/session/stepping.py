@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from acp_bridge import errors
@@ -46,16 +45,12 @@ class Stepping:
             while self._events:
                 self._performer.before_step()
                 for effect in self._machine.step(self._events.popleft()):
-                    self._contained(self._performer.perform, effect)
+                    what = f"{type(effect).__name__} failed"
+                    # Those after it answer somebody (invariants P6, Q9).
+                    errors.contained(self._performer.perform, effect, what=what)
         finally:
             self._stepping = False
         self._performer.after_steps()
-
-    def _contained(self, perform: Callable[[ef.Effect], None], effect: ef.Effect) -> None:
-        try:
-            perform(effect)
-        except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
-            errors.internal(exc, f"{type(effect).__name__} failed")
 
 
 def new_machine(settings: Settings, *, has_process: bool) -> Turns:

@@ -56,4 +56,4 @@ async def _answer(session: Session, method: str, params: dict[str, Any]) -> dict
     question = params.get("question")
     if not isinstance(question, str) or not question.strip():
         raise invalid_params("question is missing")
-    return {"answer": await session.ask(question)}
+    return {"answer": await session.questions.answer(question, session.context)}

@@ -12,17 +12,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import anyio
+import anyio.to_thread
 from pydantic import BaseModel
 
 from agent.client import ClientError, Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.entries import Answer
-from agent.conversation.transcript import Transcript
+from agent.conversation.transcript import Transcript, UnknownSession
+from agent.errors import request_cancelled, unknown_session
 from agent.model import Model, ModelError, ToolSpec
+from agent.session.config_options import ConfigOptions
 from agent.session.system_prompt import system_prompt
 from agent.tools import Access, Action, AnyTool, Toolbox, ToolContext, ToolError
 from agent.turn.loop import Turn
-from agent.turn.permissions import Mode, Permissions
+from agent.turn.permissions import Permissions
 
 #: model calls for one question: a model that calls tools is told twice that it can't
 _CALLS = 3
@@ -35,43 +39,66 @@ no tool can be used.]
 """
 
 
-async def answer(
-    question: str,
-    copy: Transcript,
-    *,
-    model: Callable[[], Model],
-    summariser: Callable[[], Model] | None,
-    tools: Toolbox,
-    context: ToolContext,
-    mode: Mode,
-) -> str:
-    """Returns the model's words. Raises ModelError.
+class Questions:
+    """Answers the questions that are asked beside one session."""
 
-    `copy`: the conversation so far; it takes what is said here and is written nowhere. The other
-    parameters are the session's own.
-    """
-    if copy.history.system is None:  # no prompt was answered yet
-        text = await system_prompt(context.cwd, context.extra_roots)
-        copy.append({"t": "system", "text": text})
-    permissions = Permissions()
-    permissions.mode = mode
-    before = len(copy.history.entries)
-    turn = Turn(
-        model=model,
-        tools=_DeniedTools(tools),
-        transcript=copy,
-        permissions=permissions,
-        context=dataclasses.replace(context, client=_Nobody(), seen={}),
-        secrets=context.secrets,
-        compactor=Compactor(copy, summariser, _unheard),
-        max_calls=_CALLS,
-    )
-    stop = await turn.run([{"type": "text", "text": _BESIDE + question}])
-    answers = [each for each in copy.history.entries[before:] if isinstance(each, Answer)]
-    said = [text for each in answers if (text := each.said("text").strip())]
-    if not said:
-        raise ModelError(f"The model gave no answer in words ({stop}).")
-    return "\n\n".join(said)
+    def __init__(
+        self,
+        copy: Callable[[], Transcript],
+        options: ConfigOptions,
+        tools: Toolbox,
+        permissions: Permissions,
+        summariser: Callable[[], Model] | None,
+    ) -> None:
+        """`copy` reads the conversation so far, and blocks the thread; it raises UnknownSession."""
+        self._copy = copy
+        self._options = options
+        self._tools = tools
+        self._permissions = permissions
+        self._summariser = summariser
+        self._open: set[anyio.CancelScope] = set()
+
+    async def answer(self, question: str, context: ToolContext) -> str:
+        """Answers one, also while a prompt is answered. Raises ModelError, RequestError."""
+        with anyio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                copy = await anyio.to_thread.run_sync(self._copy)
+                return await self._answer(question, copy, context)
+            except UnknownSession:
+                raise unknown_session() from None
+            finally:
+                self._open.remove(scope)
+        raise request_cancelled()  # the session was closed
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for scope in self._open:
+            scope.cancel()
+
+    async def _answer(self, question: str, copy: Transcript, context: ToolContext) -> str:
+        if copy.history.system is None:  # no prompt was answered yet
+            text = await system_prompt(context.cwd, context.extra_roots)
+            copy.append({"t": "system", "text": text})
+        permissions = Permissions()
+        permissions.mode = self._permissions.mode
+        before = len(copy.history.entries)
+        turn = Turn(
+            model=self._options.model,
+            tools=_DeniedTools(self._tools),
+            transcript=copy,
+            permissions=permissions,
+            context=dataclasses.replace(context, client=_Nobody(), seen={}),
+            secrets=context.secrets,
+            compactor=Compactor(copy, self._summariser, _unheard),
+            max_calls=_CALLS,
+        )
+        stop = await turn.run([{"type": "text", "text": _BESIDE + question}])
+        answers = [each for each in copy.history.entries[before:] if isinstance(each, Answer)]
+        said = [text for each in answers if (text := each.said("text").strip())]
+        if not said:
+            raise ModelError(f"The model gave no answer in words ({stop}).")
+        return "\n\n".join(said)
 
 
 async def _unheard(text: str) -> None:

@@ -21,17 +21,15 @@ from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from agent.client import Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.replay import notice
-from agent.conversation.transcript import Transcript, UnknownSession
-from agent.errors import request_cancelled, unknown_session
+from agent.conversation.transcript import Transcript
 from agent.mcp_servers.session_servers import SessionServers
 from agent.model import Model
-from agent.session import ask
 from agent.session.asides import Asides
+from agent.session.ask import Questions
 from agent.session.config_options import ConfigOptions
 from agent.session.demo_notice import DemoNotice
 from agent.session.model_news import ModelNews
@@ -69,7 +67,6 @@ class Session:
     def __init__(
         self, shared: SharedParts, session_id: str, transcript: Transcript, params: SessionParams
     ) -> None:
-        self.id = session_id
         self.transcript = transcript
         self.client = shared.client(session_id)
         self.permissions = Permissions()
@@ -84,13 +81,15 @@ class Session:
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
         self._compactor = Compactor(transcript, self._summariser(), self.say)
         history = transcript.history
+        load = partial(Transcript.copy, shared.settings.folder, session_id)
+        self.questions = Questions(
+            load, self.options, self._tools, self.permissions, self._summariser()
+        )
         self._news = ModelNews(self.options, history, self._tools, self.client, self._asides)
         self._demo_notice = DemoNotice(
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
-        #: the questions beside the conversation that are not answered yet
-        self._asked: set[anyio.CancelScope] = set()
         self._titled = history.title is not None
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
@@ -140,8 +139,7 @@ class Session:
     async def close(self) -> None:
         """Cancels every prompt, waits until they are answered, and leaves nothing running."""
         self._asides.close()
-        for scope in self._asked:
-            scope.cancel()
+        self.questions.close()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
@@ -207,37 +205,6 @@ class Session:
     async def say(self, text: str) -> None:
         """Shows the user a sentence that the model did not say; it is not recorded."""
         await self._asides.tell(notice(text))
-
-    # beside the conversation
-
-    async def ask(self, question: str) -> str:
-        """Answers a question on a copy of the conversation, also while a prompt is answered.
-
-        Raises ModelError, RequestError.
-        """
-        with anyio.CancelScope() as scope:
-            self._asked.add(scope)
-            try:
-                return await self._ask(question)
-            finally:
-                self._asked.remove(scope)
-        raise request_cancelled()  # the session was closed
-
-    async def _ask(self, question: str) -> str:
-        folder, session_id = self._shared.settings.folder, self.id
-        try:
-            copy = await anyio.to_thread.run_sync(Transcript.copy, folder, session_id)
-        except UnknownSession:
-            raise unknown_session() from None
-        return await ask.answer(
-            question,
-            copy,
-            model=self.options.model,
-            summariser=self._summariser(),
-            tools=self._tools,
-            context=self.context,
-            mode=self.permissions.mode,
-        )
 
     # answering a prompt
 

@@ -39,7 +39,6 @@ class Port:
         self.closing = False
         self.ending = False
         self.standstill = Standstill.OPEN
-        self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
 
