@@ -160,6 +160,6 @@ class Ask:
 
 def _text(result: Any) -> str:
     answer = result.get("answer") if isinstance(result, dict) else None
-    if not isinstance(answer, str):
+    if not isinstance(answer, str) or not answer.strip():
         raise errors.agent_trouble("the agent gave no answer")
     return answer[:_LONGEST]
