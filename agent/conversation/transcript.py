@@ -29,6 +29,10 @@ from agent.conversation.history import History, title_of
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: the number of records in which `list_sessions` looks for a session's first prompt
 _HEAD = 8
+#: how the records of a title and of a prompt begin
+_TITLE, _PROMPT = b'{"t":"title"', b'{"t":"user"'
+#: the number of prompts behind the first one before which a title is looked for
+_TITLED_BY = 2
 
 
 class UnknownSession(Exception):
@@ -171,7 +175,22 @@ def _head(path: Path, changed: float) -> SessionInfo | None:
                 cwd = where
             case {"t": "user", "blocks": [*blocks]} if cwd is not None:
                 updated_at = datetime.fromtimestamp(changed, UTC).isoformat()
-                return SessionInfo(path.stem, cwd, title_of(text_of(blocks)), updated_at)
+                title = _made_title(path) or title_of(text_of(blocks))
+                return SessionInfo(path.stem, cwd, title, updated_at)
+    return None
+
+
+def _made_title(path: Path) -> str | None:
+    """Returns the title that a model made after the first turn, if it did."""
+    prompts = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.startswith(_TITLE):
+                title = (_parse(line) or {}).get("text")
+                return title if isinstance(title, str) else None
+            prompts += line.startswith(_PROMPT)
+            if prompts > _TITLED_BY:
+                break
     return None
 
 

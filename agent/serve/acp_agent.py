@@ -174,7 +174,9 @@ class AcpAgent:
         blocks = [wire_form(block) for block in prompt]
         if any(block["type"] == "audio" for block in blocks):
             raise invalid_params("this agent takes no audio")
-        return PromptResponse(stop_reason=await session.prompt(blocks))
+        stop = await session.prompt(blocks)
+        self._later(session.make_title)
+        return PromptResponse(stop_reason=stop)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):

@@ -36,6 +36,7 @@ from agent.session.model_news import ModelNews
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
+from agent.session.title import Title, title_update
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
 from agent.turn.pause import Pause
@@ -90,7 +91,9 @@ class Session:
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
-        self._titled = history.title is not None
+        self.title = Title(transcript, self._summariser(), self._asides, shared.secrets.mask)
+        self._titled = (history.title if self.title.is_quick else history.made_title) is not None
+        self._title_due = False
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
         #: the names of missing tools that the user was told of
@@ -140,6 +143,7 @@ class Session:
         """Cancels every prompt, waits until they are answered, and leaves nothing running."""
         self._asides.close()
         self.questions.close()
+        self.title.close()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
@@ -258,11 +262,20 @@ class Session:
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
 
     async def _show_title(self) -> None:
-        """Tells the client the session's title once, after the first turn that ended by itself."""
+        """Tells the client the session's title once, after the first turn that ended by itself.
+
+        One that a model makes comes later (`make_title`), since the prompt's answer doesn't wait.
+        """
         title = self.transcript.history.title
         if title is not None and not self._titled:
-            self._titled = True
-            await self.client.update({"sessionUpdate": "session_info_update", "title": title})
+            self._titled = self._title_due = True
+            if self.title.is_quick:
+                await self.client.update(title_update(title))
+
+    async def make_title(self) -> None:
+        """Has the session's title made by a model, if it is due."""
+        if self._title_due:
+            await self.title.make()
 
     def _summariser(self) -> Callable[[], Model] | None:
         name = self._shared.settings.summary_model
