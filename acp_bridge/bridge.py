@@ -136,6 +136,8 @@ class Bridge:
             session.on_prompt(request, params)
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
+        elif method == protocol.TITLE:
+            self._session(params).title.take(request)
         elif method in pauses.METHODS:
             self._session(params).pauses.take(request)
         elif "sessionId" in params:

@@ -107,7 +107,15 @@ CANNOT_PAUSE: Final = (
 )
 
 #: what stands behind `/queue` for every agent.
-_WORDS: Final = ("hold", "go", "run", "drop [number]", "memory new", "memory restore")
+_WORDS: Final = (
+    "hold",
+    "go",
+    "run",
+    "drop [number]",
+    "memory new",
+    "memory restore",
+    "title WORDS",
+)
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
@@ -161,6 +169,11 @@ def held(prompts: list[Json]) -> str:
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
         f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
+
+
+def titled(title: str) -> str:
+    """Return the answer to `/queue title`; an empty `title` was given none."""
+    return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
 
 
 def answered_beside(answer: str) -> str:

@@ -74,6 +74,8 @@ PAUSE: Final = "_acp_bridge/pause"
 HOLD: Final = "_acp_bridge/hold"
 #: the end of a pause or a hold.
 GO: Final = "_acp_bridge/go"
+#: the user's own title of the session.
+TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
 ASK: Final = "_acp_bridge/ask"
 

@@ -97,6 +97,7 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
             "/queue drop [number]",
             "/queue memory new",
             "/queue memory restore",
+            "/queue title WORDS",
         ]
         assert {hint: hint in hints for hint in optional} == optional
         for named in ("/queue", *hints):

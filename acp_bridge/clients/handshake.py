@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     GO,
     HOLD,
     PAUSE,
+    TITLE,
     VERSION,
     Json,
     can_ask,
@@ -96,7 +97,7 @@ def for_client(agent: Json, settings: Json) -> Json:
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
     optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
-    return [HOLD, GO, *(method for method, able in optional.items() if able)]
+    return [HOLD, GO, TITLE, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

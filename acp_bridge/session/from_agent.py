@@ -46,8 +46,11 @@ class FromAgentPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> Json:
+        """Keep an update that is about the session, not of the conversation.
+
+        Returns it as it is to be shown.
+        """
 
 
 class FromAgent:
@@ -103,16 +106,16 @@ class FromAgent:
             return
         if shown is None:
             return
+        if is_state(shown):
+            shown = self._port.note_state(shown)
         if len(params) == 2:  # the usual: sessionId and update
             told = {"update": shown}
         else:
             rest = {key: value for key, value in params.items() if key != "sessionId"}
             told = {**rest, "update": shown}
-        if is_state(shown):
-            self._port.note_state(shown)
-            if unread:
-                self._withheld[shown["sessionUpdate"]] = told
-                return
+        if unread and is_state(shown):
+            self._withheld[shown["sessionUpdate"]] = told
+            return
         self._transcript.show(told)
 
     def on_agent_request(self, link: Link, call: Call) -> None:

@@ -5,6 +5,8 @@
                   can do that
 /queue hold       lets the turn end, and starts nothing more
 /queue go         ends a pause or a hold
+/queue title WORDS
+                  gives the session a title, which stays
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
 /queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
@@ -61,16 +63,19 @@ class QueueCommand:
         memory: Memory,
         pauses: Pauses,
         ask: Callable[[ClientRequest, str], None],
+        set_title: Callable[[str], str],
         words: tuple[str, ...],
     ) -> None:
         """Nothing happens before `run`.
 
-        `ask` answers a prompt with a question beside the session; `words` are those on offer.
+        `ask` answers a prompt with a question beside the session; `set_title` returns the title
+        as it is kept; `words` are those on offer.
         """
         self._port = port
         self._memory = memory
         self._pauses = pauses
         self._ask = ask
+        self._set_title = set_title
         self._usage = notices.queue_usage(words)
         self._prompts = prompts
         self._transcript = transcript
@@ -103,6 +108,9 @@ class QueueCommand:
                 self._transcript.notice(notices.queue(waiting, held, self._pauses.said))
             case ["pause" | "hold" | "go" as word]:
                 self._pauses.command(word)
+            case ["title", *given]:
+                kept = self._set_title(" ".join(given))
+                self._transcript.notice(notices.titled(kept))
             case ["ask"]:
                 self._transcript.notice(notices.ASK_WHAT)
             case ["run"]:

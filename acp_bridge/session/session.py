@@ -66,8 +66,7 @@ class Session:
         self.journal = journal
         self.workspace = workspace
         self.closing = False  #: `close` was called.
-        #: set when nothing of the session is left.
-        self.closed = anyio.Event()
+        self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
         self._machine = new_machine(context.settings, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
@@ -90,8 +89,9 @@ class Session:
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
         self.ask = Ask(self, context, self.to_agent, shown)
-        self._queue = QueueCommand(self, prompts, shown, memory, pauses, self.ask.command, words)
-        self._title = Title(self, context.journal, journal)
+        self.title = Title(self, context.journal, journal, shown)
+        does = (self.ask.command, self.title.set_own)
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *does, words)
         if link:
             self._processes.add(link, 1)
 
@@ -268,7 +268,7 @@ class Session:
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
-        self._title.note_prompt(params)
+        self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
@@ -280,12 +280,12 @@ class Session:
 
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> Json:
+        """Keep an update that is about the session; returns it as it is to be shown."""
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
         self.user_settings.note_update(update, announced=announced)
-        self._title.note_update(update)
+        return self.title.note_update(update)
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

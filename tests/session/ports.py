@@ -71,8 +71,9 @@ class Port:
 
     # --- the other parts -----------------------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
+    def note_state(self, update: Json) -> Json:
         self.kept.append(update)
+        return update
 
     def wake(self) -> None:
         self.woken += 1

@@ -275,14 +275,13 @@ async def test_whatever_the_agent_asks_for_in_the_fork_is_refused_also_later(
             {"kind": "allow_once", "optionId": "y"},
             {"kind": "reject_once", "optionId": "n"},
         ]
-        for n, (method, more) in enumerate(
-            [
-                (REQUEST_PERMISSION, {"options": options}),
-                (REQUEST_PERMISSION, {"options": "odd"}),
-                ("fs/write_text_file", {"path": "/x", "content": ""}),
-                ("terminal/create", {"command": "rm"}),
-            ]
-        ):
+        wanted: list[tuple[str, Json]] = [
+            (REQUEST_PERMISSION, {"options": options}),
+            (REQUEST_PERMISSION, {"options": "odd"}),
+            ("fs/write_text_file", {"path": "/x", "content": ""}),
+            ("terminal/create", {"command": "rm"}),
+        ]
+        for n, (method, more) in enumerate(wanted):
             agent.says({"id": n, "method": method, "params": {"sessionId": "f", **more}})
         chosen, odd, *refused = answers(agent)
         assert chosen["result"] == {"outcome": {"outcome": "selected", "optionId": "n"}}

@@ -14,6 +14,7 @@ from acp_bridge.notices import (
     queue_usage,
     queue_words,
     running,
+    titled,
 )
 from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.memory import Memory
@@ -81,6 +82,7 @@ class Stage:
             Memory(journal),
             Pauses(self.port, self.transcript, None),
             lambda request, question: self.asked.append(question),
+            str.upper,
             queue_words(None),
         )
         self._asked = 0
@@ -257,3 +259,9 @@ async def test_a_question_is_handed_on_as_it_was_written_and_leaves_no_trace(
     assert await recorded(journal) == []
     assert stage.types("/queue ask") == [ASK_WHAT, DONE]
     assert len(stage.asked) == 1
+
+
+async def test_a_title_is_given_in_words(journal: SessionJournal) -> None:
+    stage = Stage(journal)
+    assert stage.types("/queue title  the  roof ") == [titled("THE ROOF"), DONE]
+    assert stage.types("/queue title") == [titled(""), DONE]
