@@ -6,13 +6,15 @@ order of reading, or lets a task of its own answer it (invariants Q10, C4).
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import anyio
 
-from acp_bridge import errors, protocol, waits
+from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import handshake
@@ -49,15 +51,19 @@ OPENING = frozenset(
 class Bridge:
     """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
 
-    def __init__(self, context: SessionContext) -> None:
-        """`context.tasks` runs everything; nothing is started before `serve`."""
+    def __init__(self, context: SessionContext, on_end: Callable[[], None] | None = None) -> None:
+        """`context.tasks` runs everything; nothing is started before `serve`.
+
+        `on_end` is called when the end begins.
+        """
         self._context = context
+        self._on_end = on_end
         self._settings = context.settings
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
-        timeout = context.settings.start_timeout
-        self._waiting = WaitingProcess(context, self._first_client, timeout)
+        bounds = context.settings.start_timeout, context.settings.client_limit
+        self._waiting = WaitingProcess(context, self._first_client, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
@@ -84,26 +90,29 @@ class Bridge:
         """
         client = Client(self, incoming, outgoing)
         self._clients.append(client)
-        self._tasks.start_soon(self._watch_signals)
-        self._tasks.start_soon(self._serve_client, client)
-        try:
-            await self._ended.wait()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._end()
+        with signals.Received() as received:
+            self._tasks.start_soon(self._watch_signals, received)
+            self._tasks.start_soon(self._serve_client, client)
+            try:
+                await self._ended.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end()
 
     async def _serve_client(self, client: Client) -> None:
         await client.serve()
         self._ended.set()
 
-    async def _watch_signals(self) -> None:
-        wanted = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-        with anyio.open_signal_receiver(*wanted) as received:
-            async for number in received:
+    async def _watch_signals(self, received: int) -> None:
+        while not self._ended.is_set():
+            await anyio.wait_readable(received)
+            for number in os.read(received, 1):
                 event("signal", number=signal.Signals(number).name)
                 self._ended.set()
 
     async def _end(self) -> None:
+        if self._on_end:
+            self._on_end()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in self._clients:
@@ -213,13 +222,20 @@ class Bridge:
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
 
 
-async def serve(settings: Settings, stdin: int, stdout: int) -> None:
-    """Run a bridge for the client on these descriptors until it is gone; they are owned here."""
+async def serve(
+    settings: Settings, stdin: int, stdout: int, on_end: Callable[[], None] | None = None
+) -> None:
+    """Run a bridge for the client on these descriptors until it is gone; they are owned here.
+
+    `on_end` is called when the end begins, which takes `waits.ENDED` at most but for agents that
+    can't be killed: those are waited for.
+    """
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
-    async with anyio.create_task_group() as tasks:
-        # A process that does not answer one of these is to be started all the same.
-        standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-        command = AgentCommand(settings.command, {}, standing)
-        context = SessionContext(settings, Journal(settings.home), tasks, command)
-        await Bridge(context).serve(Reader(stdin), Writer(stdout))
-        tasks.cancel_scope.cancel()
+    with signals.Received():  # also while the tasks end, when nobody reads them any more
+        async with anyio.create_task_group() as tasks:
+            # A process that does not answer one of these is to be started all the same.
+            standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
+            command = AgentCommand(settings.command, {}, standing, settings.agent_files)
+            context = SessionContext(settings, Journal(settings.home), tasks, command)
+            await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
+            tasks.cancel_scope.cancel()

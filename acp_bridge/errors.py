@@ -67,6 +67,15 @@ def silent(method: str, seconds: float) -> RpcError:
     return agent_trouble(f"the agent did not answer {method} within {seconds:g} s")
 
 
+def too_many_files(limit: int) -> RpcError:
+    """Return -32603: the system lets this bridge open no more files."""
+    return RpcError(
+        ErrorCode.INTERNAL_ERROR,
+        f"no room for another session: the system lets this acp-bridge have {limit} files open"
+        " (ulimit -n); close a session first",
+    )
+
+
 def agent_trouble(message: str) -> RpcError:
     """Return -32603: the agent failed; `message` is one sentence of ours for the user."""
     return RpcError(ErrorCode.INTERNAL_ERROR, message)

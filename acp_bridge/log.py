@@ -7,13 +7,12 @@ write, and what an agent prints, is never logged below the level `debug`.
 from __future__ import annotations
 
 import logging
-import os
 import re
-import select
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from acp_bridge.wire.lossy import LossyWriter
 
 logger = logging.getLogger("acp_bridge")
 
@@ -65,29 +64,14 @@ class _Formatter(logging.Formatter):
 
 
 class StderrHandler(logging.Handler):
-    """Writes to stderr what it has room for, and drops the rest.
-
-    Many clients never read the stderr of what they start. Were its pipe waited for when it is full,
-    the event loop would stop for good, and no cancel would come through (invariant C4).
-    """
+    """Writes to stderr what it has room for, and drops the rest."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
-        self._fd = fd
-        self._room = select.poll()
-        self._room.register(fd, select.POLLOUT)
-        #: the last line was not written to its end.
-        self._cut = False
+        self._stderr = LossyWriter(fd)
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = f"{self.format(record)}\n".encode(errors="backslashreplace")
-        rest = whole = b"\n" + line if self._cut else line
-        with suppress(OSError):  # nobody has the other end any more
-            while rest and self._room.poll(0):
-                # A pipe that has room takes this much without waiting.
-                rest = rest[os.write(self._fd, rest[: select.PIPE_BUF]) :]
-        if len(rest) < len(whole):
-            self._cut = bool(rest)
+        self._stderr.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
 
 
 class _FileHandler(logging.FileHandler):
@@ -107,5 +91,6 @@ def configure(level: str, file: Path | None) -> None:
         handler = _FileHandler(file, encoding="utf-8")
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.handlers[:] = [handler]
+    logging.lastResort = handler  # of libraries: Python's own waits for who reads stderr
     logger.propagate = False
     logger.setLevel(level.upper())

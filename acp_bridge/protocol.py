@@ -115,6 +115,12 @@ READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
 
+def kind_of(params: Json) -> object:
+    """Return the kind of update in the parameters of `session/update`, or None."""
+    update = params.get("update")
+    return update.get("sessionUpdate") if isinstance(update, dict) else None
+
+
 def is_state(update: Json) -> bool:
     """Return True when only the last update of this kind counts."""
     return update.get("sessionUpdate") in _STATE

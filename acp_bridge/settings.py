@@ -48,6 +48,8 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: how many files an agent may have open; None: as many as the bridge.
+    agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.
     start_timeout: float = waits.START
     #: for an agent to open a session, and to take a setting that a client chose.

@@ -35,16 +35,23 @@ GIVE_UP: Final = 6.0
 #: An agent ends by itself when its session or the bridge closes. Well below END, which must leave
 #: time for the kill.
 CLOSE_GRACE: Final = 1.0
+#: An agent takes what was written to it, or answers that it has closed its session.
+CLOSE_ANSWER: Final = 0.25
+#: An agent ends when its stdin has ended; then it gets SIGTERM. With CLOSE_ANSWER, twice, it leaves
+#: a part of CLOSE_GRACE for what the agent does at that.
+EOF_GRACE: Final = 0.4
 #: A process that has closed its stdin or stdout ends by itself. Not below CLOSE_GRACE, or an agent
 #: that closes a pipe first would get less than that.
 CUT_OFF_GRACE: Final = 1.0
 #: All sessions end when the client is gone or a signal came.
-END: Final = 2.5
+END: Final = 2.4
 #: The last output reaches the client after that.
 FLUSH: Final = 0.3
 #: The lock of the index is waited for when the journal is closed, after that.
 INDEX_CLOSE: Final = 0.1
-#: Everything has ended (invariants P1, P2). END, FLUSH and INDEX_CLOSE together are below it.
+#: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.
+LEAVE: Final = 2.85
+#: Everything has ended (invariants P1, P2). Above LEAVE, which leaves it time to exit.
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0

@@ -50,6 +50,8 @@ environment:
                              grown too long (default: the session's own)
   ACP_BRIDGE_MAX_CALLS       how often the model may be called for one prompt
                              (default 100)
+  ACP_BRIDGE_STUCK_DETECTION off: a model that goes round in circles is neither
+                             told nor stopped (default on)
   ACP_BRIDGE_MODEL_SILENCE   after how many seconds without a word from it a
                              provider is given up (default 120)
   ACP_BRIDGE_HOME            the data folder, if --home is not given
@@ -66,8 +68,11 @@ def main() -> int:
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
     model, home = _arguments(sys.argv[1:])
     from acp_bridge.agents.guard import keep_private
+    from acp_bridge.wire.lossy import text_stream
 
     keep_private()
+    if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
+        sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio

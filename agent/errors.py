@@ -8,15 +8,16 @@
     -32002   unknown_session   there is no session with that id
     -32000   auth_required     the key of a model's provider is missing
     -32603   model_failed      the model could not answer, and why; a key that was refused too
+    -32603   request_error     a server that the agent drives failed, and why (ServiceError)
     -32603   internal_error    anything else failed, such as the disk or the agent itself
 
 `request_error` turns whatever a request raised into one of them. What is no request at all (-32700,
 -32600) is answered by `agent.serve.sdk_transport`, any other unknown method (-32601) by the SDK.
 
 Invariants
-- No exception's text reaches the wire but a ModelError's, which is made for the user. An error
-  carries its code and a message of ours, which holds the places of the wrong parameters, or the id
-  under which the log has the rest.
+- No exception's text reaches the wire but a ModelError's and a ServiceError's, which are made for
+  the user. An error carries its code and a message of ours, which holds the places of the wrong
+  parameters, or the id under which the log has the rest.
 - `data` is `{"details": the message}` and nothing else, because that is what clients show; it is
   never null, because there are clients that die of it (invariant P16).
 """
@@ -37,6 +38,19 @@ logger = logging.getLogger(__name__)
 
 #: how many wrong places of one request are told
 _PLACES = 5
+#: characters of what a ServiceError tells
+_LONGEST = 500
+
+
+class ServiceError(Exception):
+    """A server that the agent drives failed; the text is made for the user.
+
+    `auth`: the server does not allow it, and would with another key.
+    """
+
+    def __init__(self, sentence: str, *, auth: bool = False) -> None:
+        super().__init__(sentence)
+        self.auth = auth
 
 
 def not_initialized() -> RequestError:
@@ -90,6 +104,10 @@ def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
             return auth_required(mask(str(error)))
         case ModelError():
             return model_failed(mask(str(error)), error)
+        case ServiceError():
+            logger.info("%s", error, exc_info=error)
+            code = ErrorCode.AUTH_REQUIRED if error.auth else ErrorCode.INTERNAL_ERROR
+            return _error(code, mask(str(error))[:_LONGEST])
     return internal_error(error)
 
 

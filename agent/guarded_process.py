@@ -100,6 +100,8 @@ class GuardedProcess:
         """
         self._guard_end.close()
         self._send(guard.KILL)
+        if self._guard is not None:
+            self._guard.send_signal(signal.SIGCONT)  # the command may have stopped it
         try:
             with anyio.move_on_after(within, shield=True):
                 while await self._take_report():
@@ -123,7 +125,7 @@ class GuardedProcess:
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         try:
             self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, *command],
+                [*guard.COMMAND_LINE, str(control), locale, "", *command],
                 cwd=cwd,
                 env=dict(env),
                 pass_fds=[control],

@@ -36,6 +36,9 @@ DEMO = "demo"
 #: how a `user` message begins that brings the images of tools instead of a prompt
 TOOL_IMAGES = "What the tools showed:"
 
+#: how a `user` message begins in which the agent itself tells the model something
+NOTE = "[From acp-bridge, not from the user]"
+
 #: `{"type": "function", "function": {"name", "description", "parameters"}}`
 ToolSpec = dict[str, Any]
 
@@ -93,6 +96,8 @@ class Completion:
     #: JSON that the provider wants back in the next call (signed thoughts); the transcript keeps
     #: it, and the message's `provider` gives it back
     provider: Mapping[str, Any] | None = None
+    #: True if the provider said that it ended for a tool call, and there is none
+    announced: bool = False
 
 
 #: `missing_key`: there is none; `auth`: the provider doesn't accept it; `context`: the messages do

@@ -27,6 +27,8 @@ class Settings:
     summary_model: str = ""
     #: ACP_BRIDGE_MAX_CALLS: how many model calls one turn may take
     max_calls: int = _MAX_CALLS
+    #: ACP_BRIDGE_STUCK_DETECTION: False if a model that goes round in circles is left alone
+    stuck_detection: bool = True
 
 
 def read_settings(
@@ -45,6 +47,7 @@ def read_settings(
         abilities=env.get("ACP_BRIDGE_MODEL_ABILITIES", ""),
         summary_model=env.get("ACP_BRIDGE_SUMMARY_MODEL", "").strip(),
         max_calls=_count(env.get("ACP_BRIDGE_MAX_CALLS", "")),
+        stuck_detection=_switch("ACP_BRIDGE_STUCK_DETECTION", env),
     )
 
 
@@ -70,3 +73,13 @@ def _count(text: str) -> int:
     if count < 1:
         raise ValueError("ACP_BRIDGE_MAX_CALLS: a whole number from 1")
     return count
+
+
+def _switch(name: str, env: Mapping[str, str]) -> bool:
+    """Returns True unless the variable says `off`."""
+    match env.get(name, "").strip().lower():
+        case "" | "on":
+            return True
+        case "off":
+            return False
+    raise ValueError(f"{name}: on or off")

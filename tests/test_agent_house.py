@@ -14,6 +14,7 @@ from tests.test_house import imports, modules, ours, tree
 #: functions, never from its own floor's other rooms.
 FLOORS: list[set[str]] = [
     {"__main__"},
+    {"openhands"},
     {"serve"},
     {"session"},
     {"turn"},

@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     {"late_replay", "machine"},
     {"agents", "journal"},
     {"notices"},
-    {"errors", "keyed_locks", "log", "settings", "waits"},
+    {"errors", "keyed_locks", "log", "open_files", "settings", "signals", "waits"},
     {"wire"},
     {"protocol"},
     {"acp_bridge"},
@@ -62,7 +62,8 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (535, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/agents/guard.py": (350, "one program, which can import nothing of ours"),
+    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/agents/guard.py": (360, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 

@@ -14,7 +14,8 @@ from acp_bridge import log
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Iterator[Path]:
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(logging, "lastResort", logging.lastResort)
     file = tmp_path / "bridge.log"
     log.configure("debug", file)
     yield file
@@ -74,6 +75,14 @@ def test_what_agents_print_is_logged_for_debugging_only(written: Path) -> None:
     log.event("agent.stderr", agent="x", text="private")
     log.event("agent.exited", agent="x", how="exit code 0")
     assert [line.split()[3] for line in written.read_text().splitlines()] == ["agent.exited"]
+
+
+def test_what_libraries_log_is_written_and_masked_too(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # nobody else takes it
+    logging.getLogger("asyncio").warning("it failed: token=verysecretvalue")
+    assert written.read_text().endswith(" WARNING it failed: token=***\n")
 
 
 def test_the_log_file_is_the_users_alone(written: Path) -> None:

@@ -15,6 +15,7 @@ def test_a_guard_that_hangs_is_told_from_an_agent_that_does() -> None:
 
 
 def test_a_kill_has_ended_before_a_session_gives_the_tree_up() -> None:
+    assert waits.GUARD * 2 < waits.KILL
     assert waits.KILL + waits.LAST_WORDS < waits.GIVE_UP
 
 
@@ -24,7 +25,7 @@ def test_the_guard_tries_several_times_within_the_time_for_a_kill() -> None:
 
 
 def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None:
-    assert waits.CLOSE_GRACE <= waits.CUT_OFF_GRACE
+    assert waits.CLOSE_ANSWER * 2 + waits.EOF_GRACE < waits.CLOSE_GRACE <= waits.CUT_OFF_GRACE
     assert waits.CLOSE_GRACE + GUARD_PAUSE < waits.END
     assert waits.CLOSE_GRACE < waits.UNDO
 
@@ -32,7 +33,8 @@ def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None
 def test_everything_has_ended_in_the_time_that_is_promised() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     assert f"within {waits.ENDED:g} s" in readme
-    assert waits.END + waits.FLUSH + waits.INDEX_CLOSE < waits.ENDED < demo_client.END
+    assert waits.END + waits.FLUSH + waits.INDEX_CLOSE < waits.LEAVE < waits.ENDED < demo_client.END
+    assert waits.CLOSE_GRACE + waits.GUARD < waits.END
 
 
 def test_a_bridge_that_ends_lets_go_of_a_session_before_another_gives_up() -> None:

@@ -15,3 +15,5 @@ class AgentCommand:
     initialize: Mapping[str, Any]
     #: what every process is sent after that.
     standing: StandingRequests = field(default_factory=StandingRequests)
+    #: the soft limit of open files that each process gets; None: that of the bridge.
+    open_files: int | None = None

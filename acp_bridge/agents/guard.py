@@ -1,9 +1,10 @@
 """The guard is the small process between bridge and agent: it starts the agent and kills its tree.
 
 `COMMAND_LINE` runs it in the interpreter's isolated mode, so that no module of the user's is
-imported (invariant P14). Arguments: CONTROL_FD LOCALE COMMAND... Its standard streams are the
-agent's, and so is its environment, but for what Python puts into it in the C locale (PEP 538):
-LOCALE is the agent's "LC_CTYPE=...", or empty if it has none.
+imported (invariant P14). Arguments: CONTROL_FD LOCALE FILES COMMAND... Its standard streams are
+the agent's, and so is its environment, but for what Python puts into it in the C locale (PEP 538):
+LOCALE is the agent's "LC_CTYPE=...", or empty if it has none. FILES is the agent's soft limit of
+open files, or empty if that is the guard's.
 
 Over CONTROL_FD, a stream socket:
 
@@ -11,7 +12,8 @@ Over CONTROL_FD, a stream socket:
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
-  after which the end of the main process alone is no reason to kill the rest.
+  after which the end of the main process alone is no reason to kill the rest; TERM, which has the
+  main process sent SIGTERM.
 
 The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
 bridge, and the tool the agent.
@@ -48,6 +50,7 @@ COMMAND_LINE = (
 KILL = b"k"
 LOCK = b"l"
 LINGER = b"w"
+TERM = b"t"
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
@@ -126,7 +129,7 @@ def listen_for_signals() -> int:
     return readable
 
 
-def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
+def become_agent(guard_pid: int, command: list[str], locale: str, files: str) -> None:
     """Replace the forked child by the agent; raises OSError."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
@@ -136,6 +139,11 @@ def become_agent(guard_pid: int, command: list[str], locale: str) -> None:
     for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):
         _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    if files:
+        import resource  # here alone, so that no guard has it in memory
+
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value
@@ -227,6 +235,8 @@ class Guard:
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
+            if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
+                os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
 
@@ -251,14 +261,14 @@ class Guard:
                 code = os.waitstatus_to_exitcode(status)
                 self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
 
-    def start(self, command: list[str], locale: str) -> bool:
+    def start(self, command: list[str], locale: str, files: str) -> bool:
         """Start the agent and close its streams here; returns False if it can't be executed."""
         readable, writable = os.pipe()
         guard_pid = os.getpid()
         self.agent = os.fork()
         if self.agent == 0:
             try:
-                become_agent(guard_pid, command, locale)
+                become_agent(guard_pid, command, locale, files)
             except OSError as error:
                 os.write(writable, str(error.errno).encode())
             finally:
@@ -334,8 +344,9 @@ def run(arguments: list[str]) -> None:
     guard = Guard(control, listen_for_signals())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
+    _, locale, files, *command = arguments
     try:
-        if not guard.told_to_stop() and guard.start(arguments[2:], arguments[1]):
+        if not guard.told_to_stop() and guard.start(command, locale, files):
             guard.watch()
     finally:
         if guard.agent:

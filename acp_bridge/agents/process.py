@@ -6,7 +6,8 @@ Invariants
 - One task runs in the task group given to `AgentProcess.start`. It ends after `close` or by
   cancellation; either way the tree is killed (bounded, shielded) and every descriptor closed.
 - Every descriptor is close-on-exec, so no other agent keeps a pipe of this one open.
-- The agent gets the working directory and the environment of the bridge, unchanged.
+- The agent gets the working directory and the environment of the bridge, unchanged, and the limit
+  of open files that the bridge was started with.
 """
 
 import os
@@ -50,12 +51,14 @@ class AgentProcess:
         command: Sequence[str],
         *,
         lock_fd: int | None = None,
+        open_files: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
-        `lock_fd` is held by the guard from before the agent starts. `on_stderr` gets the agent's
-        stderr, by lines cut at 8 KiB. The process is watched in `task_group`.
+        `lock_fd` is held by the guard from before the agent starts. `open_files` is the agent's
+        soft limit; without it, that of this process. `on_stderr` gets the agent's stderr, by lines
+        cut at 8 KiB. The process is watched in `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
@@ -64,7 +67,7 @@ class AgentProcess:
             process.hold_lock(lock_fd)
         try:
             with anyio.fail_after(waits.SPAWN):
-                await anyio.to_thread.run_sync(process._spawn, command)
+                await anyio.to_thread.run_sync(process._spawn, command, open_files)
                 await process._tree.wait_started(command[0])
             task_group.start_soon(process._watch)
         except TimeoutError:
@@ -124,11 +127,16 @@ class AgentProcess:
     async def close(self, grace: float) -> None:
         """Close stdin, give the agent `grace` seconds to end, kill what is left, close all.
 
-        Only the grace can be cancelled; the rest is shielded and bounded.
+        An agent that does not heed the end of its stdin is sent SIGTERM within the grace, so that
+        it can tidy up. Only the grace can be cancelled; the rest is shielded and bounded.
         """
         self._close_fd("stdin_fd")
         try:
             with anyio.move_on_after(grace):
+                with anyio.move_on_after(min(waits.EOF_GRACE, grace / 2)):
+                    await self._tree.exited.wait()
+                if not self._tree.exited.is_set():
+                    self._tree.terminate()
                 await self._tree.exited.wait()
         finally:
             self._closing.set()
@@ -158,7 +166,7 @@ class AgentProcess:
                 self._close_fd(name)
             self._finished.set()
 
-    def _spawn(self, command: Sequence[str]) -> None:
+    def _spawn(self, command: Sequence[str], open_files: int | None) -> None:
         """Start the guard; runs in a thread. What it opens is stored at once, for `_finish`."""
         agent_ends: list[int] = []
         try:
@@ -168,7 +176,7 @@ class AgentProcess:
                 setattr(self, name, ours)
                 agent_ends.append(other)
                 os.set_blocking(ours, False)
-            self._tree.spawn(command, agent_ends)
+            self._tree.spawn(command, agent_ends, open_files)
         except ValueError:  # a NUL
             raise StartFailed("the command is not valid", permanent=True) from None
         except OSError:

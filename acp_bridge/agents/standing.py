@@ -8,6 +8,7 @@ repeated: it would open a browser.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
@@ -45,20 +46,54 @@ def sets_something(method: str) -> bool:
     return method in (PROVIDERS_SET, PROVIDERS_DISABLE) or verb in _SETTING
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A request that was granted, with the place that it had among all."""
+
+    number: int
+    method: str
+    params: Json
+
+
 class StandingRequests:
     """The requests that every later process is sent before anything else."""
 
     def __init__(self, patience: float = waits.REQUEST) -> None:
         """`patience`: seconds for a process to answer one of them."""
         self._patience = patience
-        self._kept: dict[object, tuple[str, Json]] = {}
+        self._kept: dict[object, _Kept] = {}
+        #: by subject the number of the request that counts.
+        self._latest: dict[object, int] = {}
+        #: the logout that counts, if no login came after it.
+        self._logout: _Kept | None = None
+        self._count = 0
 
-    def note(self, method: str, params: Json) -> None:
-        """Take a request that an agent has granted; a later one of the same subject replaces it."""
-        subject = _subject(method, params)
+    def number(self) -> int:
+        """Return the place of a request that is sent to an agent now."""
+        self._count += 1
+        return self._count
+
+    def note(self, method: str, params: Json, number: int = 0) -> bool:
+        """Take a request that an agent has granted; a later one of the same subject replaces it.
+
+        `number`: its place, if others may have been sent since then. Returns False if one of the
+        same subject was and is granted already: this one counts no more.
+        """
+        subject, number = _subject(method, params), number or self.number()
+        if self._latest.get(subject, 0) > number:
+            return False
+        self._latest[subject] = number
         self._kept.pop(subject, None)
+        noted = _Kept(number, method, params)
+        if subject == AUTHENTICATE:
+            self._logout = noted if method == LOGOUT else None
         if method != LOGOUT and (method != AUTHENTICATE or carries_credentials(params)):
-            self._kept[subject] = (method, params)
+            self._kept[subject] = noted
+        return True
+
+    def counts(self, number: int) -> bool:
+        """Return True while no later request has taken the place of the one that had this place."""
+        return number in self._latest.values()
 
     async def repeat(self, link: Asked) -> None:
         """Send a process all of them, also those that are noted meanwhile, one after the other.
@@ -66,10 +101,17 @@ class StandingRequests:
         What it refuses or does not answer in time is logged, and comes out when it is given a
         session. Ends without a step after the last look at what is kept.
         """
-        told: list[tuple[str, Json]] = []
-        while missing := [kept for kept in self._kept.values() if kept not in told]:
-            told.append(missing[0])
-            await self.tell(link, *missing[0])
+        told: list[_Kept] = []
+        while missing := self._missing(told):
+            told.append(missing)
+            await self.tell(link, missing.method, missing.params)
+
+    def _missing(self, told: list[_Kept]) -> _Kept | None:
+        """Return what a process lacks that was told this: also a logout, if it was logged in."""
+        logged_in = any(each.method == AUTHENTICATE for each in told)
+        if self._logout and logged_in and self._logout not in told:
+            return self._logout
+        return next((kept for kept in self._kept.values() if kept not in told), None)
 
     async def tell(self, link: Asked, method: str, params: Json) -> None:
         """Send a process one request; that it fails is logged, without the agent's words."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from acp_bridge import signals
 from acp_bridge.cli import serve
 from acp_bridge.cli.naming import agent_name
 
@@ -10,6 +11,7 @@ __all__ = ["COMMANDS", "agent_name", "run"]
 
 
 def _demo(arguments: Sequence[str]) -> int:
+    signals.default()  # it has handlers of its own
     from acp_bridge.demo import main
 
     return main(arguments)

@@ -17,7 +17,8 @@ options (and the environment variables that set them):
   --on-cancel keep|clear            a cancel leaves the prompts that wait, or cancels them
                                     too (ACP_BRIDGE_ON_CANCEL; default keep)
   --drain-timeout SECONDS           how long an agent may take to stop before it is killed
-                                    and restarted (ACP_BRIDGE_DRAIN_TIMEOUT; default 2)
+                                    and restarted (ACP_BRIDGE_DRAIN_TIMEOUT; default 2, with
+                                    --openhands 7)
   --reload-after-cancel unclean|always
                                     restart the agent only after a cancel that went wrong, or
                                     after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
@@ -27,6 +28,11 @@ options (and the environment variables that set them):
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,
                                     else demo)
+  --openhands URL                   instead of the built-in agent, one that drives a running
+                                    OpenHands agent-server, such as http://127.0.0.1:8000; the
+                                    key is OPENHANDS_SESSION_API_KEY (ACP_BRIDGE_OPENHANDS)
+  --openhands-profile NAME          the agent profile of its new conversations
+                                    (ACP_BRIDGE_OPENHANDS_PROFILE; default the active one)
   --agent-name NAME                 the name under which the agent's sessions are kept and found
                                     again (ACP_BRIDGE_AGENT_NAME; default: from the command)
   --home FOLDER                     where sessions are kept (ACP_BRIDGE_HOME)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from acp_bridge import __version__, waits
+from acp_bridge.cli import openhands
 from acp_bridge.cli.help import HELP
 from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
@@ -17,11 +18,13 @@ from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 #: Each may also be given by an environment variable: `--log-file` by ACP_BRIDGE_LOG_FILE.
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
-    *("agent-name", "home", "log-file", "log-level"),
+    *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
 )
 _MOST_SECONDS: Final = 600
 #: the name under which the built-in agent's sessions are kept.
 _BUILT_IN: Final = "built-in"
+#: seconds that an agent may take to stop.
+_DRAIN: Final = 2.0
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
 
@@ -31,6 +34,8 @@ class Options:
     """The settings of the bridge, and where its log goes; None for what was not given."""
 
     settings: Settings
+    #: the agent is one of this project's: the built-in one, or OpenHands'.
+    own_agent: bool
     log_file: Path | None
     log_level: str | None
 
@@ -51,6 +56,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         _fail("there is no command after --")
     return Options(
         settings=_settings(given, command, env),
+        own_agent=not command,
         log_file=Path(given.log_file) if given.log_file else None,
         log_level=given.log_level,
     )
@@ -92,23 +98,32 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
     from platformdirs import user_data_dir
 
-    if command and given.model and variable("model") not in env:
-        _fail("--model is the built-in agent's; give it to the command after -- instead")
-    found = agent_name(command) if command else _BUILT_IN
+    other = command or (_openhands(given) if given.openhands else [])
+    if other and given.model and variable("model") not in env:
+        instead = (
+            "give it to the command after -- instead" if command else "--openhands has its own"
+        )
+        _fail(f"--model is the built-in agent's; {instead}")
+    profile = given.openhands_profile
+    wrong = openhands.misused(given.openhands, profile, other=bool(command), env=env)
+    if wrong is not None:
+        _fail(wrong)
+    found = agent_name(command) if command else openhands.NAME if other else _BUILT_IN
+    drain = openhands.DRAIN if other and not command else _DRAIN
     return Settings(
-        command=tuple(command or _built_in(given)),
+        command=tuple(other or _built_in(given)),
         agent_name=given.agent_name or found,
         former_names=former_names(command) | {found} if command else frozenset({found}),
         named=bool(given.agent_name),
         home=Path(given.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
-        builtin=not command,
+        builtin=not other,
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,
         reload_after_cancel=_choice(
             ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
         )
         or ReloadAfterCancel.UNCLEAN,
-        drain_timeout=_seconds("drain-timeout", given.drain_timeout, 2.0, 0.05),
+        drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
     )
 
@@ -120,6 +135,13 @@ def _built_in(given: argparse.Namespace) -> list[str]:
     if given.home:
         command += ["--home", str(Path(given.home).expanduser().absolute())]
     return command
+
+
+def _openhands(given: argparse.Namespace) -> list[str]:
+    try:
+        return openhands.command(given.openhands, given.openhands_profile, given.home)
+    except ValueError as wrong:
+        _fail(str(wrong))
 
 
 def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:

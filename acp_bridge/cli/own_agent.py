@@ -32,6 +32,11 @@ def foreign_agent(path: Sequence[str]) -> str | None:
     return None if all(_OURS in content for content in files) else str(package)
 
 
+def has_websockets(path: Sequence[str]) -> bool:
+    """Tell if the extra packages of OpenHands' agent are on this import path."""
+    return PathFinder.find_spec("websockets", path) is not None
+
+
 def isolated_path(env: Mapping[str, str]) -> list[str]:
     """Return the import path of this interpreter without what `-I` leaves out."""
     left_out = {"", *env.get("PYTHONPATH", "").split(os.pathsep), site.getusersitepackages()}

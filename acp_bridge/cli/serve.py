@@ -9,12 +9,13 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from acp_bridge import log
+from acp_bridge import log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import foreign_agent, isolated_path
+from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
 from acp_bridge.settings import Settings
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
@@ -36,9 +37,9 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
-    if not options.settings.builtin and _at_a_terminal():
+    if not options.own_agent and _at_a_terminal():
         return _become(options.settings.command)
-    if not _open_log(options) or not _has_its_agent(options.settings):
+    if not _open_log(options) or not _has_its_agent(options):
         return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
@@ -76,23 +77,32 @@ def _open_log(options: Options) -> bool:
     return True
 
 
-def _has_its_agent(settings: Settings) -> bool:
-    """Tell if the built-in agent, where it is wanted, is what would be started."""
-    found = foreign_agent(isolated_path(os.environ)) if settings.builtin else None
+def _has_its_agent(options: Options) -> bool:
+    """Tell if an agent of ours, where one is wanted, is what would be started."""
+    path = isolated_path(os.environ)
+    found = foreign_agent(path) if options.own_agent else None
     if found is not None:
         log.logger.error(
             "the built-in agent can't be started: another Python package named 'agent' is installed"
             " at %s; uninstall it, or install acp-bridge in an environment of its own",
             found,
         )
-    return found is None
+        return False
+    if options.own_agent and not options.settings.builtin and not has_websockets(path):
+        log.logger.error(
+            "OpenHands' agent can't be started: install acp-stdio-bridge[openhands], which has"
+            " what it needs"
+        )
+        return False
+    return True
 
 
 def _serve(settings: Settings) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
-    from acp_bridge import bridge
+    from acp_bridge import bridge, open_files
+    from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.stdio import claim_stdio
 
     try:
@@ -100,7 +110,22 @@ def _serve(settings: Settings) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
+    ORPHANS.adopt()
+    settings = replace(settings, agent_files=open_files.raise_limit())
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
-    anyio.run(bridge.serve, settings, stdin, stdout)
+    anyio.run(bridge.serve, settings, stdin, stdout, _leave_in_time)
     return 0
+
+
+def _leave_in_time() -> None:
+    """See to it that the process ends in time, whatever hangs (invariant P2).
+
+    That may be a tree that does not die, which its guard goes on killing, or a thread on a disk
+    that does not answer. All that could be kept has been written by then.
+    """
+    import threading
+
+    leave = threading.Timer(waits.LEAVE, os._exit, (0,))
+    leave.daemon = True
+    leave.start()

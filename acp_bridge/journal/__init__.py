@@ -8,6 +8,7 @@ from acp_bridge.journal.errors import (
     UnknownSession,
 )
 from acp_bridge.journal.records import (
+    INTERRUPTED,
     UNSET,
     Owns,
     PromptRow,
@@ -20,6 +21,7 @@ from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.store import Journal
 
 __all__ = [
+    "INTERRUPTED",
     "UNSET",
     "BadCursor",
     "IndexUnusable",

@@ -20,7 +20,9 @@ from typing import Any
 
 import anyio
 
+from acp_bridge.journal import left_queue
 from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.schema import (
     FAILURES,
     WAL_LIMIT_BYTES,
@@ -75,7 +77,8 @@ class SessionFile:
 
         `key`: a later write of the same key makes this one needless.
 
-        Raises JournalError: the file is closed, or no later try can work.
+        Raises JournalError: the file is closed, or no later try can work; or a prompt is to be
+        sent of which nobody would know after a kill.
         """
         if self.closed:
             raise JournalError("the journal is closed")
@@ -86,9 +89,18 @@ class SessionFile:
         except JournalError as error:
             if not may_pass(error):
                 raise
+            self._name(write)
             if not self.unwritten:
                 event("journal.failed", session=self.path.stem, what=error.__cause__)
             self.unwritten.add(write, key)
+
+    def _name(self, write: Write) -> None:
+        if write.went:
+            try:
+                left_queue.add(self.path, write.turn, write.went)
+            except OSError as error:
+                if Went.SENT in write.went:
+                    raise failure(error) from error
 
     def catch_up(self) -> None:
         """Write what was kept. Raises JournalError: some of it still can't be written."""
@@ -106,6 +118,7 @@ class SessionFile:
                     raise
                 logger.exception("journal: a write that was kept can't be made")
             self.unwritten.drop_first()
+        left_queue.clear(self.path)
         event("journal.caught_up", session=self.path.stem)
 
     def _execute(self, write: Write) -> None:

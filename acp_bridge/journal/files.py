@@ -7,6 +7,7 @@ from typing import Final
 
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
+from acp_bridge.journal.left_queue import link_of
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
     connect,
@@ -19,6 +20,8 @@ from acp_bridge.journal.schema import (
 )
 from acp_bridge.journal.tables import SESSION_SCHEMA
 
+#: what stands for a column that files of earlier versions lack.
+_EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
 
@@ -101,9 +104,29 @@ def was_prompted(path: Path) -> bool:
         return row is None or bool(row[0])
 
 
+def read_info(path: Path) -> SessionInfo | None:
+    """Return what a session's file says of it, also one of an earlier version.
+
+    None if there is no file, or no session in it yet.
+
+    Raises:
+        JournalError: the file can't be read.
+    """
+    if not path.is_file():
+        return None
+    with journal_errors(), closing(connect(path, wait=1)) as session:
+        info = "SELECT name FROM pragma_table_info('session')"
+        there = {name for (name,) in session.execute(info)}
+        if not there:  # it is being made
+            return None
+        columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
+        row = session.execute(f"SELECT {columns} FROM session").fetchone()
+        return SessionInfo(*row) if row else None
+
+
 def remove_files(path: Path) -> None:
     """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, path.with_suffix(".lock")):
+        for each in (wal_of(path), path, shm, link_of(path), path.with_suffix(".lock")):
             each.unlink(missing_ok=True)

@@ -111,20 +111,18 @@ class Index:
 
         Raises IndexUnusable.
         """
-        rows = await self._run(
-            lambda db: db.execute(
-                "SELECT session_id FROM sessions WHERE NOT deleted AND updated_at < ?"
-                f" AND (NOT prompted OR title IS NULL) ORDER BY updated_at LIMIT {PAGE_ROWS}",
-                (before,),
-            ).fetchall()
-        )
-        return [session_id for (session_id,) in rows]
+        return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
+
+    async def without_prompt(self) -> list[str]:
+        """Return the sessions that are not listed yet, newest first. Raises IndexUnusable."""
+        return await self._ids("NOT prompted")
 
     # -- what is listed -------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionInfo | None:
-        """Return a session's row, also one that is not listed. Raises IndexUnusable."""
-        return await self._one("session_id = ?", session_id)
+    async def session(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return a session's row, and True if it was deleted for good. Raises IndexUnusable."""
+        gone = await self._one("deleted AND prompted AND session_id = ?", session_id)
+        return gone or await self._one("session_id = ?", session_id), gone is not None
 
     async def page(
         self, cwd: str | None, agent: Owns | None, cursor: str | None
@@ -154,30 +152,39 @@ class Index:
 
     async def agent_ids(self, agent: Owns) -> frozenset[str]:
         """Return the agent's ids of all sessions, also of deleted ones. Raises IndexUnusable."""
+        which = "agent_session_id FROM sessions WHERE agent_session_id IS NOT NULL"
+        return frozenset(await self._of(agent, f"{which} AND owns(agent, agent_info)"))
 
-        def work(db: sqlite3.Connection) -> list[tuple[str]]:
-            _set_owner(db, agent)
-            return db.execute(
-                "SELECT agent_session_id FROM sessions"
-                " WHERE agent_session_id IS NOT NULL AND owns(agent, agent_info)"
-            ).fetchall()
+    async def folders(self, agent: Owns, most: int) -> list[str]:
+        """Return the working folders of the agent's sessions, the newest first, at most so many.
 
-        return frozenset(found for (found,) in await self._run(work))
+        Raises IndexUnusable.
+        """
+        return await self._of(
+            agent,
+            "cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+            " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+            most,
+        )
 
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.
 
         Raises IndexUnusable.
         """
+        others = await self._of(
+            agent,
+            "session_id FROM sessions WHERE NOT deleted AND agent_session_id = ?"
+            " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
+            agent_session_id,
+            session_id,
+        )
+        return bool(others)
 
-        def work(db: sqlite3.Connection) -> bool:
+    async def _of(self, agent: Owns, what: str, *values: object) -> list[str]:
+        def work(db: sqlite3.Connection) -> list[str]:
             _set_owner(db, agent)
-            found = db.execute(
-                "SELECT 1 FROM sessions WHERE NOT deleted AND agent_session_id = ?"
-                " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
-                (agent_session_id, session_id),
-            )
-            return found.fetchone() is not None
+            return [found for (found,) in db.execute(f"SELECT {what}", values)]
 
         return await self._run(work)
 
@@ -188,6 +195,16 @@ class Index:
             ).fetchone()
         )
         return SessionInfo(*row) if row else None
+
+    async def _ids(self, which: str, *values: str) -> list[str]:
+        rows = await self._run(
+            lambda db: db.execute(
+                f"SELECT session_id FROM sessions WHERE NOT deleted AND {which}"
+                " ORDER BY updated_at DESC",
+                values,
+            ).fetchall()
+        )
+        return [session_id for (session_id,) in rows]
 
     async def close(self) -> None:
         """Close it. Never raises."""

@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from acp_bridge import waits
 from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.files import read_info
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
     connect,
@@ -35,8 +36,6 @@ from acp_bridge.journal.tables import INDEX_SCHEMA
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
-#: what stands for a column that files of earlier versions lack.
-_EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
 #: seconds for another bridge to open, replace or close the index.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.01
@@ -174,21 +173,13 @@ def _fill(index: sqlite3.Connection, folder: Path) -> None:
     marks = ", ".join("?" * len(fields(SessionInfo)))
     for path in sorted(folder.glob("*.db")):
         try:
-            with closing(connect(path, wait=1)) as session:
-                rows = _rows(session)
-            index.executemany(f"INSERT INTO sessions({COLUMNS}) VALUES ({marks})", rows)
+            if info := read_info(path):  # else it is being made: its bridge lists it
+                values = [getattr(info, field.name) for field in fields(SessionInfo)]
+                index.execute(f"INSERT INTO sessions({COLUMNS}) VALUES ({marks})", values)
+        except JournalError as error:
+            logger.warning("journal: %s is not listed: %s", path.name, error.__cause__)
         except sqlite3.Error as error:
             logger.warning("journal: %s is not listed: %s", path.name, error)
-
-
-def _rows(session: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """Return what a session's file says of it, also one of an earlier version."""
-    there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
-    columns = ", ".join(
-        field.name if field.name in there else _EARLIER.get(field.name, field.name)
-        for field in fields(SessionInfo)
-    )
-    return session.execute(f"SELECT {columns} FROM session").fetchall()
 
 
 @contextmanager

@@ -5,9 +5,11 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import dumps, read_object
-from acp_bridge.journal.records import PromptRow, PromptState
-from acp_bridge.journal.unwritten import Statement, Write
+from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState
+from acp_bridge.journal.unwritten import INSERT_ROW, Statement, Write
+from acp_bridge.journal.words import words_line
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"
 _END: Final = (
@@ -32,16 +34,46 @@ def end(seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] |
     return _END, (dumps(outcome).decode(), own, seq)
 
 
+def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:
+    """Note what prompts did that their file does not know; raises sqlite3.Error.
+
+    Those that the agent got are `SENT`; if they had ended, with the outcome `UNRECORDED`.
+    """
+    for row in read(db, (PromptState.WAITING, PromptState.HELD, PromptState.SENT)):
+        went = named.get(row.seq, Went.NOTHING)
+        if row.state is not PromptState.SENT and Went.SENT in went:
+            db.execute(*move(row.seq, row.state, PromptState.SENT))
+            db.execute(INSERT_ROW, (row.seq, words_line(row.seq)))
+        elif row.state is not PromptState.SENT and went:
+            db.execute(*end(row.seq, UNRECORDED, None))
+        if Went.ENDED in went:
+            outcome = dumps(UNRECORDED).decode()
+            db.execute("UPDATE prompts SET outcome = ? WHERE seq = ?", (outcome, row.seq))
+
+
+def recover(db: sqlite3.Connection, said: Mapping[int, bytes]) -> None:
+    """End the turns that ran, with these updates, and hold what waits; raises sqlite3.Error."""
+    for seq, lines in said.items():
+        db.execute(INSERT_ROW, (seq, lines))
+    db.execute(
+        "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?) WHERE state = 'sent'",
+        (dumps(INTERRUPTED).decode(),),
+    )
+    db.execute("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")
+
+
 def turns_finished(db: sqlite3.Connection, unwritten: Iterable[Write]) -> int:
     """Count the turns that the agent itself has ended well, also those not written yet.
 
     Raises sqlite3.Error.
     """
-    rows = db.execute("SELECT agent_outcome FROM prompts WHERE agent_outcome IS NOT NULL")
-    outcomes = [outcome for (outcome,) in rows]
+    rows = db.execute("SELECT agent_outcome, seq FROM prompts WHERE agent_outcome IS NOT NULL")
+    outcomes: dict[object, Any] = {seq: outcome for outcome, seq in rows}
     for write in unwritten:
-        outcomes += [values[1] for sql, values in write.statements if sql == _END and values[1]]
-    return sum(map(_ended_well, outcomes))
+        for sql, values in write.statements:
+            if sql == _END and values[1]:
+                outcomes.setdefault(values[2], values[1])  # the first one stays
+    return sum(map(_ended_well, outcomes.values()))
 
 
 def read(db: sqlite3.Connection, states: Sequence[PromptState]) -> list[PromptRow]:

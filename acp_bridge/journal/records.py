@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 
 def now() -> str:
@@ -31,6 +31,12 @@ class PromptState(StrEnum):
     SENT = "sent"
     #: It has its outcome, for good.
     DONE = "done"
+
+
+#: the outcome of a prompt whose turn ran when the bridge ended.
+INTERRUPTED: Final = {"interrupted": True}
+#: the outcome of a prompt that had one which could not be written before the bridge was killed.
+UNRECORDED: Final = {"unrecorded": True}
 
 
 @dataclass(frozen=True, slots=True)

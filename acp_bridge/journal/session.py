@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge.journal import prompt_rows
+from acp_bridge.journal import left_queue, prompt_rows
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import read_entries, read_slice
+from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, dumps, loads, merged
-from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import journal_errors
 from acp_bridge.journal.threads import in_thread
 from acp_bridge.journal.unwritten import Unwritten, Write
@@ -76,9 +77,10 @@ class SessionJournal:
 
         Raises:
             RuntimeError: the prompt does not wait: a bug of the caller, nothing is changed.
-            JournalError: the journal is closed, or can't be read.
+            JournalError: it must not be sent. After a kill of the bridge nobody would know of it.
         """
-        self._move(seq, PromptState.WAITING, PromptState.SENT, words_line(seq))
+        move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
+        self._take(seq, Write((move,), seq, (words_line(seq),), Went.SENT))
 
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
@@ -87,7 +89,10 @@ class SessionJournal:
 
         Raises JournalError when the journal is closed.
         """
-        self._file.write_or_keep(Write((prompt_rows.end(seq, outcome, agent_outcome),)))
+        end = prompt_rows.end(seq, outcome, agent_outcome)
+        # An interrupted one counts as that without its end.
+        went = Went.NOTHING if outcome == INTERRUPTED else Went.ENDED
+        self._file.write_or_keep(Write((end,), seq, went=went))
 
     def release(self, seq: int) -> None:
         """Let a held prompt wait again, on the user's word.
@@ -102,25 +107,29 @@ class SessionJournal:
 
     def hold(self, seq: int) -> None:
         """Hold a waiting prompt. Raises as `start_turn` does."""
-        self._move(seq, PromptState.WAITING, PromptState.HELD)
+        self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.HELD),)))
 
     def drop(self, seq: int) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
         self._file.write(*prompt_rows.end(seq, {"dropped": True}, None))
 
-    def recover(self) -> list[PromptRow]:
+    def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are held, in order (Q6).
 
-        Prompts that it had sent are done, with the outcome `{"interrupted": true}`; those that
-        waited are held. To be called once, after the session was opened. Raises JournalError.
+        Prompts that it had sent are done, with the outcome `INTERRUPTED` if they have none; those
+        that waited are held. `said`: by prompt, lines for `record` that end its transcript. To be
+        called once, after the session was opened. Raises JournalError: nothing is changed.
         """
         with self._file.transaction():
-            self._file.db.execute(
-                "UPDATE prompts SET state = 'done', outcome = ? WHERE state = 'sent'",
-                (_json({"interrupted": True}),),
-            )
-            self._file.db.execute("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")
+            prompt_rows.recover(self._file.db, said or {})
             return self.prompts(PromptState.HELD)
+
+    def settle_left(self) -> None:
+        """Note what prompts did that a killed bridge could not write (Q5). Raises JournalError."""
+        if named := left_queue.read(self._file.path):
+            with self._file.transaction():
+                prompt_rows.settle(self._file.db, named)
+            left_queue.clear(self._file.path)
 
     def prompts(self, *states: PromptState) -> list[PromptRow]:
         """Return the prompts in these states (none given: all), in order. Raises JournalError."""
@@ -273,15 +282,11 @@ class SessionJournal:
         except JournalError:  # it is in a damaged page
             return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
 
-    def _move(self, seq: int, origin: PromptState, target: PromptState, *lines: bytes) -> None:
-        """Move a prompt from one state to another, and begin its transcript with these lines.
-
-        RuntimeError if it is not in the first, as far as the file can say that.
-        """
+    def _take(self, seq: int, write: Write) -> None:
+        """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
         if not self._file.unwritten:
-            self._expect(seq, origin)
-        move = prompt_rows.move(seq, origin, target)
-        self._file.write_or_keep(Write((move,), seq, lines))
+            self._expect(seq, PromptState.WAITING)
+        self._file.write_or_keep(write)
 
     def _expect(self, seq: int, state: PromptState) -> None:
         found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))

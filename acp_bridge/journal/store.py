@@ -18,17 +18,19 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
+from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import (
     create_file,
     make_folders,
     open_file,
+    read_info,
     remove_files,
     stamp_of,
     was_prompted,
 )
 from acp_bridge.journal.index import Index
+from acp_bridge.journal.index_rows import IndexRows
 from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
@@ -55,6 +57,7 @@ class Journal:
         self._home = home.absolute()
         #: what is known of all sessions, also of those that were removed.
         self.index = Index(self._home / "index.db")
+        self._rows = IndexRows(self.index, self.path)
         self._open: dict[str, SessionJournal] = {}
         self._locks = KeyedLocks()
         #: what closed files lack, with a stamp of the file as it was then.
@@ -103,9 +106,16 @@ class Journal:
         async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            file = await in_thread(create_file, path, info)
+            there = path.exists()
             try:
-                await self._index_row(info, durable=True)
+                file = await in_thread(create_file, path, info)
+            except JournalError:
+                if not there:
+                    with suppress(JournalError):
+                        await in_thread(remove_files, path)
+                raise
+            try:
+                await self._rows.put(info, durable=True)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await file.close()
@@ -133,18 +143,28 @@ class Journal:
             session = self._opened(file, info)
             try:
                 session.catch_up()
-                await self._index_row(info)
+                session.settle_left()
+                await self._rows.put(info)
             except BaseException:
                 await session.close()
                 raise
             return session
 
+    async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
+        """Return what is known of a session, and True if it was deleted for good.
+
+        The index says it where the file is gone or can't be read. Raises IndexUnusable.
+        """
+        if (session := self._live(session_id)) is not None:
+            return session.info, False
+        with suppress(JournalError):
+            info = await in_thread(read_info, self.path(session_id))
+            if info and info.session_id == session_id:
+                return info, False
+        return await self.index.session(session_id)
+
     async def list(
-        self,
-        *,
-        cwd: str | None = None,
-        agent: Owns | None = None,
-        cursor: str | None = None,
+        self, *, cwd: str | None = None, agent: Owns | None = None, cursor: str | None = None
     ) -> tuple[list[SessionInfo], str | None]:
         """Return a page of sessions, newest first, and the cursor of the next one, if any.
 
@@ -152,6 +172,7 @@ class Journal:
             BadCursor: the cursor is not one of ours.
             IndexUnusable: why, and what to do.
         """
+        await self._rows.look()
         return await self.index.page(cwd, agent, cursor)
 
     async def known_agent_ids(self, agent: Owns) -> frozenset[str]:
@@ -183,7 +204,7 @@ class Journal:
         given["agent_session_id"] = agent_session_id
         changes = {key: value for key, value in given.items() if not isinstance(value, Unset)}
         session.change_info(**changes, updated_at=now())
-        await self._index_row(session.info)
+        await self._rows.put(session.info)
 
     async def note_agent(self, session_id: str, agent_session_id: str | None, agent: Owns) -> None:
         """Note which agent has taken an open session, and under which id; raises as `touch` does.
@@ -226,11 +247,7 @@ class Journal:
         async with self._locks.hold(session_id):
             await self._close_one(session_id)
             await self.index.remove(session_id, known=known, agent=agent)
-            await in_thread(remove_files, self.path(session_id))
-
-    async def hide(self, agent_session_id: str, agent: Owns) -> None:
-        """Keep a session that only the agent knows out of the listing. Raises IndexUnusable."""
-        await self.index.remove(agent_session_id, known=True, agent=agent.name)
+            await self._remove(session_id)
 
     # -- sessions without a prompt ---------------------------------------------------------
 
@@ -247,26 +264,24 @@ class Journal:
             if not prompted:
                 await self._close_one(session_id)
                 await self.index.set_aside(session_id)
-                await in_thread(remove_files, self.path(session_id))
+                await self._remove(session_id)
 
     async def _close_one(self, session_id: str) -> None:
         if (session := self._open.get(session_id)) is not None:
             await session.close()
-        self._unwritten.pop(session_id, None)
+
+    async def _remove(self, session_id: str) -> None:
+        self._rows.forget(session_id)
+        await in_thread(remove_files, self.path(session_id))
+        self._unwritten.pop(session_id, None)  # not before: what can't be removed is used again
 
     async def close(self) -> None:
         """Close everything. Never raises."""
         with anyio.CancelScope(shield=True):
             for session in [*self._open.values()]:
                 await session.close()
+            await self._rows.catch_up()
             await self.index.close()
-
-    async def _index_row(self, info: SessionInfo, *, durable: bool = False) -> None:
-        """Bring the row of a session up to date; a listing that can't be used hinders nobody."""
-        try:
-            await self.index.put(info, durable=durable)
-        except IndexUnusable as error:
-            logger.warning("journal: session %s: %s", info.session_id, error)
 
     def _opened(self, file: SessionFile, info: SessionInfo) -> SessionJournal:
         session = SessionJournal(file, info, self._closed)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, TypeAlias
 
 from acp_bridge import notices
+from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import dumps
 
 Statement: TypeAlias = tuple[str, tuple[object, ...]]
@@ -48,6 +49,8 @@ class Write:
     #: the updates among them: their turn, and lines of one read each.
     turn: int = 0
     lines: tuple[bytes, ...] = ()
+    #: what it says of the prompt with the number `turn`.
+    went: Went = Went.NOTHING
 
     @property
     def row(self) -> bytes:
@@ -93,7 +96,8 @@ class Unwritten:
         """Keep a write; it takes the place of an earlier one with the same key."""
         size = sum(map(len, write.lines))
         if size and (self._gap or self._bytes + size > LIMIT_BYTES):
-            write = Write(write.statements, write.turn, () if self._gap else (_missing(),))
+            lines = () if self._gap else (_missing(),)
+            write = replace(write, lines=lines)
             self._gap = True
         else:
             self._bytes += size

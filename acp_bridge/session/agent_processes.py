@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
+from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.log import event
@@ -137,9 +137,13 @@ class AgentProcesses:
             return
         with anyio.move_on_after(grace):
             if link.can("sessionCapabilities", "close"):
-                try:
-                    await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})
-                except RpcError as exc:
-                    event("agent.close_refused", agent=link.name, what=exc.message)
+                with anyio.move_on_after(waits.CLOSE_ANSWER):  # one that is deaf is to end, too
+                    await self._close_session(link)
             await link.close(grace)
         await self.kill(epoch)
+
+    async def _close_session(self, link: Link) -> None:
+        try:
+            await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})
+        except RpcError as exc:
+            event("agent.close_refused", agent=link.name, what=exc.message)

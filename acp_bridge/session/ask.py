@@ -152,8 +152,9 @@ class Ask:
         return _text(result)
 
     async def _hide(self, agent_session_id: str) -> None:
+        index, agent = self._context.journal.index, self._context.identity.name
         try:
-            await self._context.journal.hide(agent_session_id, self._context.identity)
+            await index.remove(agent_session_id, known=True, agent=agent)
         except JournalError as exc:
             event("journal.failed", what=exc)
 

@@ -15,23 +15,12 @@ from enum import Enum, auto
 import anyio
 
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state, own_meta
+from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state, kind_of, own_meta
 from acp_bridge.wire.jsonrpc import encode
-
-
-def needs_fitting(params: Json) -> bool:
-    """Return True for an update of which not every client can take all."""
-    update = params.get("update")
-    return isinstance(update, dict) and update.get("sessionUpdate") == OPTIONS_UPDATE
 
 
 def _is_aside(params: Json) -> bool:
     return is_state(params["update"]) or bool(own_meta(params))
-
-
-def _lists_commands(params: Json) -> bool:
-    update = params.get("update")
-    return isinstance(update, dict) and update.get("sessionUpdate") == COMMANDS_UPDATE
 
 
 class Quiet(Enum):
@@ -94,7 +83,7 @@ class ClientView:
             self._backlog.append(action)
 
     def _known(self, params: Json) -> bool:
-        if not _lists_commands(params):
+        if kind_of(params) != COMMANDS_UPDATE:
             return False
         known, self._commands = self._commands == params, params
         return known
@@ -141,7 +130,7 @@ class ClientView:
 
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
-        if _lists_commands(params):
+        if kind_of(params) == COMMANDS_UPDATE:
             self._commands = params
         self.client.outgoing.write(self._line(params))
 
@@ -167,6 +156,6 @@ class ClientView:
             await self.client.outgoing.drain_below(limit)
 
     def _line(self, params: Json) -> bytes:
-        if needs_fitting(params):
+        if kind_of(params) == OPTIONS_UPDATE:  # of which not every client can take all
             params = {**params, "update": self.client.abilities.fit(params["update"])}
         return self._head + encode(params)[1:-1] + b"}\n"

@@ -96,27 +96,25 @@ class FromAgent:
         unread = self._draining and any(v.full(self._limit) for v in self._transcript.views)
         if unread and not is_state(update):
             return
-        tainted = self._phase is Phase.TAINTED
-        try:
-            shown = self._updates.incoming(
-                update, self._phase, excused=tainted and self._port.excused
-            )
-        except Leak:
-            self._leaked(link)
-            return
-        if shown is None:
+        if (shown := self._taken(link, update)) is None:
             return
         if is_state(shown):
             shown = self._port.note_state(shown)
-        if len(params) == 2:  # the usual: sessionId and update
-            told = {"update": shown}
-        else:
-            rest = {key: value for key, value in params.items() if key != "sessionId"}
-            told = {**rest, "update": shown}
+        told = {**params, "update": shown}
+        told.pop("sessionId", None)
         if unread and is_state(shown):
             self._withheld[shown["sessionUpdate"]] = told
             return
         self._transcript.show(told)
+
+    def _taken(self, link: Link, update: Json) -> Json | None:
+        """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
+        excused = self._phase is Phase.TAINTED and self._port.excused
+        try:
+            return self._updates.incoming(update, self._phase, excused=excused)
+        except Leak:
+            self._leaked(link)
+            return None
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         self._transcript.flush()

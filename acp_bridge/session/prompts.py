@@ -16,7 +16,7 @@ import anyio
 
 from acp_bridge import notices, waits
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
@@ -31,8 +31,10 @@ class PromptsPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run a piece of work whose failure is this session's only: then feed `instead`."""
 
     async def touch(self) -> None:
         """Note in the listing that the session was used now. Raises JournalError."""
@@ -103,7 +105,8 @@ class Prompts:
         except JournalError as exc:
             self._port.feed(ev.CommitFailed(key, str(exc)))
             return
-        self._port.spawn(self._sync, key, prompt)
+        failed = ev.CommitFailed(key, "it could not be synced")
+        self._port.spawn(self._sync, key, prompt, instead=failed)
 
     async def _sync(self, key: int, prompt: Prompt) -> None:
         try:
@@ -128,14 +131,16 @@ class Prompts:
         prompt = self._open.pop(key)
         answer = answers.of_outcome(outcome)
         own = outcome.answer if isinstance(outcome, Replied) else None
-        self._end(prompt.seq, answers.for_journal(answer) or {}, own)
-        how = answers.in_short(answer)
-        event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
-        if request := prompt.request:
-            self._transcript.then(request.client, lambda: request.respond(answer))
-            # Another turn may run: this prompt had waited behind it.
-            if isinstance(outcome, Cancelled) and not self._transcript.seq:
-                self._transcript.hush(request.client)
+        try:
+            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            how = answers.in_short(answer)
+            event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+        finally:  # whatever breaks, the prompt is answered (invariant Q9)
+            if request := prompt.request:
+                self._transcript.then(request.client, lambda: request.respond(answer))
+        # Another turn may run: this prompt had waited behind it.
+        if prompt.request and isinstance(outcome, Cancelled) and not self._transcript.seq:
+            self._transcript.hush(prompt.request.client)
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
@@ -144,7 +149,7 @@ class Prompts:
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
         self._transcript.record_only(notices.notice(notices.INTERRUPTED))
-        self._end(self._open.pop(key).seq, {"interrupted": True}, None)
+        self._end(self._open.pop(key).seq, INTERRUPTED, None)
 
     def hold(self, keys: tuple[int, ...]) -> None:
         """Let these prompts wait for the user's word from now on."""

@@ -71,12 +71,13 @@ class Replay:
 
         Raises JournalError.
         """
+        ends: dict[int, bytes] = {}
         for row in self._journal.prompts(PromptState.SENT):
             said = [{"update": update} for update in await self._left_open(row.seq)]
-            said.append(notices.notice(notices.INTERRUPTED))
-            self._journal.record(row.seq, b"".join(encode(params) for params in said))
-        # The turns are over when that is written: a load that failed before says it the next time.
-        for row in self._journal.recover():
+            lost = notices.MISSING if row.outcome else notices.INTERRUPTED
+            said.append(notices.notice(lost))
+            ends[row.seq] = b"".join(encode(params) for params in said)
+        for row in self._journal.recover(ends):
             self._prompts.add_held(row.params, row.seq)
 
     async def _left_open(self, turn: int) -> list[Json]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import assert_never
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import SessionJournal
@@ -23,7 +24,7 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import answers, queue_command, to_client
+from acp_bridge.session import answers, failures, queue_command, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
@@ -232,16 +233,12 @@ class Session:
             text = notices.not_ready(self.memory.refusal)
             self.transcript.show_only(notices.notice(text))
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work in the bridge's task group; its failure is this session's only."""
-
-        async def contained() -> None:
-            try:
-                await work(*args)
-            except Exception as exc:
-                errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
-
-        self._context.tasks.start_soon(contained)
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run work whose failure is this session's only: then the machine is told `instead`."""
+        failed = partial(self.feed, instead) if instead else lambda: None
+        self._context.tasks.start_soon(failures.contained, work, args, failed)
 
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
@@ -251,9 +248,11 @@ class Session:
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
-        await self._context.journal.end(self.id)
-        os.close(self._lease)
-        self.closed.set()
+        try:
+            await self._context.journal.end(self.id)
+        finally:  # else it could not be opened again, and who closes it would wait for ever
+            os.close(self._lease)
+            self.closed.set()
 
     # --- prompts -------------------------------------------------------------------------------
 
@@ -268,7 +267,8 @@ class Session:
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
-        self.title.note_prompt(params)
+        if not self.closing:  # then it was refused, and lists nothing
+            self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
@@ -13,6 +14,7 @@ from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
+from acp_bridge.open_files import OpenFiles
 from acp_bridge.protocol import has
 from acp_bridge.settings import Settings
 
@@ -30,11 +32,15 @@ class SessionContext:
     capabilities: object = None
     #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
     agent_info: str | None = None
+    #: whether there is room for one more session.
+    open_files: OpenFiles = field(default_factory=OpenFiles)
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
     take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
-    _links: list[Link] = field(init=False, default_factory=list)
+    #: every process that somebody has, in the order of their making; one that nobody has any more,
+    #: started or not, is forgotten.
+    _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
 
     @property
     def standing(self) -> StandingRequests:
@@ -62,8 +68,7 @@ class SessionContext:
 
     def note_link(self, link: Link) -> None:
         """Count a process among those of the agent until it is gone."""
-        self._links = [each for each in self._links if not each.gone]
-        self._links.append(link)
+        self._links[link] = None
 
     @property
     def ready_links(self) -> list[Link]:

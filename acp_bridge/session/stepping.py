@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from acp_bridge import errors
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.turns import Turns
+from acp_bridge.session import failures
 from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
 
 
@@ -45,9 +45,10 @@ class Stepping:
             while self._events:
                 self._performer.before_step()
                 for effect in self._machine.step(self._events.popleft()):
-                    what = f"{type(effect).__name__} failed"
-                    # Those after it answer somebody (invariants P6, Q9).
-                    errors.contained(self._performer.perform, effect, what=what)
+                    try:
+                        self._performer.perform(effect)
+                    except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
+                        self._events.extend(failures.instead_of(effect, exc))
         finally:
             self._stepping = False
         self._performer.after_steps()

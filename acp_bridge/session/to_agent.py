@@ -7,6 +7,7 @@ agent gave them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, assert_never
@@ -191,16 +192,25 @@ class ToAgent:
 
     def _send(self, link: Link, asked: _Asked) -> None:
         asked.link, params = link, for_agent(link, asked.params)
-        request_id = link.request_for(
-            asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
-        )
+        try:
+            request_id = link.request_for(
+                asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
+            )
+        except Exception as exc:  # nothing was sent (invariant Q9)
+            self._settle(asked, Err(errors.internal(exc, f"{asked.method} could not be passed on")))
+            return
         if asked.settled.is_set():  # a process that is gone answers at once
             return
         asked.agent_request = request_id
         self._passed.append(asked)
         if asked.method in _BOUNDED:
-            error = errors.silent(asked.method, self._patience)
-            self._port.spawn(self._limit, asked, self._patience, error)
+            self._port.spawn(self._end_silence, asked, link)
+
+    async def _end_silence(self, asked: _Asked, link: Link) -> None:
+        """Answer a request with an error if the agent is silent about it for too long."""
+        with suppress(TimeoutError), link.at_clients.limit(self._patience):
+            await asked.settled.wait()
+        await self._limit(asked, 0, errors.silent(asked.method, self._patience))
 
     async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
@@ -278,10 +288,12 @@ class ToAgent:
             link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:
-        if isinstance(answer, Ok):
-            result = answer.result
-            self._note_steering(request, result)
-            self._user_settings.note_choice(request.method, request.params, result)
-            if isinstance(result, dict):
-                answer = Ok(request.client.abilities.fit(result))
-        self._transcript.then(request.client, lambda: request.respond(answer))
+        told = answer
+        try:
+            if isinstance(answer, Ok):
+                self._note_steering(request, answer.result)
+                self._user_settings.note_choice(request.method, request.params, answer.result)
+                if isinstance(answer.result, dict):
+                    told = Ok(request.client.abilities.fit(answer.result))
+        finally:  # whatever breaks, the request is answered (invariant Q9)
+            self._transcript.then(request.client, lambda: request.respond(told))

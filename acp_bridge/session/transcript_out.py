@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from acp_bridge import notices
+from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
@@ -189,3 +189,5 @@ class TranscriptOut:
             write()
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
+        except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
+            errors.internal(exc, "the transcript could not be recorded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from acp_bridge import notices
+from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
@@ -15,7 +15,10 @@ from acp_bridge.session.memory import Memory
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer
+from acp_bridge.wire.jsonrpc import Answer, Err
+
+#: what a prompt is answered that left the queue while nothing could be written at all.
+NOT_SENT = "the journal can't be written, so the prompt was not sent"
 
 
 class TurnPort(Protocol):
@@ -48,17 +51,20 @@ class Turn:
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
         prompt = self._prompts.get(key)
+        session_id = self._journal.info.session_id
+        self._transcript.begin_turn(prompt.seq)
+        try:
+            self._journal.start_turn(prompt.seq)
+        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
+            event("journal.failed", session=session_id, what=exc)
+            refusal = Err(errors.agent_trouble(NOT_SENT))
+            self._port.feed(ev.AgentAnswered(link.epoch, key, refusal))
+            return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks)
         sent = [carried, *blocks] if carried else blocks
         self._updates.new_turn(key, sent)
-        self._transcript.begin_turn(prompt.seq)
         said = [{"update": user_chunk(block)} for block in blocks]
-        session_id = self._journal.info.session_id
-        try:
-            self._journal.start_turn(prompt.seq)
-        except JournalError as exc:
-            event("journal.failed", session=session_id, what=exc)
         if prompt.request is None:  # held since a restart: no client shows it by itself
             for chunk in said:
                 self._transcript.show_only(chunk)

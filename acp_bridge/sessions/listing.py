@@ -6,10 +6,12 @@ agent, nor waits for one for long (invariant Q10).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -17,14 +19,12 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import BadCursor, IndexUnusable, Journal, SessionInfo
-from acp_bridge.log import event
-from acp_bridge.protocol import SESSION_LIST, Json
-from acp_bridge.sessions import params
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.protocol import Json, with_own_meta
+from acp_bridge.sessions import agent_listing, params
+from acp_bridge.sessions.agent_listing import AgentPage, Rows
 
-Rows = list[Json]
-#: pages of the agent's listing that are searched for a session that only it knows.
-_SEARCHED_PAGES = 20
+#: folders in which an agent is asked that lists one at a time.
+_FOLDERS = 10
 
 
 class ListingPort(Protocol):
@@ -69,9 +69,11 @@ class Listing:
             if after is not None:
                 return {"sessions": sessions, "nextCursor": f"j:{after}"}
             cursor = None
-        own, after = await self._agents_own(cwd, cursor and cursor[2:])
-        page: Json = {"sessions": sessions + own}
-        return {**page, "nextCursor": f"a:{after}"} if after is not None else page
+        own = await self._agents_own(cwd, cursor[2:] if cursor else None)
+        page: Json = {"sessions": sessions + own.rows}
+        if own.cursor is not None:
+            page["nextCursor"] = f"a:{own.cursor}"
+        return with_own_meta(page, {"agentList": own.missing}) if own.missing else page
 
     async def is_ours(self, agent_session_id: str) -> bool:
         """Return True for an id at the agent that a session of ours has or had. Raises RpcError."""
@@ -84,41 +86,22 @@ class Listing:
             ours = self._agent()
             return await self._journal.index.shares_agent_id(ours, agent_session_id, session_id)
 
-    async def agent_id(self, session_id: str) -> str | None:
-        """Return the id at this agent of a session, listed or not; None if it has none there.
-
-        An id that is none of ours is the agent's. Raises RpcError.
-        """
-        with _told():
-            row = await self._journal.index.session(session_id)
-        if row is None:
-            return session_id
-        return row.agent_session_id if self._agent().owns(row.agent, row.agent_info) else None
-
-    async def _agents_own(self, cwd: str | None, cursor: Any) -> tuple[Rows, Any]:
+    async def _agents_own(self, cwd: str | None, cursor: str | None) -> AgentPage:
         if not (link := self._listing_link()):
-            return [], None
-        rows, after = await self._agent_page(link, cwd, cursor) or ([], None)
+            return AgentPage()
+        found = await agent_listing.page(link, cwd, cursor)
+        if found.by_folder and cursor is None:
+            found = await agent_listing.of_folders(link, await self._folders(), found)
         known = await self._journal.known_agent_ids(self._agent())
-        kept = [row for row in rows if cwd is None or _same_folder(row.get("cwd"), cwd)]
-        return [row for row in kept if row["sessionId"] not in known], after
+        kept = [row for row in found.rows if cwd is None or _same_folder(row.get("cwd"), cwd)]
+        return replace(found, rows=[row for row in kept if row["sessionId"] not in known])
 
-    async def _agent_page(
-        self, link: Link, cwd: str | None, cursor: Any
-    ) -> tuple[Rows, Any] | None:
-        """Return a page of what the agent lists, None if it does not list."""
-        asked = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
-        result: Any = None
-        with anyio.move_on_after(waits.AGENT_PATIENCE):
-            try:
-                result = await link.ask(SESSION_LIST, asked)
-            except RpcError as exc:
-                event("agent.list_failed", what=exc.message)
-        rows = result.get("sessions") if isinstance(result, dict) else None
-        if not isinstance(rows, list):
-            return None
-        known = [r for r in rows if isinstance(r, dict) and isinstance(r.get("sessionId"), str)]
-        return known, result.get("nextCursor")
+    async def _folders(self) -> list[str]:
+        """Return where the agent may have sessions: here, and where the newest of ours work."""
+        ours = await self._journal.index.folders(self._agent(), _FOLDERS)
+        with suppress(OSError):  # the folder may be gone
+            ours.insert(0, os.getcwd())
+        return list(dict.fromkeys(ours))
 
     def _listing_link(self) -> Link | None:
         return self.able("sessionCapabilities", "list")
@@ -128,11 +111,17 @@ class Listing:
         return next((link for link in self._port.links() if link.can(*capability)), None)
 
     async def agent_lists(self, session_id: str) -> bool:
-        """Return True when the agent says, without a folder, that it has this session."""
+        """Return False when the agent has no such session, as far as it lists any."""
         link = self._listing_link() or await self._port.ready()
         if not link.can("sessionCapabilities", "list"):
             return False
-        return bool(await self._is_listed(link, None, session_id))
+        found = [await agent_listing.is_listed(link, None, session_id)]
+        with _told():
+            folders = await self._folders()
+        with anyio.move_on_after(waits.AGENT_PATIENCE):
+            for folder in folders:
+                found.append(await agent_listing.is_listed(link, folder, session_id))
+        return any(found) or all(each is None for each in found)
 
     async def agent_may_have(self, session_id: str, cwd: str) -> bool:
         """Return False when the agent has no such session, or could not give it to anybody.
@@ -144,25 +133,11 @@ class Listing:
         listed = False
         if link.can("sessionCapabilities", "list"):
             for asked in (cwd, None):
-                found = await self._is_listed(link, asked, session_id)
+                found = await agent_listing.is_listed(link, asked, session_id)
                 if found:
                     return True
                 listed |= found is not None
         return not listed and (link.can("loadSession") or link.can("sessionCapabilities", "resume"))
-
-    async def _is_listed(self, link: Link, cwd: str | None, session_id: str) -> bool | None:
-        """Search the agent's listing; returns None if the agent does not list."""
-        cursor: Any = None
-        for _ in range(_SEARCHED_PAGES):
-            page = await self._agent_page(link, cwd, cursor)
-            if page is None:
-                return None
-            rows, cursor = page
-            if any(row["sessionId"] == session_id for row in rows):
-                return True
-            if cursor is None:
-                break
-        return False
 
 
 @contextmanager

@@ -6,7 +6,7 @@ The journal has them all, live or not; `live` are those that this bridge runs no
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import PurePath
 from uuid import uuid4
@@ -62,12 +62,18 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
+    def _room(self) -> AbstractContextManager[None]:
+        """Keep room for one more session, so that none that exists suffers; raises RpcError."""
+        asleep = sum(session.link is None for session in self.live.values())
+        return self._context.open_files.claimed(len(self.live), asleep)
+
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
-        session, link, result = await self._create(uuid4().hex, request, workspace)
+        with self._room():
+            session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
@@ -83,7 +89,7 @@ class Sessions:
         session: Session | None = None
         try:
             opening = self._opening(link, workspace, request)
-            result = await self._in_time(SESSION_NEW, opening.new)
+            result = await self._in_time(link, SESSION_NEW, opening.new)
             session = await self._store.create(session_id, workspace, link)
         finally:
             if session is None:
@@ -96,11 +102,11 @@ class Sessions:
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, request)
 
-    async def _in_time(self, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
+    async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return what an agent answers; raises RpcError, also when it takes too long."""
         seconds = self._context.settings.request_timeout
         try:
-            with anyio.fail_after(seconds):
+            with link.at_clients.limit(seconds):
                 return await work()
         except TimeoutError:
             raise errors.silent(method, seconds) from None
@@ -138,12 +144,13 @@ class Sessions:
             if session:
                 _move(session, workspace)
             else:
-                session = await self._store.open(session_id, workspace)
-                if session is None and await self._store.set_aside(session_id):
-                    return await self._anew(request, session_id, workspace)
-                if session is None:
-                    return await self._import(request, session_id, workspace, replay=replay)
-                self.live[session_id] = session
+                with self._room():
+                    session = await self._store.open(session_id, workspace)
+                    if session is None and await self._store.set_aside(session_id):
+                        return await self._anew(request, session_id, workspace)
+                    if session is None:
+                        return await self._import(request, session_id, workspace, replay=replay)
+                    self.live[session_id] = session
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED
@@ -162,8 +169,12 @@ class Sessions:
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._busy.hold(session_id), self._at_hand(session_id) as source:
-            session, result = await self._forks.make(source, workspace, request)
+        async with self._busy.hold(session_id):
+            if session_id not in self.live and await self._store.set_aside(session_id):
+                return await self.new(request, given)  # there is nothing in it to be copied
+            with self._room():
+                async with self._at_hand(session_id) as source:
+                    session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session
         session.user_settings.note_result(result)
         session.transcript.attach(request.client)
@@ -212,7 +223,7 @@ class Sessions:
         link.adopt(session.from_agent)
         try:
             opening = self._opening(link, workspace, request)
-            result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
+            result = await self._in_time(link, SESSION_LOAD, partial(opening.load, session_id))
         except BaseException as exc:
             closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
@@ -251,7 +262,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
-            agent_id = await self._listing.agent_id(session_id)
+            agent_id = await self._store.agent_id(session_id)
             await self._store.erase(session_id, known=True)
         if agent_id is None:
             return {}

@@ -163,6 +163,23 @@ class SessionStore:
             self.check_agent(found)
         return found
 
+    async def agent_id(self, session_id: str) -> str | None:
+        """Return the id at this agent of a session, listed or not; None if it has none there.
+
+        An id that is none of ours is the agent's. Raises RpcError, also when the session is
+        another agent's.
+        """
+        try:
+            known, deleted = await self._context.journal.known(session_id)
+        except IndexUnusable as exc:
+            raise errors.agent_trouble(str(exc)) from exc
+        if known is None:
+            return session_id
+        if not deleted:
+            self.check_agent(known)
+        ours = self._context.identity.owns(known.agent, known.agent_info)
+        return known.agent_session_id if ours else session_id
+
     async def erase(self, session_id: str, *, known: bool) -> None:
         """Delete a session that is not open here; raises RpcError, JournalError.
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
-
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.standing import carries_credentials, sets_something
@@ -36,12 +34,14 @@ class Sessionless:
         wanting = [link for link in links if link.requests.login_wanted is not None]
         wanting.sort(key=lambda link: link.requests.login_wanted or 0.0, reverse=True)
         first = wanting[0] if wanting else await self._login_place(params)
+        number = self._context.standing.number()
         result = await first.ask_for(request, AUTHENTICATE, params)
-        self._context.standing.note(AUTHENTICATE, params)
+        if not self._context.standing.note(AUTHENTICATE, params, number):
+            return result  # a logout, or another login, came after it
         if carries_credentials(params):
             self._tell_others(first, AUTHENTICATE, params)
         else:
-            self._context.tasks.start_soon(self._login_at, wanting[1:], params)
+            self._context.tasks.start_soon(self._login_at, wanting[1:], params, number)
         return result
 
     async def _login_place(self, params: Json) -> Link:
@@ -53,9 +53,11 @@ class Sessionless:
             return await self._any()
         return await self._waiting.ready()
 
-    async def _login_at(self, links: list[Link], params: Json) -> None:
-        """Let the user log in at one process after the other."""
+    async def _login_at(self, links: list[Link], params: Json, number: int) -> None:
+        """Let the user log in at one process after the other, until a logout."""
         for link in links:
+            if not self._context.standing.counts(number):
+                return
             if link.requests.login_wanted is not None:
                 await self._context.standing.tell(link, AUTHENTICATE, params)
 
@@ -71,16 +73,17 @@ class Sessionless:
         first = await self._any()
         if not sets_something(request.method):
             return await first.ask_for(request, request.method, request.params)
+        number = self._context.standing.number()
         result = await self._ask(first, request)
-        self._context.standing.note(request.method, params)
-        self._tell_others(first, request.method, params)
+        if self._context.standing.note(request.method, params, number):
+            self._tell_others(first, request.method, params)
         return result
 
     async def _ask(self, link: Link, request: ClientRequest) -> Any:
         """Return what an agent answers in time without a user; raises RpcError."""
         method, seconds = request.method, self._context.settings.request_timeout
         try:
-            with anyio.fail_after(seconds):
+            with link.at_clients.limit(seconds):
                 return await link.ask_for(request, method, request.params)
         except TimeoutError:
             raise errors.silent(method, seconds) from None

@@ -66,17 +66,20 @@ class Compactor:
         #: the tokens that were too many, by the id of the model that refused them
         self._refused: dict[str, int] = {}
 
-    async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> None:
-        """Makes room before a model call if there is little left.
+    async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
+        """Makes room before a model call if there is little left; returns True if it made some.
 
         Raises ModelError if the model can't be asked now.
         """
         window = await self._window(model)
         if window is None:
-            return
+            return False
         estimate = await self._estimate(model, specs)
-        if estimate.tokens() > window * _FULL:
-            await self._make_room(model, estimate, int(window * _ROOMY), _RECENT)
+        before = estimate.tokens()
+        if before <= window * _FULL:
+            return False
+        await self._make_room(model, estimate, int(window * _ROOMY), _RECENT)
+        return estimate.tokens() < before
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
         """Makes room by half, or more, after the provider refused the input as too long.

@@ -10,8 +10,10 @@ from agent.model import SpokenKind, ToolCall
 
 #: a line of the transcript (see `agent.conversation.history`)
 Record: TypeAlias = dict[str, Any]
-Entry: TypeAlias = "Prompt | Answer"
+Entry: TypeAlias = "Prompt | Answer | Note"
 
+#: how the result of a call begins whose tool nobody knows
+NO_TOOL = "There is no tool named "
 #: stands for the result of a call that has none
 INTERRUPTED = "interrupted by the user"
 
@@ -48,8 +50,20 @@ class Prompt:
     #: the mode of the session at this prompt and at the one before; "" if not known
     mode: str = ""
     mode_before: str = ""
+    #: the tools that were called earlier and are not there at this prompt, and at the one before
+    gone: tuple[str, ...] = ()
+    gone_before: tuple[str, ...] = ()
     #: `content` for a model that takes images (True) or none (False), made when first needed
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
+    #: True if the model refused the turn: no model is given it any more
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class Note:
+    """What the agent itself tells the model in a turn; the user is not shown it."""
+
+    text: str
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 
@@ -78,6 +92,8 @@ class Answer:
     provider: Mapping[str, Any] | None = None
     #: the plan that was told last, as ACP plan entries
     plan: list[dict[str, Any]] | None = None
+    #: True if the provider said that it ended for a tool call, and there is none
+    announced: bool = False
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 

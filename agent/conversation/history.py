@@ -2,7 +2,8 @@
 
 A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `system` text: the system prompt; the last one holds
-- `user` blocks (ACP content blocks), mode (the session's)
+- `user` blocks (ACP content blocks), mode (the session's), gone? (names of tools that were used and
+  are not there any more)
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
@@ -10,12 +11,16 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
   first result of any
 - `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
 - `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
+- `announced`: the answer ended for a tool call, as the provider says, and has none
 - `plan` entries: ACP plan entries
+- `note` text: what the agent itself tells the model in a turn; the user is not shown it
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
 - `title` text: the session's title, made by a model
 - `refused`: the model refused the last prompt; no model is given its turn any more
 - `trim` cards: the model is no longer given the results of the calls with these cards
 - `summary` text, entries: the model is given this text in place of the first `entries` entries
+- `chosen` option, value: the option of the session has this value since
+- `always` key (strings and booleans), allow: what the user answered with "always"
 
 Invariants
 - The live history and a reloaded one are the same, because both come from `fold` alone.
@@ -31,10 +36,13 @@ from typing import Any
 
 from agent.client import Update
 from agent.content.blocks import text_of
+from agent.conversation.decisions import Decisions
 from agent.conversation.entries import (
+    NO_TOOL,
     Answer,
     Call,
     Entry,
+    Note,
     Outcome,
     Prompt,
     Record,
@@ -56,13 +64,15 @@ class History:
         #: the calls by the ids of their cards
         self._calls: dict[str, Call] = {}
         self._call_ids: set[str] = set()
+        self.decisions = Decisions()
         #: the highest number that a card has
         self._cards = 0
         self._summary: Summary | None = None
-        #: the mode at the last prompt
+        #: the mode at the last prompt, and the tools that were gone
         self._mode = ""
         #: the title that a model made
         self.made_title: str | None = None
+        self._gone: tuple[str, ...] = ()
         self._spent = Spent()
         #: the ids of the models that have answered the user
         self._models: set[str] = set()
@@ -92,11 +102,8 @@ class History:
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """The names of the tools that were used; a call of an unknown tool is no use of it."""
-        calls = self._calls.values()
-        return frozenset(
-            c.call.name for c in calls if c.outcome and c.outcome.status == "completed"
-        )
+        """The names of the tools that were called; a call of an unknown tool does not count."""
+        return frozenset(call.call.name for call in self._calls.values() if not _is_unknown(call))
 
     @property
     def models(self) -> frozenset[str]:
@@ -155,9 +162,7 @@ class History:
         self._run = None
         match record:
             case {"t": "user", "blocks": [*blocks], **rest}:
-                before, self._mode = self._mode, str(rest.get("mode", ""))
-                said = [block for block in blocks if isinstance(block, dict)]
-                self._entries.append(Prompt(said, self._mode, before))
+                self._prompt([block for block in blocks if isinstance(block, dict)], rest)
             case {
                 "t": "call",
                 "id": str(call_id),
@@ -175,12 +180,23 @@ class History:
                     self._calls[card_id].outcome = _outcome(status, text, record)
             case {"t": "provider", "d": dict(provider)}:
                 self._answer().provider = provider
+            case {"t": "announced"}:
+                self._answer().announced = True
+            case {"t": "note", "text": str(text)}:
+                self._entries.append(Note(text))
             case {"t": "plan", "entries": [*plan]}:
                 self._answer(open_to_calls=True, with_results=True).plan = plan
             case {"t": "system", "text": str(text)}:
                 self._system = text
+            case {"t": "chosen" | "always"}:
+                self.decisions.fold(record)
             case _:
                 self._account(record)
+
+    def _prompt(self, blocks: list[dict[str, Any]], rest: Record) -> None:
+        mode, gone = str(rest.get("mode", "")), _names(rest.get("gone"))
+        self._entries.append(Prompt(blocks, mode, self._mode, gone, self._gone))
+        self._mode, self._gone = mode, gone
 
     def _account(self, record: Record) -> None:
         """Takes in the records that change only what the model is given and what was spent."""
@@ -261,6 +277,14 @@ def title_of(text: str) -> str:
     """Returns the first line of a prompt's text, cut to the length of a title."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
+
+
+def _is_unknown(call: Call) -> bool:
+    return call.outcome is not None and call.outcome.text.startswith(NO_TOOL)
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    return tuple(name for name in told if isinstance(name, str)) if isinstance(told, list) else ()
 
 
 def _outcome(status: str, text: str, record: Record) -> Outcome:

@@ -18,11 +18,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from agent.content.blocks import content_of, image_part
-from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Prompt, Summary
-from agent.model import TOOL_IMAGES, Message, ToolCall
+from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Prompt, Summary
+from agent.model import NOTE, TOOL_IMAGES, Message, ToolCall
 
 PLANNING = "(The session is in plan mode: look around, change nothing, and answer with a plan.)"
 PLANNED = "(The session is no longer in plan mode.)"
+GONE = "(Tools that you called before are not there any more, and nothing stands for them: {}.)"
+BACK = "(Tools that were not there are there again: {}.)"
 TRIMMED = "(This result was left out to save room. Call the tool again if it is needed.)"
 _UNSEEN = "(An image came with this, which this model can't see.)"
 _SUMMARY = "The conversation before this was replaced by this summary of it:\n\n"
@@ -73,6 +75,9 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
     if isinstance(entry, Prompt):
         yield _prompt(entry, images)
         return
+    if isinstance(entry, Note):
+        yield {"role": "user", "content": f"{NOTE} {entry.text}"}
+        return
     text = entry.said("text")
     if not entry.calls and not text.strip():
         return  # providers refuse an empty answer, left by an interruption after a thought
@@ -100,7 +105,9 @@ def result_text(call: Call, images: bool) -> str:
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
     if images not in prompt.contents:  # kept, because checking an image takes milliseconds
-        given = content_of([*prompt.blocks, *_about_mode(prompt)], images=images)
+        given = content_of(
+            [*prompt.blocks, *_about_mode(prompt), *_about_tools(prompt)], images=images
+        )
         prompt.contents[images] = given or "(nothing)"
     return {"role": "user", "content": deepcopy(prompt.contents[images])}
 
@@ -110,6 +117,14 @@ def _about_mode(prompt: Prompt) -> Iterator[dict[str, Any]]:
         yield {"type": "text", "text": PLANNING}
     elif prompt.mode_before == "plan":
         yield {"type": "text", "text": PLANNED}
+
+
+def _about_tools(prompt: Prompt) -> Iterator[dict[str, Any]]:
+    before, now = set(prompt.gone_before), set(prompt.gone)
+    if gone := ", ".join(sorted(now - before)):
+        yield {"type": "text", "text": GONE.format(gone)}
+    if back := ", ".join(sorted(before - now)):
+        yield {"type": "text", "text": BACK.format(back)}
 
 
 def _said(answer: Answer, text: str) -> Message:

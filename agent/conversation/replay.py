@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent.client import Update
-from agent.conversation.entries import INTERRUPTED, Call, Entry, Outcome, Prompt
+from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Outcome, Prompt
 from agent.model import SpokenKind
 
 
@@ -84,7 +84,7 @@ def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
     for number, entry in enumerate(entries):
         if isinstance(entry, Prompt):
             latest = None
-        elif entry.plan is not None:
+        elif isinstance(entry, Answer) and entry.plan is not None:
             if latest is not None:
                 del found[latest]
             found[number], latest = entry.plan, number
@@ -95,6 +95,8 @@ def _shown(entry: Entry, message_id: str, goes_on: bool) -> Iterator[Update]:
     if isinstance(entry, Prompt):
         for block in entry.blocks:
             yield chunk("user_message_chunk", block, message_id)
+        return
+    if isinstance(entry, Note):
         return
     for run in entry.runs:
         if run.text:

@@ -97,7 +97,7 @@ def _told(entries: Sequence[Entry], earlier: Summary | None) -> Iterator[str]:
             continue
         if isinstance(entry, Prompt):
             yield _prompt(entry)
-        else:
+        elif isinstance(entry, Answer):
             yield from _answer(entry)
 
 

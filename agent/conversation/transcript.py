@@ -5,6 +5,8 @@ Invariants
   the death of the process (invariants K1, T2). It need not survive a loss of power.
 - A load writes nothing. A cut or broken line hides no other line (invariant K2), and what follows a
   cut line is appended on a line of its own.
+- What the user chose or answered with "always" and could not be written is written before the next
+  record that can be, so that a load finds no more rights than the session has.
 - A file that was deleted, by whatever process, does not come back: only `create` makes one.
 - Only the owner can read the files. One process appends at a time; the bridge sees to that.
 """
@@ -23,12 +25,14 @@ from pathlib import Path
 from pydantic_core import from_json, to_json
 
 from agent.content.blocks import text_of
+from agent.conversation.decisions import DECISIONS, is_inherited
 from agent.conversation.entries import Record
 from agent.conversation.history import History, title_of
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-#: the number of records in which `list_sessions` looks for a session's first prompt
-_HEAD = 8
+#: the number of records in which `list_sessions` looks for a session's first prompt: of those that
+#: are no decisions, and of all
+_HEAD, _LINES = 8, 1000
 #: how the records of a title and of a prompt begin
 _TITLE, _PROMPT = b'{"t":"title"', b'{"t":"user"'
 #: the number of prompts behind the first one before which a title is looked for
@@ -56,6 +60,8 @@ class Transcript:
         self._path = path
         self._fd = -1
         self._cut = cut
+        #: lines that could not be written and have to be
+        self._owed: list[bytes] = []
 
     @classmethod
     def create(cls, folder: Path, session_id: str, cwd: str) -> Transcript:
@@ -70,6 +76,7 @@ class Transcript:
     def fork(cls, folder: Path, session_id: str, new_id: str, cwd: str) -> Transcript:
         """Begins the transcript of a new session with all that an old one has by now.
 
+        What was always allowed was so for the old one alone.
         Blocks the thread. Raises UnknownSession, or OSError; no new file is left then.
         """
         try:
@@ -80,7 +87,8 @@ class Transcript:
             with source:
                 created = cls.create(folder, new_id, cwd)
                 for line in source:
-                    if (record := _parse(line)) is not None and record.get("t") != "session":
+                    record = _parse(line)
+                    if record and record.get("t") != "session" and is_inherited(record):
                         created.append(record)
         except OSError:
             delete_session(folder, new_id)
@@ -119,9 +127,19 @@ class Transcript:
         self.history.fold(record)
         if self._path is None:
             return
-        line = _dump(record)
+        self._owed.append(_dump(record))
+        try:
+            while self._owed:
+                self._write(self._path, self._owed[0])
+                del self._owed[0]
+        except OSError:
+            if record.get("t") not in DECISIONS:
+                del self._owed[-1]
+            raise
+
+    def _write(self, path: Path, line: bytes) -> None:
         if self._fd < 0:
-            self._open(self._path)
+            self._open(path)
         if self._cut:
             line = b"\n" + line
         self._cut = True
@@ -167,7 +185,9 @@ def _path(folder: Path, session_id: str) -> Path:
 
 def _head(path: Path, changed: float) -> SessionInfo | None:
     with path.open("rb") as file:
-        records = [_parse(line) for line in islice(file, _HEAD)]
+        parsed = (_parse(line) for line in islice(file, _LINES))
+        told = (record for record in parsed if record is None or record.get("t") not in DECISIONS)
+        records = list(islice(told, _HEAD))
     cwd: str | None = None
     for record in records:
         match record:

@@ -10,8 +10,11 @@ Invariants
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 LIMIT = 64
 #: the characters of them that the server's part may take
@@ -59,3 +62,15 @@ def _fitted(name: str, clean: str, room: int) -> str:
         return clean
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
     return f"{clean[: room - _HASH_LENGTH - 1].rstrip('_')}_{mark}"
+
+
+def identity(spec: Mapping[str, Any], cwd: Path) -> str:
+    """Returns what tells a server from another of the same name: a digest of what is started where.
+
+    The values of variables and headers are no part of it, because they may be secret and change.
+    """
+    told = [spec.get(name) for name in ("type", "command", "args", "url")]
+    where = str(cwd) if "command" in spec else ""
+    variables = sorted(str(pair.get("name")) for pair in spec.get("env") or ())
+    whole = json.dumps([*told, where, variables], sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:32]

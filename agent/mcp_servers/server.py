@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agent.mcp_servers.mcp_session import McpSession, connect
-from agent.mcp_servers.names import tool_names
+from agent.mcp_servers.names import identity, tool_names
 from agent.mcp_servers.problems import Problem, in_words, refusal
 from agent.mcp_servers.tool import McpTool
 from agent.tools import ToolError
@@ -54,6 +54,7 @@ class McpServer:
         self._spec = spec
         self._part = part
         self._cwd = cwd
+        self._identity = identity(spec, cwd)
         self._report = report
         self._scope = anyio.CancelScope()
         self._over = anyio.Event()
@@ -160,7 +161,8 @@ class McpServer:
         found = {tool["name"]: tool for tool in await connection.list_tools()}
         names = tool_names(self._part, list(found))
         return tuple(
-            McpTool(full, self.name, found[tool], self.call) for full, tool in names.items()
+            McpTool(full, self.name, found[tool], self.call, self._identity)
+            for full, tool in names.items()
         )
 
     def _told(self, problem: str) -> str:

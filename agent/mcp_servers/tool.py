@@ -27,16 +27,27 @@ class Arguments(RootModel[dict[str, Any]]):
 
 
 class McpTool:
-    """`definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user."""
+    """`definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user.
+
+    `identity` tells the server from another one of the same name.
+    """
 
     kind = "other"
     access: Access = "execute"
 
-    def __init__(self, name: str, server: str, definition: Mapping[str, Any], call: Call) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: str,
+        definition: Mapping[str, Any],
+        call: Call,
+        identity: str = "",
+    ) -> None:
         self.name = name
         self._tool = str(definition["name"])
         self._server = server
         self._call = call
+        self._identity = identity
         self.description = str(definition.get("description") or definition.get("title") or "")
         self.Args = _arguments(definition.get("inputSchema") or {})
 
@@ -50,7 +61,8 @@ class McpTool:
         async def run(show: Show) -> ToolResult:
             return tool_result(await self._call(self._tool, args.root), context.secrets.mask)
 
-        return Action(run, Grant(("mcp", self.name), f"`{self._tool}` of {self._server}"))
+        name = f"`{self._tool}` of {self._server}"
+        return Action(run, Grant(("mcp", self.name), name, within=self._identity))
 
 
 def _arguments(schema: dict[str, Any]) -> type[Arguments]:

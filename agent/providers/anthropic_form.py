@@ -43,6 +43,7 @@ class AnthropicForm:
                 if reason := event["delta"].get("stop_reason"):
                     self.whole = True
                     self.partial.stop = _STOPS.get(reason, "end_turn")
+                    self.partial.ended_for_call = reason == "tool_use"
             case "message_stop":
                 self.whole = self.over = True
             case "error":

@@ -15,6 +15,7 @@ from agent.providers.failure import failure_in_stream
 from agent.providers.partial_completion import PartialCompletion, Tokens
 
 _STOPS: dict[str, Stop] = {"length": "max_tokens", "content_filter": "refusal"}
+_FOR_CALLS = ("tool_calls", "function_call")
 
 
 class ChatForm:
@@ -37,6 +38,7 @@ class ChatForm:
             if reason := choice.get("finish_reason"):
                 self.whole = True
                 self.partial.stop = _STOPS.get(reason, self.partial.stop)
+                self.partial.ended_for_call = reason in _FOR_CALLS
         return parts
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Part]:

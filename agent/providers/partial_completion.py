@@ -41,6 +41,8 @@ class PartialCompletion:
     """Text, reasoning and tool calls as far as they have come."""
 
     stop: Stop = "end_turn"
+    #: True if the provider says that the answer ended for a tool call
+    ended_for_call: bool = False
     tokens: Tokens | None = None
     #: signed thoughts, in the form in which LiteLLM gives them back to Claude
     thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
@@ -94,6 +96,7 @@ class PartialCompletion:
             stop=self.stop,
             usage=usage,
             provider=signed if len(signed) > 1 else None,
+            announced=self.ended_for_call and not self._calls,
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:

@@ -24,6 +24,7 @@ import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agent.model import (
+    NOTE,
     TOOL_IMAGES,
     Completion,
     ErrorKind,
@@ -188,7 +189,8 @@ def text_of(message: Message) -> str:
 def _prompts(messages: Sequence[Message]) -> list[int]:
     """Returns the numbers of the messages that are prompts of the user."""
     user = (number for number, message in enumerate(messages) if message["role"] == "user")
-    return [number for number in user if not text_of(messages[number]).startswith(TOOL_IMAGES)]
+    own = (TOOL_IMAGES, NOTE)
+    return [number for number in user if not text_of(messages[number]).startswith(own)]
 
 
 def _asked(messages: Sequence[Message]) -> int:

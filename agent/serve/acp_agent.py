@@ -175,7 +175,7 @@ class AcpAgent:
         if any(block["type"] == "audio" for block in blocks):
             raise invalid_params("this agent takes no audio")
         stop = await session.prompt(blocks)
-        self._later(session.make_title)
+        self._later(session.title.make)
         return PromptResponse(stop_reason=stop)
 
     async def cancel(self, session_id: str, **_: Any) -> None:

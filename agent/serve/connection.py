@@ -1,44 +1,21 @@
-"""Runs one connection: the SDK's router and connection around an AcpAgent, and its bounded end.
+"""Runs one connection of the built-in agent.
 
-Invariants
-- Every error that a handler raises is answered as `agent.errors` says.
-- Nothing but `initialize` is answered before `initialize`.
-- However it ends (EOF, a signal, a client that reads nothing), it ends within `answer_grace` and
-  `flush_limit` of the transport plus the seconds below (invariant P2).
+Everything but the building of its parts is `agent.serve.sdk_connection`, which OpenHands' agent
+shares.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
-from typing import Any, cast
+from collections.abc import Mapping
 
-import anyio
-from acp import Agent
-from acp.agent.router import build_agent_router
-from acp.connection import Connection, MethodHandler
-from acp.meta import AGENT_METHODS
-from acp.schema import DeleteSessionRequest
-from acp.utils import normalize_result
-
-from agent.errors import not_initialized, request_error
 from agent.model import Models
 from agent.secrets import Secrets
 from agent.serve.acp_agent import AcpAgent
+from agent.serve.sdk_connection import Wire, serve_agent
 from agent.serve.sdk_transport import SdkTransport
 from agent.session.shared_parts import SharedParts
 from agent.settings import Settings
 from agent.tools.standard import standard_tools
-
-logger = logging.getLogger(__name__)
-
-#: seconds for running turns to be answered `cancelled`
-_STOP_SECONDS = 1
-#: seconds for the connection's tasks to end; the transport bounds its own part
-_CLOSE_SECONDS = 1.5
 
 
 async def serve(
@@ -52,79 +29,17 @@ async def serve(
 
     `environment`: the environment of processes that tools start.
     """
-    async with anyio.create_task_group() as tasks:
 
-        async def handle(method: str, params: Any, is_notification: bool) -> Any:
-            return await route(method, params, is_notification)
-
-        connection = Connection(handle, transport, listening=False)
+    def make(wire: Wire) -> AcpAgent:
         shared = SharedParts(
             models=models,
             settings=settings,
             tools=standard_tools(),
             secrets=secrets,
             environment=environment,
-            request=connection.send_request,
-            notify=partial(_notify, transport),
+            request=wire.request,
+            notify=wire.notify,
         )
-        agent = AcpAgent(shared, later=lambda work: tasks.start_soon(_contained, work))
-        route = guarded(agent, secrets)
-        try:
-            with anyio.CancelScope() as listening:
-                tasks.start_soon(_cancel_on_signal, listening)
-                await connection.main_loop()
-        finally:
-            with anyio.move_on_after(_STOP_SECONDS, shield=True):
-                await agent.stop()
-            with anyio.CancelScope(shield=True):
-                await _close(connection)
-            tasks.cancel_scope.cancel()
+        return AcpAgent(shared, later=wire.later)
 
-
-async def _close(connection: Connection) -> None:
-    # A deadline of anyio's is a cancellation, and the SDK would hand it on to the very task that it
-    # waits for, which may ignore it. asyncio's own wait just stops waiting.
-    closing = asyncio.create_task(connection.close())
-    await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
-
-
-async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs background work of one session; its failure ends no other (invariant P6)."""
-    try:
-        await work()
-    except Exception:
-        logger.exception("something in the background failed")
-
-
-def guarded(agent: AcpAgent, secrets: Secrets) -> MethodHandler:
-    """Returns the SDK's routes to `agent`, with every error made fit for the wire."""
-    router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
-    router.route_request(
-        AGENT_METHODS["session_delete"],
-        DeleteSessionRequest,
-        agent,
-        "delete_session",
-        adapt_result=normalize_result,
-    )
-
-    async def handle(method: str, params: Any, is_notification: bool) -> Any:
-        if not agent.initialized and method != "initialize":
-            raise not_initialized()
-        try:
-            return await router(method, params, is_notification)
-        except Exception as error:
-            raise request_error(error, secrets.mask) from None
-
-    return handle
-
-
-async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
-    # The SDK's connection refuses to send once stdin has ended, but the tool calls of a turn that
-    # this interrupts still have to be ended for the client.
-    await transport.send({"jsonrpc": "2.0", "method": method, "params": params})
-
-
-async def _cancel_on_signal(listening: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
-        async for _ in signals:
-            listening.cancel()
+    await serve_agent(transport, make, secrets.mask)

@@ -8,7 +8,8 @@ Invariants
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,8 +22,9 @@ from agent.conversation.compaction import Compactor
 from agent.conversation.entries import Answer
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import request_cancelled, unknown_session
-from agent.model import Model, ModelError, ToolSpec
+from agent.model import ModelError, ToolSpec
 from agent.session.config_options import ConfigOptions
+from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
 from agent.tools import Access, Action, AnyTool, Toolbox, ToolContext, ToolError
 from agent.turn.loop import Turn
@@ -44,18 +46,16 @@ class Questions:
 
     def __init__(
         self,
-        copy: Callable[[], Transcript],
+        shared: SharedParts,
+        session_id: str,
         options: ConfigOptions,
         tools: Toolbox,
-        permissions: Permissions,
-        summariser: Callable[[], Model] | None,
     ) -> None:
-        """`copy` reads the conversation so far, and blocks the thread; it raises UnknownSession."""
-        self._copy = copy
+        """`options` and `tools` are the session's own."""
+        self._shared = shared
+        self._session_id = session_id
         self._options = options
         self._tools = tools
-        self._permissions = permissions
-        self._summariser = summariser
         self._open: set[anyio.CancelScope] = set()
 
     async def answer(self, question: str, context: ToolContext) -> str:
@@ -63,8 +63,9 @@ class Questions:
         with anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                copy = await anyio.to_thread.run_sync(self._copy)
-                return await self._answer(question, copy, context)
+                copy = partial(Transcript.copy, self._shared.settings.folder, self._session_id)
+                copied = await anyio.to_thread.run_sync(copy)
+                return await self._answer(question, copied, context)
             except UnknownSession:
                 raise unknown_session() from None
             finally:
@@ -80,8 +81,8 @@ class Questions:
         if copy.history.system is None:  # no prompt was answered yet
             text = await system_prompt(context.cwd, context.extra_roots)
             copy.append({"t": "system", "text": text})
-        permissions = Permissions()
-        permissions.mode = self._permissions.mode
+        permissions = Permissions()  # nothing is asked; the model is told of the same mode
+        permissions.mode = self._options.mode
         before = len(copy.history.entries)
         turn = Turn(
             model=self._options.model,
@@ -90,7 +91,7 @@ class Questions:
             permissions=permissions,
             context=dataclasses.replace(context, client=_Nobody(), seen={}),
             secrets=context.secrets,
-            compactor=Compactor(copy, self._summariser, _unheard),
+            compactor=Compactor(copy, self._shared.summariser(), _unheard),
             max_calls=_CALLS,
         )
         stop = await turn.run([{"type": "text", "text": _BESIDE + question}])

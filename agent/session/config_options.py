@@ -2,6 +2,8 @@
 
 Invariants
 - A choice takes effect at the next model call or permission check; nothing is restarted.
+- What was last chosen or announced in the session holds when it is opened again; then what the
+  command line says, then the default. No model takes the place of another by itself.
 - Listing the options waits for nothing. The thought levels of a model are known only once a library
   has been imported; `learn` waits for that, and they are offered from then on.
 - A chosen thought level outlives a change of the model. A model that has no such level is asked
@@ -11,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from acp.schema import (
@@ -23,7 +25,15 @@ from acp.schema import (
 )
 
 from agent.errors import invalid_params
-from agent.model import DEMO, THOUGHT_LEVELS, Model, ModelChoice, ModelInfo, Models
+from agent.model import (
+    DEMO,
+    THOUGHT_LEVELS,
+    Model,
+    ModelChoice,
+    ModelError,
+    ModelInfo,
+    Models,
+)
 from agent.turn.permissions import MODES, Mode, Permissions
 from agent.wire_form import wire_form
 
@@ -38,14 +48,22 @@ ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
 class ConfigOptions:
-    """Holds the choices of one session."""
+    """Holds the choices of one session. `keep` is called with each: the option's id, the value."""
 
-    def __init__(self, models: Models, permissions: Permissions) -> None:
+    def __init__(
+        self,
+        models: Models,
+        permissions: Permissions,
+        keep: Callable[[str, str], None] = lambda option, value: None,
+    ) -> None:
         self._models = models
+        self._keep = keep
         self._permissions = permissions
         self._model_id = models.default
         #: True once the client has chosen a model
         self._chosen = False
+        #: the id of a chosen model that nobody knows any more; None if there is none
+        self._unknown: str | None = None
         self._level = DEFAULT_LEVEL
         self._infos: dict[str, ModelInfo] = {}
 
@@ -64,6 +82,7 @@ class ConfigOptions:
         if default == DEMO:
             return None
         self._model_id = default
+        self._keep("model", default)
         return default
 
     def model(self) -> Model:
@@ -90,11 +109,43 @@ class ConfigOptions:
         levels = self._levels
         try:
             await self.info()
+        except ModelError as error:
+            self.note_failure(error)
+            logger.info("nothing is known of the model yet", exc_info=error)
         except Exception as error:  # a prompt will tell the problem, such as a missing key
             logger.info("nothing is known of the model yet", exc_info=error)
         return self._levels != levels
 
+    # a model that is gone
+
+    @property
+    def unknown(self) -> str | None:
+        """The id of the chosen model, if it was found that nobody knows it any more."""
+        return self._unknown if self._unknown == self._model_id else None
+
+    def note_failure(self, error: ModelError) -> None:
+        """Notes that the chosen model was asked and failed so."""
+        if error.kind == "unknown_model" and self._chosen:
+            self._unknown = self._model_id
+
+    def take_replaced(self) -> str | None:
+        """Returns the unknown model in whose place another was chosen, once."""
+        if self._unknown is None or self._unknown == self._model_id:
+            return None
+        replaced, self._unknown = self._unknown, None
+        return replaced
+
     # for the client
+
+    def restore(self, chosen: Mapping[str, str]) -> None:
+        """Takes over what was chosen in the session before it was opened again.
+
+        A mode that is not known leaves the one that allows least without asking.
+        """
+        if (model_id := chosen.get("model")) is not None:
+            self._model_id, self._chosen = model_id, True
+        self._permissions.mode = _mode(chosen.get("mode")) or self._permissions.mode
+        self._level = chosen.get("thought_level", self._level)
 
     def set(self, option: str, value: str | bool) -> None:
         """Sets the option with the id `option`.
@@ -113,25 +164,29 @@ class ConfigOptions:
 
     def set_mode(self, mode: str | bool) -> None:
         """Raises RequestError."""
-        known = next((each for each in MODES if each == mode), None)
+        known = _mode(mode)
         if known is None:
             raise invalid_params("no such mode")
         self._permissions.mode = known
+        self._keep("mode", known)
 
     def take_over(self, other: ConfigOptions) -> None:
         """Takes the choices of another session, so that a fork of it has no more rights."""
-        self._permissions.mode = other.mode
+        self.set_mode(other.mode)
         self._model_id, self._chosen = other._model_id, other._chosen
         self._level = other._level
         self._infos |= other._infos
 
     def _set_model(self, model_id: str | bool) -> None:
+        if self._chosen and model_id == self._model_id:
+            return  # the bridge sets it again after a restart, also one that can't be asked now
         known = next((each.id for each in self._offered() if each.id == model_id), None)
         if known is None:
             raise invalid_params("no such model")
         self._models.open(known)
         self._model_id = known
         self._chosen = True
+        self._keep("model", known)
 
     def _set_level(self, level: str | bool) -> None:
         # A level that only another model has is taken too: it was chosen for that one, and the
@@ -141,6 +196,7 @@ class ConfigOptions:
         if known is None:
             raise invalid_params("no such thought level")
         self._level = known
+        self._keep("thought_level", known)
 
     @property
     def mode(self) -> Mode:
@@ -187,6 +243,10 @@ class ConfigOptions:
         if all(each.id != self._model_id for each in offered):
             offered.append(ModelChoice(self._model_id, self._model_id))
         return offered
+
+
+def _mode(name: str | bool | None) -> Mode | None:
+    return next((each for each in MODES if each == name), None)
 
 
 def _select(

@@ -26,6 +26,11 @@ from agent.turn.loop import usage_update
 _PROMPTLY = 0.2
 #: seconds that a prompt may wait for the model's library before the user is told why
 _QUIET_SECONDS = 1.0
+_UNKNOWN = (
+    "The model of this session, `{}`, is not known any more. Nothing takes its place by itself:"
+    " choose another model."
+)
+_REPLACED = "From here on `{}` answers, in place of `{}`, which is not known any more."
 _LOADING = "Loading the library of models, as the first prompt after a start has to."
 
 
@@ -60,6 +65,14 @@ class ModelNews:
         if not self._told:
             await self.tell_options()
             await self.tell_usage()
+        if (unknown := self._options.unknown) is not None:
+            await self._asides.tell(notice(_UNKNOWN.format(unknown)))
+
+    async def tell_replaced(self) -> None:
+        """Says which model answers now, if the one before is not known any more."""
+        if (replaced := self._options.take_replaced()) is not None:
+            text = _REPLACED.format(self._options.model_id, replaced)
+            await self._asides.tell(notice(text))
 
     async def tell_options(self) -> None:
         """Looks the model up and tells the client if the options have changed by that."""

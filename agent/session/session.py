@@ -16,18 +16,18 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import anyio
 
 from agent.client import Update
 from agent.conversation.compaction import Compactor
+from agent.conversation.decisions import Key
+from agent.conversation.entries import Record
 from agent.conversation.replay import notice
 from agent.conversation.transcript import Transcript
 from agent.mcp_servers.session_servers import SessionServers
-from agent.model import Model
+from agent.model import ModelError
 from agent.session.asides import Asides
 from agent.session.ask import Questions
 from agent.session.config_options import ConfigOptions
@@ -70,30 +70,32 @@ class Session:
     ) -> None:
         self.transcript = transcript
         self.client = shared.client(session_id)
-        self.permissions = Permissions()
-        self.options = ConfigOptions(shared.models, self.permissions)
+        history = transcript.history
+        self.permissions = Permissions(history.decisions.always, self._keep_answer)
+        self.options = ConfigOptions(shared.models, self.permissions, self._keep_choice)
+        self.options.restore(history.decisions.chosen)
         self._asides = Asides(self.client.update)
         self.servers = SessionServers(self.say)
         #: what the tools of the next turn work with
+        folder = shared.settings.folder
         self.context = ToolContext(
-            params.cwd, self.client, environment=shared.environment, secrets=shared.secrets
+            params.cwd,
+            self.client,
+            environment=shared.environment,
+            records=(folder, folder.with_name("sessions")),
+            secrets=shared.secrets,
         )
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
-        self._compactor = Compactor(transcript, self._summariser(), self.say)
-        history = transcript.history
-        load = partial(Transcript.copy, shared.settings.folder, session_id)
-        self.questions = Questions(
-            load, self.options, self._tools, self.permissions, self._summariser()
-        )
+        self._compactor = Compactor(transcript, shared.summariser(), self.say)
+        self.questions = Questions(shared, session_id, self.options, self._tools)
         self._news = ModelNews(self.options, history, self._tools, self.client, self._asides)
         self._demo_notice = DemoNotice(
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
-        self.title = Title(transcript, self._summariser(), self._asides, shared.secrets.mask)
+        self.title = Title(transcript, shared.summariser(), self._asides, shared.secrets.mask)
         self._titled = (history.title if self.title.is_quick else history.made_title) is not None
-        self._title_due = False
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
         #: the names of missing tools that the user was told of
@@ -136,7 +138,8 @@ class Session:
 
     async def tell_options_of_choice(self) -> None:
         """Tells what a model that the client has chosen can do, once that is known."""
-        await self._asides.release()
+        await self._asides.release_states()
+        await self._news.tell_replaced()
         await self._news.tell_options()
 
     async def close(self) -> None:
@@ -234,11 +237,15 @@ class Session:
             compactor=self._compactor,
             pause=pause,
             max_calls=self._shared.settings.max_calls,
+            watch=self._shared.settings.stuck_detection,
         )
         try:
             return await turn.run(blocks)
         except PromptCancelled:
             return "cancelled"
+        except ModelError as error:
+            self.options.note_failure(error)
+            raise
 
     async def _introduce(self) -> None:
         """Records the system prompt before the first turn, and again if it has changed since."""
@@ -247,16 +254,12 @@ class Session:
         context = self.context
         text = await system_prompt(context.cwd, context.extra_roots)
         if self.transcript.history.system != text:
-            try:
-                self.transcript.append({"t": "system", "text": text})
-            except OSError:  # the turn will tell the user that nothing is recorded
-                logger.exception("the system prompt can't be written")
+            self._record({"t": "system", "text": text})
         self._introduced = context
 
     async def _name_gone_tools(self) -> None:
         await self.servers.settled()
-        used = self.transcript.history.tool_names
-        gone = ", ".join(sorted(name for name in used if self._tools.get(name) is None))
+        gone = ", ".join(self._tools.missing(self.transcript.history.tool_names))
         if gone and gone != self._gone:
             self._gone = gone
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
@@ -264,22 +267,28 @@ class Session:
     async def _show_title(self) -> None:
         """Tells the client the session's title once, after the first turn that ended by itself.
 
-        One that a model makes comes later (`make_title`), since the prompt's answer doesn't wait.
+        One that a model makes comes later (`title.make`), since the prompt's answer doesn't wait.
         """
         title = self.transcript.history.title
         if title is not None and not self._titled:
-            self._titled = self._title_due = True
+            self._titled = self.title.due = True
             if self.title.is_quick:
                 await self.client.update(title_update(title))
 
-    async def make_title(self) -> None:
-        """Has the session's title made by a model, if it is due."""
-        if self._title_due:
-            await self.title.make()
+    # what is kept with the session
 
-    def _summariser(self) -> Callable[[], Model] | None:
-        name = self._shared.settings.summary_model
-        return partial(self._shared.models.open, name) if name else None
+    def _keep_choice(self, option: str, value: str) -> None:
+        if self.transcript.history.decisions.chosen.get(option) != value:
+            self._record({"t": "chosen", "option": option, "value": value})
+
+    def _keep_answer(self, key: Key, allow: bool) -> None:
+        self._record({"t": "always", "key": list(key), "allow": allow})
+
+    def _record(self, record: Record) -> None:
+        try:
+            self.transcript.append(record)
+        except OSError:  # a turn tells the user that nothing is recorded
+            logger.exception("the transcript can't be written")
 
 
 def _command(blocks: list[dict[str, Any]]) -> str:

@@ -57,6 +57,8 @@ class Title:
         self._mask = mask
         self._scope = anyio.CancelScope()
         self._begun = False
+        #: a turn has ended that gives the session its title
+        self.due = False
 
     @property
     def is_quick(self) -> bool:
@@ -64,8 +66,8 @@ class Title:
         return self._summariser is None
 
     async def make(self) -> None:
-        """Asks the model for it and tells the client, once."""
-        if self._begun or self._summariser is None:
+        """Asks the model for it if it is due, and tells the client, once."""
+        if self._begun or not self.due or self._summariser is None:
             return
         self._begun = True
         with self._scope:

@@ -10,7 +10,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -54,6 +54,9 @@ class Grant:
     key: tuple[str, ...]
     #: the end of the option's name after "Always allow": "edits in src", "`git status`"
     name: str
+    #: what the calls also must have in common, if their key does not say where they work: the
+    #: folder that a command runs in, or the server of a tool
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class ToolContext:
     seen: dict[str, str] = field(default_factory=dict)
     #: the environment of processes that tools start: the user's, without the keys of models
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: the folders in which sessions are kept, with what the user allowed in them
+    records: tuple[Path, ...] = ()
     #: mask what a tool cuts; what it gives whole is masked later
     secrets: Secrets = field(default_factory=Secrets)
 
@@ -126,6 +131,10 @@ class Toolbox:
 
     def get(self, name: str) -> AnyTool | None:
         return self._own.get(name) or next((t for t in self._servers() if t.name == name), None)
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Returns those of the names that no tool has now, in order."""
+        return sorted(name for name in names if self.get(name) is None)
 
     @property
     def specs(self) -> list[ToolSpec]:

@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,8 @@ class Shell:
         command = Command(
             args.command, context.cwd, context.environment, args.timeout, LIMIT, context.secrets
         )
-        return Action(partial(_run, command, context), grant(args.command))
+        allowed = replace(grant(args.command), within=str(context.cwd))
+        return Action(partial(_run, command, context), allowed)
 
 
 async def _run(command: Command, context: ToolContext, show: Show) -> ToolResult:

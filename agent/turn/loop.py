@@ -9,6 +9,8 @@ Invariants
 - After a cancellation no model call and no tool begins (invariant C3), and none is left running
   (invariant C10).
 - Whatever ends a turn, the history is well formed (invariant C17).
+- A model that goes round in circles is told so the first time; the second time the turn ends with
+  `max_turn_requests`.
 - A request that does not fit the model's window is tried again only after room was made, and only
   if nothing of the answer was told.
 """
@@ -29,6 +31,7 @@ from agent.tools import Toolbox, ToolContext
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
 from agent.turn.recorder import Recorder
+from agent.turn.stuck_watch import StuckWatch
 from agent.turn.tool_calls import ToolCalls
 
 if TYPE_CHECKING:
@@ -50,9 +53,9 @@ class Turn:
     """Answers one prompt of a session.
 
     `model` returns the model and is called for each model call, so that a changed option takes
-    effect at the next one. `max_calls` is the limit of model calls, which stops a model that goes
-    round in circles. `on_token` are callbacks besides the transcript's and the client's; they also
-    get the pieces of tool calls.
+    effect at the next one. `max_calls` is the limit of model calls. `watch`: a model that goes
+    round in circles is told, then stopped. `on_token` are callbacks besides the transcript's and
+    the client's; they also get the pieces of tool calls.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Turn:
         compactor: Compactor | None = None,
         pause: Pause | None = None,
         max_calls: int = 100,
+        watch: bool = True,
         on_token: Sequence[OnToken] = (),
     ) -> None:
         self._model = model
@@ -76,6 +80,7 @@ class Turn:
         self._pause = pause or Pause()
         self._max_calls = max_calls
         self._recorder = recorder = Recorder(transcript, context.client)
+        self._watch = StuckWatch(recorder, enabled=watch)
         self._calls = ToolCalls(tools, permissions, context, secrets, recorder, self._pause)
         self._on_token: list[Callable[[Part], Awaitable[None]]] = [
             recorder.record_token,
@@ -91,9 +96,15 @@ class Turn:
         `blocks`: the prompt as ACP content blocks. A provider that refuses the request ends the
         turn with `refusal`, as a model that refuses does; the reason is shown as a notice.
         """
-        await self._recorder.record({"t": "user", "blocks": blocks, "mode": self._permissions.mode})
+        prompt = {"t": "user", "blocks": blocks, "mode": self._permissions.mode}
+        if gone := self._tools.missing(self._recorder.history.tool_names):
+            prompt["gone"] = gone
+        await self._recorder.record(prompt)
         for _ in range(self._max_calls):
+            await anyio.lowlevel.checkpoint()
             try:
+                if await self._fit() and await self._watch.room_was_made():
+                    break
                 completion = await self._complete()
             except ModelError as error:
                 if error.kind != "refused":
@@ -103,9 +114,11 @@ class Turn:
             if completion.stop != "end_turn":
                 await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
                 return await self._refused() if completion.stop == "refusal" else completion.stop
-            if not completion.tool_calls:
-                return "end_turn"
             await self._calls.run(completion.tool_calls)
+            if await self._watch.ends_turn():
+                break
+            if not completion.tool_calls and not self._watch.was_told:
+                return "end_turn"
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
@@ -113,12 +126,16 @@ class Turn:
         await self._recorder.record({"t": "refused"})
         return "refusal"
 
+    async def _fit(self) -> bool:
+        """Makes room for an answer if there is too little; returns True if some was made."""
+        if self._compactor is None:
+            return False
+        async with self._pause.call():
+            return await self._compactor.fit(self._model(), self._tools.specs)
+
     async def _complete(self) -> Completion:
-        """Returns one answer of the model, having made room for it if there was too little."""
+        """Returns one answer of the model; room is made if the model refuses what it is given."""
         await anyio.lowlevel.checkpoint()
-        if self._compactor is not None:
-            async with self._pause.call():
-                await self._compactor.fit(self._model(), self._tools.specs)
         while True:
             self._told = False
             async with self._pause.call():
@@ -147,6 +164,8 @@ class Turn:
     async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
         if completion.provider is not None:
             await self._recorder.record({"t": "provider", "d": dict(completion.provider)})
+        if completion.announced:
+            await self._recorder.record({"t": "announced"})
         if (usage := completion.usage) is None:
             return
         record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}

@@ -5,7 +5,8 @@ Invariants
   (invariant C18).
 - An "always" answer holds for one session, and for exactly what its option named: the same kind of
   access and the same grant, inside the session's folders or outside of them. A grant for a folder
-  does not include the folders below it.
+  does not include the folders below it, and one for a command or a server's tool holds only where
+  it was given. It is kept with the session (invariant R13).
 - Calls may ask at the same time. Each waits for its own answer, and no lock is held meanwhile
   (invariant P10).
 """
@@ -13,9 +14,11 @@ Invariants
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from agent.client import Client, ClientError
+from agent.conversation.decisions import Key
 from agent.tools import Action, AnyTool, ToolError
 
 logger = logging.getLogger(__name__)
@@ -50,13 +53,21 @@ class Rejected(ToolError):
 
 
 class Permissions:
-    """Keeps what the user allowed and refused in one session while the process lives."""
+    """Holds what the user allowed and refused in one session.
 
-    def __init__(self) -> None:
+    `always`: what was answered with "always" before, True if it was allowed. `keep` is called with
+    each such answer.
+    """
+
+    def __init__(
+        self,
+        always: Mapping[Key, bool] | None = None,
+        keep: Callable[[Key, bool], None] = lambda key, allow: None,
+    ) -> None:
         #: a change applies to the calls that are checked from then on
         self.mode: Mode = "ask"
-        #: what was answered with "always": True if it was allowed
-        self._always: dict[tuple[Any, ...], bool] = {}
+        self._always = dict(always or {})
+        self._keep = keep
 
     async def check(
         self, tool: AnyTool, action: Action, card: dict[str, Any], client: Client
@@ -70,7 +81,7 @@ class Permissions:
         free = tool.access in _FREE[self.mode]
         if self.mode == "plan" and not free:
             raise ToolError(_PLANNING)
-        key = (tool.access, action.outside, *action.grant.key)
+        key = (tool.access, action.outside, action.grant.within, *action.grant.key)
         always = self._always.get(key)
         if always is False:
             raise ToolError("The user said to reject this always.")
@@ -80,6 +91,7 @@ class Permissions:
         chosen = await self._ask(action.grant.name, card, client)
         if chosen in ("allow_always", "reject_always"):
             self._always[key] = chosen == "allow_always"
+            self._keep(key, self._always[key])
         if chosen not in ("allow_once", "allow_always"):
             raise Rejected("The user did not allow it.")
 

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ValidationError
 from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image
-from agent.conversation.entries import INTERRUPTED, Outcome
+from agent.conversation.entries import INTERRUPTED, NO_TOOL, Outcome
 from agent.conversation.messages import parsed
 from agent.conversation.replay import card_end, card_start
 from agent.model import ToolCall
@@ -196,7 +196,7 @@ class ToolCalls:
         card = Card(call, shown)
         tool = self._tools.get(call.name)
         if tool is None:
-            card.problem = f"There is no tool named {call.name}."
+            card.problem = f"{NO_TOOL}{call.name}."
             return card
         card.shown["kind"] = tool.kind
         try:

@@ -291,6 +291,7 @@ class Bench:
         self.compactor: Compactor | None = None
         self.pause = Pause()
         self.max_calls = 100
+        self.watch = True
 
     def turn(self, *on_token: OnToken, tools: Toolbox | None = None) -> Turn:
         return Turn(
@@ -303,6 +304,7 @@ class Bench:
             compactor=self.compactor,
             pause=self.pause,
             max_calls=self.max_calls,
+            watch=self.watch,
             on_token=on_token,
         )
 

@@ -51,3 +51,16 @@ def test_a_limit_of_calls_that_is_none_is_refused(text: str) -> None:
 def test_the_summary_model_is_the_environment_s() -> None:
     env = {"ACP_BRIDGE_HOME": "/h", "ACP_BRIDGE_SUMMARY_MODEL": " small "}
     assert read_settings(None, env).summary_model == "small"
+
+
+@pytest.mark.parametrize(("text", "on"), [("", True), ("on", True), (" OFF ", False)])
+def test_a_model_that_goes_round_in_circles_is_noticed_unless_that_is_off(
+    text: str, on: bool
+) -> None:
+    env = {"ACP_BRIDGE_HOME": "/h", "ACP_BRIDGE_STUCK_DETECTION": text}
+    assert read_settings(None, env).stuck_detection is on
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
+    with pytest.raises(ValueError, match="ACP_BRIDGE_STUCK_DETECTION: on or off"):
+        read_settings(None, {"ACP_BRIDGE_HOME": "/h", "ACP_BRIDGE_STUCK_DETECTION": "perhaps"})

@@ -94,6 +94,26 @@ def short_lived_orphan() -> None:
     wait_for_ever()
 
 
+def tidies_up() -> None:
+    """Ignores the end of its stdin; at SIGTERM it says so, and ends with code 3."""
+
+    def tidy(number: int, frame: object) -> None:
+        say("tidy")
+        sys.exit(3)
+
+    signal.signal(signal.SIGTERM, tidy)
+    say()
+    wait_for_ever()
+
+
+def ends_with_its_stdin() -> None:
+    """Says when SIGTERM comes, and ends with code 3 when its stdin does."""
+    signal.signal(signal.SIGTERM, lambda *_: say("SIGTERM"))
+    say()
+    sys.stdin.read()
+    sys.exit(3)
+
+
 def closes_stdout() -> None:
     say()
     os.close(1)

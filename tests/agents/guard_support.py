@@ -12,10 +12,19 @@ from uuid import uuid4
 import anyio
 import pytest
 
+from acp_bridge.agents import guard
 from acp_bridge.agents.process import AgentProcess, StartFailed
 from tests.support.processes import MARK, kill_marked
 
 FOLDER = Path(__file__).parent
+
+#: a guard that starts the agent, says so, and then does nothing that it is told
+HANGING_GUARD = (
+    *guard.COMMAND_LINE[:4],
+    "import sys, time; sys.path.append(sys.argv.pop(1)); import guard;"
+    "guard.Guard.watch = lambda self: time.sleep(1000); guard.main()",
+    guard.COMMAND_LINE[-1],
+)
 
 
 def stand_in(name: str) -> list[str]:

@@ -8,11 +8,13 @@ from unittest.mock import patch
 import anyio
 import pytest
 
+from acp_bridge import waits
 from acp_bridge.agents.process import AgentProcess, Exit
 from tests.agents.guard_support import (
     failure_of,
     marked_env,
     open_files,
+    parent_of,
     python,
     read_all,
     read_line,
@@ -148,6 +150,38 @@ async def test_close_lets_an_agent_end_in_order() -> None:
             await process.close(60)
         assert await process.wait_exit() == Exit(4, None)
         assert marked(mark) == []
+
+
+@pytest.mark.hazard("P2")
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_close_has_an_agent_that_does_not_heed_its_stdin_tidy_up(
+    is_stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "EOF_GRACE", 0.01)
+    async with started(stand_in("tidies_up")) as (process, mark):
+        await read_line(process)
+        stdout = process.take_pipes()[1]
+        if is_stopped:
+            os.kill(parent_of(process.pid), signal.SIGSTOP)
+        with anyio.fail_after(5):
+            await process.close(60)
+        assert await process.wait_exit() == Exit(3, None)
+        assert await read_all(stdout) == b"tidy\n"
+        assert marked(mark) == []
+        os.close(stdout)
+
+
+@pytest.mark.hazard("P2")
+async def test_an_agent_that_heeds_its_stdin_gets_no_signal() -> None:
+    async with started(stand_in("ends_with_its_stdin")) as (process, _):
+        await read_line(process)
+        stdin, stdout = process.take_pipes()
+        os.close(stdin)
+        with anyio.fail_after(5):
+            await process.close(60)
+        assert await process.wait_exit() == Exit(3, None)
+        assert await read_all(stdout) == b""
+        os.close(stdout)
 
 
 @pytest.mark.hazard("P1", "P2")

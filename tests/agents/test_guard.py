@@ -13,11 +13,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge import waits
+from acp_bridge.agents import guard
 from acp_bridge.agents.lease import Busy, acquire
 from acp_bridge.agents.process import AgentProcess, Exit
 from tests.agents.guard_support import (
     FOLDER,
+    HANGING_GUARD,
     exists,
+    failure_of,
     marked_env,
     open_files,
     parent_of,
@@ -27,7 +31,7 @@ from tests.agents.guard_support import (
     stand_in,
     started,
 )
-from tests.support.processes import all_gone, gone, kill_marked, marked
+from tests.support.processes import MARK, all_gone, gone, kill_marked, marked
 
 pytestmark = pytest.mark.process
 
@@ -94,6 +98,36 @@ async def test_a_stopped_agent_is_killed() -> None:
 
 @pytest.mark.hazard("P1")
 @pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("helped", [False, True])
+async def test_a_guard_that_was_stopped_is_continued_and_one_that_hangs_is_helped(
+    name: str, helped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "GUARD", 0 if helped else 1000)
+    monkeypatch.setattr(guard, "COMMAND_LINE", HANGING_GUARD if helped else guard.COMMAND_LINE)
+    async with started(stand_in(name)) as (process, mark):
+        await read_line(process)
+        os.kill(parent_of(process.pid), signal.SIGSTOP)
+        assert await process.kill()
+        assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+async def test_a_guard_that_hangs_when_it_has_just_started_its_agent_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "SPAWN", 0.5)
+    says_nothing = HANGING_GUARD[4].replace("Guard.watch", "Guard.say").replace("self:", "*_:")
+    command_line = (*HANGING_GUARD[:4], says_nothing, HANGING_GUARD[5])
+    monkeypatch.setattr(guard, "COMMAND_LINE", command_line)
+    mark, env = marked_env()
+    monkeypatch.setenv(MARK, env[MARK])
+    error = await failure_of(stand_in("daemon"))
+    assert "did not start in time" in str(error)
+    assert marked(mark) == []
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("name", TREES)
 async def test_sigkill_of_the_bridge_ends_the_tree(name: str, tmp_path: Path) -> None:
     async with killable_bridge(tmp_path / "lock", name) as (bridge, _, mark):
         os.kill(bridge, signal.SIGKILL)
@@ -105,17 +139,12 @@ async def test_after_sigkill_of_the_bridge_the_lock_is_held_until_the_tree_is_de
     tmp_path: Path,
 ) -> None:
     lock = tmp_path / "lock"
-    async with killable_bridge(lock, "crowd") as (bridge, guard, mark):
-        os.kill(guard, signal.SIGSTOP)
+    async with killable_bridge(lock, "crowd") as (bridge, _, mark):
         os.kill(bridge, signal.SIGKILL)
-        await gone(bridge)
-        with pytest.raises(Busy):
-            await acquire(lock, 0)
-        os.kill(guard, signal.SIGCONT)
         with lock.open() as file, anyio.fail_after(5):
             while not _locked(file.fileno()):
                 await anyio.lowlevel.checkpoint()
-        assert marked(mark) == []
+            assert marked(mark) == []
 
 
 def _locked(fd: int) -> bool:

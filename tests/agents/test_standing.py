@@ -100,6 +100,60 @@ async def test_what_is_given_while_a_process_is_told_the_rest_is_told_too() -> N
     assert told == [(AUTHENTICATE, LOGIN), (PROVIDERS_SET, A), (PROVIDERS_SET, B)]
 
 
+async def test_a_logout_reaches_a_process_that_is_just_being_told_the_login() -> None:
+    standing, process = StandingRequests(60), Process()
+    standing.note(AUTHENTICATE, LOGIN)
+    standing.note(PROVIDERS_SET, A)
+    process.meanwhile[AUTHENTICATE] = (LOGOUT, {})
+    assert await repeated(standing, process) == [
+        (AUTHENTICATE, LOGIN),
+        (LOGOUT, {}),
+        (PROVIDERS_SET, A),
+    ]
+
+
+async def test_a_login_after_a_logout_is_told_again_though_it_is_the_same() -> None:
+    standing, process = StandingRequests(60), Process()
+    standing.note(AUTHENTICATE, LOGIN)
+    process.meanwhile[AUTHENTICATE] = (LOGOUT, {})
+    process.meanwhile[LOGOUT] = (AUTHENTICATE, LOGIN)
+    told = await repeated(standing, process)
+    assert told == [(AUTHENTICATE, LOGIN), (LOGOUT, {}), (AUTHENTICATE, LOGIN)]
+
+
+@pytest.mark.parametrize("when", ["before", "after the rest"])
+async def test_a_logout_is_told_to_no_process_that_was_not_logged_in(when: str) -> None:
+    standing, process = StandingRequests(60), Process()
+    standing.note(PROVIDERS_SET, A)
+    if when == "before":
+        standing.note(AUTHENTICATE, LOGIN)
+        standing.note(LOGOUT, {})
+    else:
+        process.meanwhile[PROVIDERS_SET] = (LOGOUT, {})
+    assert await repeated(standing, process) == [(PROVIDERS_SET, A)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "kept"),
+    [
+        ((AUTHENTICATE, LOGIN), (LOGOUT, {}), []),
+        ((AUTHENTICATE, LOGIN), (AUTHENTICATE, {"methodId": "browser"}), []),
+        ((PROVIDERS_SET, A), (PROVIDERS_DISABLE, {"providerId": "a"}), [PROVIDERS_DISABLE]),
+        ((PROVIDERS_SET, A), (PROVIDERS_SET, B), [PROVIDERS_SET, PROVIDERS_SET]),
+    ],
+)
+async def test_of_two_the_one_that_was_sent_last_counts_whichever_was_granted_first(
+    earlier: tuple[str, Json], later: tuple[str, Json], kept: list[str]
+) -> None:
+    standing = StandingRequests(60)
+    first, second = standing.number(), standing.number()
+    assert standing.note(*later, second)
+    assert standing.note(*earlier, first) == (len(kept) == 2)
+    assert standing.counts(second)
+    assert standing.counts(first) == (len(kept) == 2)
+    assert [method for method, _ in await repeated(standing)] == kept
+
+
 @pytest.mark.parametrize("process", [Process(refuses=AUTHENTICATE), Process(deaf=AUTHENTICATE)])
 async def test_one_that_is_refused_or_not_answered_keeps_no_other_one_back(
     process: Process,

@@ -124,6 +124,23 @@ async def test_of_turns_that_are_not_written_yet_those_that_the_agent_ended_well
     assert session.turns_finished() == finished
 
 
+@pytest.mark.hazard("Q13", "R10", "R15")
+async def test_a_turn_whose_end_is_noted_twice_counts_once_written_or_not(
+    session: SessionJournal,
+) -> None:
+    for name in ("a", "b"):
+        session.accept(name, HELLO)
+        session.start_turn(session.prompts()[-1].seq)
+    session.end_prompt(1, {"stopReason": "cancelled"}, END)
+    with full(session):
+        session.end_prompt(1, {"stopReason": "cancelled"}, END)
+        session.end_prompt(2, {"stopReason": "cancelled"}, END)
+        session.end_prompt(2, {"stopReason": "cancelled"}, {"error": {"code": 1}})
+        assert session.turns_finished() == 2
+    session.catch_up()
+    assert session.turns_finished() == 2
+
+
 @pytest.mark.hazard("Q13")
 async def test_while_it_is_behind_everything_reads_as_if_it_were_written(
     session: SessionJournal,

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,8 @@ def full_disk(client: RecordingClient) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
+        with suppress(ProcessLookupError):  # it was killed meanwhile
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
 
 
 async def stopped(client: RecordingClient, prompt: Any, within: float = 5) -> Any:

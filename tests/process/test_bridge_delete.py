@@ -4,6 +4,7 @@ import pytest
 
 from tests.process.bridge_support import World, fails, kill_agent, stopped
 from tests.process.test_bridge_list import keeps, listed
+from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("K6")]
@@ -110,3 +111,16 @@ async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_o
         await kill_agent(world, client)
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
         assert [row["sessionId"] for row in await listed(client)] == [client.session_id]
+
+
+@pytest.mark.hazard("R8")
+async def test_the_session_of_another_agent_is_left_to_that_one(world: World) -> None:
+    async with world.bridge("deletes") as client:
+        await client.prompt("say one")
+        session = client.session_id
+    async with world.bridge(command=tiny_agent(world.cwd, "")) as client:
+        error = await fails(client, "session/delete", -32602, sessionId=session)
+        assert "the session belongs to the agent" in str(error)
+    async with world.bridge("deletes", session=False) as client:
+        assert [row["sessionId"] for row in await listed(client)] == [session]
+        assert await client.request("session/delete", {"sessionId": session}) == {}

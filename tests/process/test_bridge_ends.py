@@ -65,6 +65,34 @@ async def test_an_agent_that_has_all_the_time_to_end_holds_up_no_end_of_the_brid
         await all_gone(world.mark)
 
 
+@pytest.mark.hazard("P2")
+@pytest.mark.parametrize("state", ["waiting", "idle", "in a turn", "deaf in a turn"])
+@pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGHUP"])
+async def test_an_agent_that_ignores_the_end_of_its_stdin_is_told_to_end_and_may_tidy_up(
+    world: World, how: str, state: str
+) -> None:
+    behaviours = ("tidies-up", *(["ignores-cancel"] if "deaf" in state else []))
+    async with world.bridge(*behaviours, session=state != "waiting") as client:
+        if "turn" in state:
+            client.send_prompt("gate g")
+            await world.gates.reached("g")
+        if how == "EOF":
+            client.close_stdin()
+        else:
+            client.terminate(signal.Signals[how])
+        assert await client.wait(within=3) == 0
+        assert len(world.log.events("tidied")) == 1
+
+
+@pytest.mark.hazard("P2")
+async def test_an_agent_whose_session_is_closed_may_tidy_up(world: World) -> None:
+    async with world.bridge("tidies-up") as client:
+        client.send_prompt("gate g")
+        await world.gates.reached("g")
+        await client.request("session/close", {"sessionId": client.session_id})
+        assert len(world.log.events("tidied")) == 1
+
+
 @pytest.mark.hazard("P2", "C21")
 async def test_a_client_that_stopped_reading_holds_up_no_end(world: World) -> None:
     async with world.bridge() as client:

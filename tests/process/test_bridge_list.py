@@ -200,6 +200,9 @@ async def test_a_session_of_an_agent_that_lists_one_folder_only_or_not_at_all_is
     agent = tiny_agent(world.cwd, AGENT.replace("CAPABILITIES", capabilities))
     async with world.bridge(command=agent, session=False) as client:
         assert len(await listed(client, cwd=str(world.cwd))) == lists
+        everywhere = await client.request("session/list", {})
+        assert [row["sessionId"] for row in everywhere["sessions"]] == ["theirs"] * lists
+        assert ("one folder at a time" in str(everywhere)) == lists
         setup = {"sessionId": "unknown", "cwd": str(world.cwd), "mcpServers": []}
         await fails(client, "session/load", -32002 if lists else -32603, **setup)
         await client.load_session("theirs", world.cwd)

@@ -3,6 +3,8 @@
 import signal
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.support.client import RecordingClient
@@ -64,6 +66,20 @@ async def test_never_ends_but_by_sigkill(start_agent: StartAgent, mark: str, gat
         client.kill()
         assert await client.wait() == -signal.SIGKILL
     await all_gone(mark)
+
+
+async def test_tidies_up_ends_at_sigterm_and_not_at_the_end_of_its_input(
+    start_agent: StartAgent, agent_log: FixtureLog
+) -> None:
+    async with start_agent("tidies-up") as client:
+        client.close_stdin()
+        with anyio.fail_after(5):
+            while not agent_log.events("end of input"):
+                await anyio.lowlevel.checkpoint()
+        assert client.is_running()
+        client.terminate()
+        assert await client.wait() == 0
+    assert len(agent_log.events("tidied")) == 1
 
 
 async def test_never_reads_stdin_once_it_has_a_session(

@@ -78,7 +78,9 @@ class Port:
     def wake(self) -> None:
         self.woken += 1
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
         self.spawned.append(work.__name__)
         if self._tasks is None:  # then it is only noted
             return

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import TaskGroup
 
+from acp_bridge import waits
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.machine import events as ev
@@ -349,6 +350,16 @@ async def test_an_agent_that_does_not_answer_the_close_is_killed_after_the_grace
     await stage.processes.close(1, 0)
     assert agent.heard[-2:] == [SESSION_CLOSE, "$/cancel_request"]
     assert stage.fed == [ev.AgentExited(1, KILLED), ev.TreeDead(1)]
+
+
+@pytest.mark.hazard("P2")
+async def test_an_agent_that_does_not_answer_the_close_may_end_by_itself_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "CLOSE_ANSWER", 0.01)
+    await stage.runs(1, "close")
+    await stage.processes.close(1, LONG)
+    assert stage.fed == ENDED
 
 
 @pytest.mark.hazard("P1")

@@ -10,6 +10,7 @@ from acp_bridge.session.client_view import Quiet
 from acp_bridge.session.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded_texts
 from tests.session.memory import ClientEnd
+from tests.session.showing import said, texts
 from tests.session.waiting import beside
 
 Json = dict[str, Any]
@@ -19,14 +20,6 @@ CHANGED: Json = {
     "update": {"sessionUpdate": "config_option_update", "configOptions": OPTIONS},
     "_meta": {"x": 1},
 }
-
-
-def said(text: str) -> Json:
-    return {"update": text_chunk("agent_message_chunk", text, text)}
-
-
-def texts(client: ClientEnd) -> list[str]:
-    return [m["params"]["update"]["content"]["text"] for m in client.sent.take()]
 
 
 class Two:
@@ -40,7 +33,7 @@ class Two:
         self.view_two = self.transcript.attach(self.two.client)
 
     def say(self, text: str) -> None:
-        self.transcript.show(said(text))
+        self.transcript.show(said(text, text))
         self.transcript.flush()
 
 

@@ -160,8 +160,25 @@ async def test_what_could_not_be_written_is_said_by_the_next_load_and_no_card_en
     await dead.recover()
     updates = [params["update"] for params in await recorded(journal)]
     assert updates.count(failed("a")) == 1
+    assert [said(update) for update in updates].count(INTERRUPTED) == 1
     assert said(updates[-1]) == INTERRUPTED
     assert dead.held == ["next"]
+
+
+@pytest.mark.hazard("Q13", "C16")
+async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_is_missing(
+    journal: SessionJournal,
+) -> None:
+    dead = Dead(journal)
+    seq = dead.turn("ran", card("a"))
+    journal._file.db.execute("PRAGMA query_only=1")
+    dead.journal.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
+    journal._file.db.execute("PRAGMA query_only=0")
+    journal._file.unwritten.drop_first()  # the bridge was killed
+    journal.settle_left()
+    assert await dead.recover() == [failed("a"), "[acp-bridge] The journal"]
+    assert journal.prompts()[0].outcome == {"unrecorded": True}
+    assert (states(journal), dead.held) == ([DONE], [])
 
 
 @pytest.mark.hazard("Q6", "R3")

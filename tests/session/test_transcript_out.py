@@ -5,17 +5,14 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.protocol import text_chunk, user_chunk
+from acp_bridge.protocol import user_chunk
 from acp_bridge.session.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.memory import ClientEnd, Outgoing
+from tests.session.showing import said, texts
 from tests.session.waiting import beside
 
 Json = dict[str, Any]
-
-
-def said(text: str, message_id: str = "m", **more: Any) -> Json:
-    return {"update": text_chunk("agent_message_chunk", text, message_id), **more}
 
 
 COMMANDS: Json = {
@@ -35,10 +32,6 @@ class Shown(Outgoing):
     def write(self, data: bytes) -> None:
         super().write(data)
         self.kept.append(self._journal._last_row())
-
-
-def texts(client: ClientEnd) -> list[str]:
-    return [m["params"]["update"]["content"]["text"] for m in client.sent.take()]
 
 
 @pytest.mark.hazard("T2", "K1")

@@ -198,6 +198,26 @@ async def test_a_journal_that_can_not_note_the_turn_keeps_no_prompt_from_the_age
     assert "journal.failed" in caplog.text
 
 
+@pytest.mark.hazard("Q5", "Q13", "Q8")
+async def test_a_prompt_that_would_be_offered_again_after_a_kill_is_not_sent(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, seq: int, went: object) -> None:
+        raise OSError(30, "read-only")
+
+    monkeypatch.setattr("acp_bridge.journal.left_queue.add", refuse)
+    key = stage.prompt()
+    with failing(stage.journal, "UPDATE ON prompts"):
+        stage.turn.begin(stage.agent, key)
+    (answered,) = stage.port.fed
+    assert isinstance(answered, ev.AgentAnswered)
+    assert (answered.epoch, answered.key) == (3, key)
+    assert isinstance(answered.answer, Err)
+    assert "not sent" in answered.answer.error.message
+    assert stage.agent.params(SESSION_PROMPT) == []
+    assert states(stage.journal) == [PromptState.WAITING]
+
+
 @pytest.mark.hazard("R11")
 async def test_the_prompt_itself_may_stand_at_the_end_of_a_late_replay(stage: Stage) -> None:
     late = LateReplay()

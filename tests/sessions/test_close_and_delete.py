@@ -153,6 +153,68 @@ async def test_a_session_that_another_bridge_has_is_not_deleted(tmp_path: Path) 
         assert it.editor.texts(session_id) == ["hello", "echo hello"]
 
 
+@pytest.mark.hazard("K6", "R8")
+@pytest.mark.parametrize("lost", ["nothing", "the index", "the file can't be read"])
+@pytest.mark.parametrize("prompts", [["hello"], []])
+async def test_a_session_of_another_agent_is_not_deleted_and_the_mismatch_is_named(
+    tmp_path: Path, lost: str, prompts: list[str]
+) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.stored(*prompts)
+        path = it.journal.path(session_id)
+    if lost == "the index":
+        for name in ("index.db", "index.db-wal", "index.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+        if not prompts:
+            return  # then nothing is known of it
+    elif lost != "nothing":
+        damaged, file_was = prompts, path.read_bytes() if prompts else b""
+        if damaged:
+            path.write_bytes(b"x" * 8192)
+    async with world(tmp_path, agent_name="other") as it:
+        await it.waiting.ready()
+        error = await it.editor.refused("session/delete", named(session_id))
+        assert (error.code, "belongs to the agent 'agent'" in error.message) == (-32602, True)
+        assert it.agent.params("session/delete") == []
+        assert await it.is_free(session_id)
+    if prompts and lost.startswith("the file"):
+        path.write_bytes(file_was)
+    async with world(tmp_path) as it:
+        await it.load(session_id)
+        assert it.editor.texts(session_id) == [text for p in prompts for text in (p, f"echo {p}")]
+
+
+@pytest.mark.hazard("K6")
+async def test_an_id_of_another_agents_deleted_session_is_this_agents_own(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.agent.rows = [{"sessionId": "0", "cwd": "/w"}]
+        await it.load("0")
+        await it.editor.ask("session/delete", named("0"))
+    async with world(tmp_path, agent_name="other") as it:
+        await it.waiting.ready()
+        it.agent.rows = [{"sessionId": "0", "cwd": "/w"}]
+        assert [each["sessionId"] for each in (await listed(it))] == ["0"]
+        assert await it.editor.ask("session/delete", named("0")) == {}
+        assert it.agent.params("session/delete") == [named("0")]
+        assert await listed(it) == []
+
+
+async def listed(it: World) -> list[Json]:
+    rows: list[Json] = (await it.editor.ask("session/list", {"cwd": "/w"}))["sessions"]
+    return rows
+
+
+@pytest.mark.hazard("K6")
+async def test_a_session_whose_file_can_not_be_read_can_be_deleted(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.stored("hello")
+        it.journal.path(session_id).write_bytes(b"x" * 8192)
+        assert await it.editor.ask("session/delete", named(session_id)) == {}
+        assert it.agent.params("session/delete") == [named("agent-1")]
+        assert await it.listed() == []
+        assert not it.journal.path(session_id).exists()
+
+
 @pytest.mark.parametrize("what", ["delete", "prepare"])
 async def test_a_journal_that_fails_is_said_and_the_delete_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

@@ -114,6 +114,32 @@ async def test_a_fork_of_a_session_without_a_prompt_is_listed_from_its_first_one
         assert await it.listed() == [new]
 
 
+@pytest.mark.hazard("R2")
+async def test_a_fork_of_a_session_that_was_set_aside_is_a_new_one(tmp_path: Path) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.stored()
+        new = (await forked(it, source))["sessionId"]
+        assert new != source
+        assert list(it.sessions.live) == [new]
+        await it.says(new, "hello")
+        assert await it.listed() == [new]
+        assert it.agent.params("session/fork") == []
+        await it.load(source)  # it is there still, to be opened anew
+        await it.editor.ask("session/delete", {"sessionId": source})
+        gone = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
+        assert gone.code == -32002
+
+
+@pytest.mark.hazard("R8")
+async def test_a_session_that_another_agent_has_set_aside_is_not_forked(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        source = await it.stored()
+    async with world(tmp_path, forking(), agent_name="other") as it:
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+        error = await it.editor.refused("session/fork", {**SETUP, "sessionId": source})
+        assert error.code == -32602
+
+
 @pytest.mark.hazard("P13")
 async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_its_own(
     tmp_path: Path,

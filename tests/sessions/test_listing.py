@@ -13,6 +13,7 @@ from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import Journal, JournalError
+from acp_bridge.sessions import agent_listing
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
@@ -155,8 +156,12 @@ async def test_an_agent_that_lists_nothing_of_use_spoils_no_listing(
         await it.keep("ours")
         await it.ready()
         it.agent.script["session/list"] = answer
-        assert await it.ids() == ["ours"]
+        page = await it.listing.page({"cwd": "/w"})
+        assert [row["sessionId"] for row in page["sessions"]] == ["ours"]
+        told = page["_meta"]["acp_bridge"]["agentList"]
+        assert ("would not list its own sessions: no" in told) == isinstance(answer, RpcError)
         assert len(it.agent.params("session/list")) == 1
+        assert await it.ids() == ["ours"]
 
 
 @pytest.mark.hazard("Q10")
@@ -211,6 +216,136 @@ async def test_a_journal_that_can_not_be_read_fails_the_listing_visibly(
                 await it.listing.page({})
 
 
+# --- what is missing -------------------------------------------------------------------------
+
+
+def missing(page: Json) -> str:
+    """Return what the answer says to be missing of the agent's list; empty if nothing is."""
+    return str(page.get("_meta", {}).get("acp_bridge", {}).get("agentList", ""))
+
+
+@pytest.mark.hazard("P15", "Q10")
+async def test_an_agent_that_does_not_answer_in_time_is_said_to_have_been_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
+    async with lister(tmp_path) as it:
+        await it.ready()
+        it.agent.stops_at("session/list")
+        assert "in time" in missing(await it.listing.page({}))
+        assert "agent.list_incomplete" in caplog.text
+        assert len(it.agent.params("session/list")) == 1
+
+
+@pytest.mark.hazard("P15")
+async def test_of_a_list_that_is_too_long_the_rest_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_listing, "_PAGE_BYTES", 1000)
+    async with lister(tmp_path) as it:
+        await it.ready()
+        it.agent.rows = [row(f"a{n}", title="t" * 300) for n in range(10)]
+        page = await it.listing.page({"cwd": "/w"})
+        assert [each["sessionId"] for each in page["sessions"]] == ["a0", "a1"]
+        assert "8 sessions are left out" in missing(page)
+        it.agent.rows = it.agent.rows[:2]
+        assert missing(await it.listing.page({"cwd": "/w"})) == ""
+
+
+@pytest.mark.hazard("P15")
+async def test_rows_that_can_not_be_read_are_counted_and_one_that_is_listed_twice_is_one(
+    tmp_path: Path,
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.ready()
+        it.agent.rows = [row("a"), row("a", title="again"), {"sessionId": True}, None]  # type: ignore[list-item]
+        page = await it.listing.page({})
+        assert page["sessions"] == [row("a")]
+        assert "2 entries of the agent's list can't be read" in missing(page)
+
+
+@pytest.mark.parametrize("cursor", [5, True, ["1"], "same"])
+async def test_a_list_that_goes_on_nowhere_ends_and_that_is_said(
+    tmp_path: Path, cursor: object
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.ready()
+        it.agent.script["session/list"] = {"sessions": [row("a")], "nextCursor": cursor}
+        page = await it.listing.page({"cursor": "a:same"})
+        assert page["sessions"] == [row("a")]
+        assert "nextCursor" not in page
+        assert "how its list goes on" in missing(page)
+
+
+# --- agents that list one folder at a time ---------------------------------------------------
+
+
+@pytest.mark.parametrize("without", [{"sessions": []}, RpcError(-32602, "cwd is missing")])
+async def test_an_agent_that_lists_with_a_folder_only_is_asked_in_those_that_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with lister(tmp_path) as it:
+        for folder in ("/v", "/w"):
+            await it.keep(f"ours in {folder}", cwd=folder)
+        await it.keep("another's", cwd="/x", agent="other")
+        await it.ready()
+
+        async def by_folder(process: Process, asked: Json) -> Any:
+            if "cwd" not in asked:
+                return without
+            name = asked["cwd"]
+            rows = [row(f"agent's ours in {name}", cwd=name), row(f"of {name}", cwd=name)]
+            more = {"nextCursor": "2"} if name == "/v" else {}
+            return {"sessions": rows, **more}
+
+        it.agent.script["session/list"] = by_folder
+        page = await it.listing.page({})
+        own = [each["sessionId"] for each in page["sessions"]][2:]
+        folders = [str(tmp_path), "/w", "/v"]
+        assert own == [f"agent's ours in {tmp_path}", *(f"of {each}" for each in folders)]
+        assert [asked.get("cwd") for asked in it.agent.params("session/list")] == [None, *folders]
+        assert "one folder at a time" in missing(page)
+        assert "of /v the agent has more" in missing(page)
+        assert "cwd is missing" not in missing(page)
+        assert "nextCursor" not in page
+        assert await it.listing.agent_lists("of /v")
+        assert not await it.listing.agent_lists("of /x")
+
+
+@pytest.mark.hazard("K6", "Q10")
+async def test_an_agent_that_will_not_say_what_it_has_may_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
+    async with lister(tmp_path) as it:
+        it.agent.script["session/list"] = RpcError(-32603, "no")
+        assert await it.listing.agent_lists("a")
+        it.agent.stops_at("session/list")
+        assert await it.listing.agent_lists("a")
+        it.agent.script["session/list"] = {"sessions": []}
+        assert not await it.listing.agent_lists("a")
+
+
+@pytest.mark.parametrize("code", [-32601, -32000])
+async def test_an_agent_that_would_refuse_each_folder_is_asked_once(
+    tmp_path: Path, code: int
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.keep("ours")
+        await it.ready()
+        it.agent.script["session/list"] = RpcError(code, "not so")
+        assert "not so" in missing(await it.listing.page({}))
+        assert len(it.agent.params("session/list")) == 1
+
+
+async def test_an_agent_without_any_session_is_said_nothing_of(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        await it.ready()
+        assert await it.listing.page({}) == {"sessions": []}
+
+
 # --- is this session the agent's? ------------------------------------------------------------
 
 
@@ -231,7 +366,11 @@ async def test_a_session_of_the_agents_is_searched_for_on_all_its_pages(tmp_path
 @pytest.mark.hazard("Q10")
 async def test_a_search_ends_though_the_agents_pages_do_not(tmp_path: Path) -> None:
     async with lister(tmp_path) as it:
-        it.agent.script["session/list"] = {"sessions": [], "nextCursor": "again"}
+
+        async def page(process: Process, asked: Json) -> Json:
+            return {"sessions": [], "nextCursor": f"{asked.get('cursor')}."}
+
+        it.agent.script["session/list"] = page
         assert not await it.listing.agent_may_have("a", "/w")
         assert len(it.agent.params("session/list")) == 40
 

@@ -109,6 +109,11 @@ records = st.one_of(
     st.builds(lambda n: {"t": "trim", "cards": [f"call-{n}"]}, numbers),
     st.builds(lambda n: {"t": "summary", "text": "s", "entries": n}, st.integers(-1, 9)),
     st.just({"t": "refused"}),
+    st.just({"t": "announced"}),
+    st.builds(lambda b: {**user("x"), "gone": b}, st.lists(words, max_size=2)),
+    st.builds(lambda v: {"t": "chosen", "option": "mode", "value": v}, words),
+    st.builds(lambda k: {"t": "always", "key": k, "allow": True}, st.lists(words, max_size=2)),
+    st.builds(lambda t: {"t": "note", "text": t}, words),
     st.builds(lambda n, c: {"t": "shown", "card": f"call-{n}", "content": c}, numbers, content),
     junk,
 )

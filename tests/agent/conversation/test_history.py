@@ -160,6 +160,35 @@ def test_the_tools_that_were_used_are_known_but_not_those_that_never_were() -> N
     assert history.next_card == "call-5"
 
 
+def test_a_tool_was_used_too_if_its_call_failed_or_has_no_result() -> None:
+    history = folded([call(1, "a"), call(2, "b"), {**result(1, "no"), "status": "failed"}])
+    assert history.tool_names == {"a", "b"}
+
+
+def test_the_last_decision_on_each_thing_holds() -> None:
+    decisions = folded(
+        [
+            *({"t": "chosen", "option": "mode", "value": value} for value in ("auto", "ask")),
+            {"t": "chosen", "option": "model", "value": "m"},
+            {"t": "always", "key": ["edit", False, "", "/p"], "allow": True},
+            {"t": "always", "key": ["edit", True, "", "/p"], "allow": True},
+            {"t": "always", "key": ["edit", False, "", "/p"], "allow": False},
+            # what is not well formed decides nothing
+            {"t": "chosen", "option": "mode", "value": True},
+            {"t": "chosen", "value": "auto"},
+            {"t": "always", "key": ["edit", 7], "allow": True},
+            {"t": "always", "key": ["edit", ["x"]], "allow": True},
+            {"t": "always", "key": "edit", "allow": True},
+            {"t": "always", "key": ["read"], "allow": 1},
+        ]
+    ).decisions
+    assert decisions.chosen == {"mode": "ask", "model": "m"}
+    assert decisions.always == {
+        ("edit", False, "", "/p"): False,
+        ("edit", True, "", "/p"): True,
+    }
+
+
 def test_a_title_is_the_first_line_shortened() -> None:
     assert title_of("\n Mend it\nnow") == "Mend it"
     assert len(title_of("x" * 500)) == 60

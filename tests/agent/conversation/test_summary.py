@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from agent.conversation.entries import Record, Summary
+from agent.conversation.entries import Prompt, Record, Summary
 from agent.conversation.summary import shortened, summarise
 from agent.model import Completion, Message, ModelError, ModelInfo, OnToken, Part, ToolSpec
 from tests.agent.conversation.records import IMAGE, call, folded, reasoning, result, text, user
@@ -67,7 +67,7 @@ async def test_words_calls_and_results_are_told_in_order() -> None:
 async def test_an_earlier_summary_and_its_prompt_come_first() -> None:
     model = Asked()
     (prompt,) = folded([user("mend it")]).entries
-    assert not hasattr(prompt, "calls")
+    assert isinstance(prompt, Prompt)
     await ask(model, text("on it"), earlier=Summary("so far", 3, prompt))
     told = [line for line in model.text.splitlines() if line]
     assert told[1:7] == [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.mcp_servers import results
-from agent.mcp_servers.names import LIMIT, server_parts, tool_names
+from agent.mcp_servers.names import LIMIT, identity, server_parts, tool_names
 from agent.mcp_servers.results import tool_result
 from agent.mcp_servers.tool import McpTool
 from agent.tools import Toolbox, ToolContext, ToolError
@@ -81,6 +81,26 @@ def test_names_are_always_valid_and_no_two_are_the_same(
 
 
 # the tool
+
+
+@pytest.mark.hazard("R13")
+def test_a_server_is_known_by_what_is_started_where_and_not_by_its_secrets() -> None:
+    stdio = {"name": "a", "command": "/bin/a", "args": ["x"], "env": [{"name": "T", "value": "1"}]}
+    http = {"type": "http", "name": "a", "url": "http://a/", "headers": []}
+    here, there = Path("/here"), Path("/there")
+    others = [
+        identity({**stdio, "command": "/bin/b"}, here),
+        identity({**stdio, "args": ["y"]}, here),
+        identity({**stdio, "env": []}, here),
+        identity(stdio, there),
+        identity(http, here),
+        identity({**http, "url": "http://b/"}, here),
+        identity({**http, "type": "sse"}, here),
+    ]
+    assert len({identity(stdio, here), *others}) == len(others) + 1
+    assert identity({**stdio, "env": [{"name": "T", "value": "2"}]}, here) == identity(stdio, here)
+    token = {**http, "headers": [{"name": "Authorization", "value": "Bearer x"}]}
+    assert identity(token, there) == identity(http, here)
 
 
 def test_the_model_is_given_the_schema_as_the_server_gave_it() -> None:

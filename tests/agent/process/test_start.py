@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from uuid import uuid4
 
@@ -180,3 +181,32 @@ async def test_a_dead_server_is_told_and_the_tools_of_others_work(
         client.side.permission = "allow"
         assert (await client.prompt("x", within=20))["stopReason"] == "end_turn"
         assert ("dead" in client.text(), "hello" in client.text()) == (True, True)
+
+
+@pytest.mark.hazard("C4")
+def test_a_stderr_that_nobody_reads_holds_up_nothing_that_is_logged_or_printed() -> None:
+    flood = """
+import logging, os, sys
+from agent import __main__ as agent
+
+async def serve(stdin, stdout, *rest):
+    for _ in range(100):
+        logging.getLogger("litellm").warning("l" * 5000)
+        print("p" * 5000)
+        print("e" * 5000, file=sys.stderr)
+    os.write(stdout, b"done")
+    os._exit(0)
+
+agent._serve = serve
+sys.argv[1:] = ["--model", "demo"]
+agent.main()
+"""
+    command = [sys.executable, "-c", flood]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        killer = threading.Timer(20, process.kill)
+        killer.start()
+        assert process.stdout
+        said = process.stdout.read()
+        killer.cancel()
+    assert said == b"done"

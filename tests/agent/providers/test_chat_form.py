@@ -157,3 +157,14 @@ def test_details_of_reasoning_that_come_in_pieces_are_put_together() -> None:
             {"type": "reasoning.text", "text": "x", "index": 2},
         ],
     }
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+def test_an_answer_that_ends_for_a_call_and_has_none_announces_one(reason: str) -> None:
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+    without = read(delta(content="I look."), end)[1].partial.completion(None, "x")
+    assert without.announced
+    called = read(call(0, "a", "read", "{}"), end)[1].partial.completion(None, "x")
+    assert not called.announced
+    stopped = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert not read(delta(content="Done."), stopped)[1].partial.completion(None, "x").announced

@@ -199,3 +199,30 @@ async def test_updates_are_held_once_in_order_and_none_is_sent_after_the_end() -
         asides.close()
         await asides.tell({"n": 5})
     assert [each["n"] for each in sent] == [1, 2, 3, 4]
+
+
+async def test_a_choice_lets_all_pass_but_what_is_said_which_waits_for_a_prompt() -> None:
+    sent: list[Update] = []
+
+    async def send(update: Update) -> None:
+        sent.append(update)
+
+    def said(n: int) -> Update:
+        return {"sessionUpdate": "agent_message_chunk", "n": n}
+
+    asides = Asides(send)
+    with anyio.fail_after(5):
+        await asides.release_states()
+        asides.hold()
+        for update in ({"n": 1}, said(2), {"n": 3}):
+            await asides.tell(update)
+        await asides.release_states()
+        for update in ({"n": 4}, said(5)):
+            await asides.tell(update)
+        assert [each["n"] for each in sent] == [1, 3, 4]
+        asides.hold()
+        await asides.tell({"n": 6})
+        assert len(sent) == 3
+        await asides.release()
+        await asides.tell(said(7))
+    assert [each["n"] for each in sent] == [1, 3, 4, 2, 5, 6, 7]

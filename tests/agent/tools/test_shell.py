@@ -194,6 +194,16 @@ async def test_a_command_that_kills_its_guard_ends_with_its_group(
     await all_gone(mark)
 
 
+@pytest.mark.hazard("C10", "P1")
+async def test_a_command_that_stops_its_guard_is_killed_when_its_time_is_over(
+    tmp_path: Path, mark: str
+) -> None:
+    command = "setsid sleep 600 & echo up; kill -STOP $PPID; sleep 600"
+    result = await shell(tmp_path, command, {MARK: mark}, 0.5)
+    assert result.text == "up\n[killed after 0.5 s]"
+    await all_gone(mark)
+
+
 @pytest.mark.hazard("P1")
 async def test_past_its_time_the_whole_group_is_killed(tmp_path: Path, mark: str) -> None:
     result = await shell(tmp_path, TREE, {MARK: mark}, 0.2)

@@ -40,13 +40,16 @@ class Room:
     def __init__(self, *room: bool) -> None:
         #: what each `shrink` answers
         self.room = list(room)
+        #: what each `fit` answers
+        self.needed = False
         self.fitted = 0
         self.work: Callable[[], Awaitable[None]] | None = None
 
-    async def fit(self, model: object, specs: Sequence[ToolSpec]) -> None:
+    async def fit(self, model: object, specs: Sequence[ToolSpec]) -> bool:
         self.fitted += 1
         if self.work:
             await self.work()
+        return self.needed
 
     async def shrink(self, model: object, specs: Sequence[ToolSpec]) -> bool:
         return self.room.pop(0)

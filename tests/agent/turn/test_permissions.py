@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from agent.client import ClientError
+from agent.conversation.decisions import Key
 from agent.tools import Access, Action, Grant, Show, ToolError, ToolResult
 from agent.turn.permissions import MODES, Mode, Permissions, PromptCancelled, Rejected
 from tests.agent.support import Choice, MemoryClient, Note
@@ -171,21 +172,37 @@ def variants() -> list[tuple[Access, Action]]:
     below = Grant(("edit", "/project/src/deep"), "edits in src/deep")
     above = Grant(("edit", "/project"), "edits here")
     longer = Grant(("edit", "/project/src", "more"), "more")
+    elsewhere = replace(SRC, within="/other")
     return [
         ("edit", ACTION),
         ("execute", ACTION),
         ("edit", replace(ACTION, outside=True)),
-        *(("edit", replace(ACTION, grant=grant)) for grant in (below, above, longer)),
+        *(("edit", replace(ACTION, grant=grant)) for grant in (below, above, longer, elsewhere)),
     ]
 
 
 @pytest.mark.hazard("C18")
-@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(range(6), 2)))
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(range(7), 2)))
 async def test_always_is_for_exactly_what_was_named(one: int, other: int) -> None:
     asking = Asking("ask", "allow_always")
     await asking.check(*variants()[one])
     assert await asking.check(*variants()[one]) == "free"
     assert await asking.check(*variants()[other]) == "asked"
+
+
+@pytest.mark.hazard("C18", "R13")
+@pytest.mark.parametrize("choice", ["allow_once", "allow_always", "reject_once", "reject_always"])
+async def test_what_was_always_answered_is_kept_and_nothing_else_is(choice: str) -> None:
+    kept: dict[Key, bool] = {}
+    before = Asking("ask", choice)
+    before.permissions = Permissions(keep=kept.__setitem__)
+    await before.check()
+    assert list(kept.values()) == {"allow_always": [True], "reject_always": [False]}.get(choice, [])
+    after = Asking(choice="allow_once")
+    after.permissions = Permissions(kept)
+    after.permissions.mode = "auto" if choice == "reject_always" else "ask"
+    expected = {"allow_always": "free", "reject_always": "refused"}
+    assert await after.check() == expected.get(choice, "asked")
 
 
 @pytest.mark.hazard("P10")

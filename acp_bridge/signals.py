@@ -1,0 +1,68 @@
+"""The signals that ask the bridge to end (invariant P2), from its first line to its last.
+
+Invariants
+- At no moment do they have the system's default, which would end the process halfway: they end it
+  at once and well while nothing has begun, are read by the bridge while it serves, and are ignored
+  after that.
+- This is loaded before anything else, so it imports nothing that the interpreter has not loaded.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import os
+
+ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+
+
+def leave_at_once() -> None:
+    """End the process with code 0 from now on: there is no agent, and nothing was accepted."""
+    for number in ENDING:
+        _signal.signal(number, lambda *_: os._exit(0))
+
+
+def ignore() -> None:
+    """Have the signals ignored from now on: the process is ending."""
+    for number in ENDING:
+        _signal.signal(number, _signal.SIG_IGN)
+
+
+def default() -> None:
+    """Give the signals back to Python: the process is not to be a bridge."""
+    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGHUP, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+
+class Received:
+    """`with Received() as fd`: each such signal can be read there as one byte, its number.
+
+    What was in force before comes back at the end.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is in force yet."""
+        self._readable = self._writable = -1
+        self._before: list[tuple[int, object]] = []
+        self._handler = self._note  # one object, to be known again
+
+    def _note(self, number: int, frame: object) -> None:
+        """Wake whoever waits for the pipe; runs between any two steps of the main thread."""
+        if self._writable >= 0:
+            try:  # noqa: SIM105 - contextlib is not loaded
+                os.write(self._writable, bytes([number]))
+            except BlockingIOError:
+                pass  # thousands have not been read yet
+
+    def __enter__(self) -> int:
+        self._readable, self._writable = os.pipe()
+        os.set_blocking(self._readable, False)
+        os.set_blocking(self._writable, False)
+        self._before = [(number, _signal.signal(number, self._handler)) for number in ENDING]
+        return self._readable
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before:
+            if _signal.getsignal(number) is self._handler:
+                _signal.signal(number, before)
+        writable, self._writable = self._writable, -1
+        os.close(writable)
+        os.close(self._readable)

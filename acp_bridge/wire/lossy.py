@@ -1,0 +1,67 @@
+"""Writing where perhaps nobody reads: what the other end has no room for is dropped.
+
+Many clients never read the stderr of what they start. Were its pipe waited for when it is full, the
+event loop would stop for good, and no cancel would come through (invariant C4).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class LossyWriter(io.RawIOBase):
+    """Writes to a descriptor, which stays the caller's. No method waits or raises OSError."""
+
+    name = "<lossy>"
+
+    def __init__(self, fd: int) -> None:
+        """`fd` may block, and may be shared with other processes."""
+        self._fd = fd
+        self._room = select.poll()
+        self._room.register(fd, select.POLLOUT)
+        self._turn = threading.Lock()
+        #: what was written last was not written to its end.
+        self._cut = False
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """Return True for a terminal."""
+        return os.isatty(self._fd)
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Write what there is room for; returns the length of all. What follows a cut is a line."""
+        text = bytes(data)
+        with self._turn:
+            rest = whole = b"\n" + text if self._cut else text
+            with suppress(OSError):  # nobody has the other end any more
+                while rest and self._room.poll(0):
+                    # A pipe that has room takes this much without waiting.
+                    rest = rest[os.write(self._fd, rest[: select.PIPE_BUF]) :]
+            if len(rest) < len(whole):
+                self._cut = bool(rest)
+        return len(text)
+
+
+def text_stream(fd: int) -> io.TextIOWrapper:
+    """Return a stream for prints, tracebacks and logs."""
+    return io.TextIOWrapper(
+        LossyWriter(fd),
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )

@@ -1,0 +1,290 @@
+"""The methods of ACP over conversations of an agent-server; a session's id is its conversation's.
+
+Invariants
+- Nothing of a session is sent before the response that opens it, but a replay is sent whole before
+  the response to its `session/load` (invariants P8, R1).
+- An unknown session is an error, never a new one (invariant R2).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+from acp.schema import (
+    AuthenticateResponse,
+    CloseSessionResponse,
+    ForkSessionResponse,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionInfo,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+from pydantic import BaseModel
+
+from agent.errors import invalid_params, unknown_session
+from agent.openhands import launch
+from agent.openhands.conversation import Conversation
+from agent.openhands.events import Json
+from agent.openhands.events_socket import open_socket
+from agent.openhands.introduction import AUTH_METHOD, introduction
+from agent.openhands.options import Options
+from agent.openhands.problems import Kind, ServerProblem
+from agent.openhands.prompt import message_of
+from agent.openhands.server import Server
+from agent.openhands.settings import ServerSettings
+from agent.serve.sdk_connection import Wire
+from agent.session.session_client import SessionClient
+from agent.session.session_params import SessionParams
+from agent.wire_form import wire_form
+
+
+class OpenHandsAgent:
+    """Handles the requests of one connection and holds its sessions."""
+
+    def __init__(self, server: Server, settings: ServerSettings, wire: Wire) -> None:
+        self.initialized = False
+        self._server = server
+        self._settings = settings
+        self._wire = wire
+        self._sessions: dict[str, Conversation] = {}
+
+    async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
+        self.initialized = True
+        return introduction()
+
+    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
+        """Answers if the server takes the key; there is nothing to log in to."""
+        if method_id != AUTH_METHOD.id:
+            raise invalid_params("unknown methodId")
+        await self._server.agent_profiles()
+        return AuthenticateResponse()
+
+    # opening sessions
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> NewSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        await launch.wait_until_ready(self._server)
+        await launch.check_extras(self._server, params)
+        session_id = str(uuid.uuid4())
+        info = await launch.begin(self._server, session_id, params, self._settings.profile)
+        session = await self._open(session_id, info)
+        self._wire.later(session.begin)
+        return NewSessionResponse(session_id=session_id, **_choices(session))
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        additional_directories: Sequence[str] | None = None,
+        **_: Any,
+    ) -> LoadSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopened(session_id, params, replay=True)
+        return LoadSessionResponse(**_choices(session))
+
+    async def resume_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> ResumeSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        session = await self._reopened(session_id, params, replay=False)
+        return ResumeSessionResponse(**_choices(session))
+
+    async def fork_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: Sequence[str] | None = None,
+        mcp_servers: Sequence[BaseModel] | None = None,
+        **_: Any,
+    ) -> ForkSessionResponse:
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        await launch.check_extras(self._server, params)
+        _check_cwd(await self._info(session_id), params)
+        new_id = str(uuid.uuid4())
+        await self._server.fork(session_id, new_id)
+        session = await self._open(new_id, await self._info(new_id))
+        self._wire.later(session.begin)
+        return ForkSessionResponse(session_id=new_id, **_choices(session))
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
+        page = await self._server.listed(cursor)
+        items = page.get("items")
+        found = [
+            SessionInfo(
+                session_id=str(each["id"]),
+                cwd=_folder(each),
+                title=each.get("title") or None,
+                updated_at=each.get("updated_at") or None,
+            )
+            for each in (items if isinstance(items, list) else [])
+            if isinstance(each, dict) and each.get("id") and cwd in (None, _folder(each))
+        ]
+        next_page = page.get("next_page_id")
+        return ListSessionsResponse(
+            sessions=found, next_cursor=next_page if isinstance(next_page, str) else None
+        )
+
+    # one session
+
+    async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
+        session = self._session(session_id)
+        if not prompt:
+            raise invalid_params("prompt is empty")
+        blocks = [wire_form(block) for block in prompt]
+        if any(block["type"] == "audio" for block in blocks):
+            raise invalid_params("this agent takes no audio")
+        reason = await session.prompt(message_of(blocks))
+        if reason != "cancelled":
+            self._wire.later(session.news.title)
+        return PromptResponse(stop_reason=reason)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if session := self._sessions.get(session_id):
+            session.cancel()
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        await self._set(session, "mode", mode_id)
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        await self._set(session, config_id, value)
+        return SetSessionConfigOptionResponse(config_options=list(session.options.listed()))
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.close()
+        return CloseSessionResponse()
+
+    async def delete_session(self, session_id: str, **_: Any) -> None:
+        _check_id(session_id)
+        if session := self._sessions.pop(session_id, None):
+            await session.close()
+        try:
+            await self._server.delete(session_id)
+        except ServerProblem as problem:
+            if problem.kind is not Kind.GONE:
+                raise
+
+    # the connection
+
+    async def stop(self) -> None:
+        """Cancels every prompt, waits until all are answered, and leaves nothing running."""
+        async with anyio.create_task_group() as tasks:
+            for session in self._sessions.values():
+                tasks.start_soon(session.close)
+
+    def _session(self, session_id: str) -> Conversation:
+        if session := self._sessions.get(session_id):
+            return session
+        raise unknown_session()
+
+    async def _info(self, session_id: str) -> Json:
+        _check_id(session_id)
+        try:
+            return await self._server.info(session_id)
+        except ServerProblem as problem:
+            if problem.kind is Kind.GONE:
+                raise unknown_session() from problem
+            raise
+
+    async def _reopened(
+        self, session_id: str, params: SessionParams, *, replay: bool
+    ) -> Conversation:
+        if session := self._sessions.get(session_id):
+            if replay:
+                await session.replay()
+            return session
+        _check_id(session_id)
+        await launch.wait_until_ready(self._server)
+        await launch.check_extras(self._server, params)
+        info = await self._info(session_id)
+        _check_cwd(info, params)
+        session = await self._open(session_id, info)
+        try:
+            await session.open_again(replay=replay)
+        except BaseException:
+            self._sessions.pop(session_id, None)
+            raise
+        self._wire.later(session.serve)
+        return session
+
+    async def _open(self, session_id: str, info: Json) -> Conversation:
+        profiles = await self._server.model_profiles()
+        options = Options(profiles, await self._server.agent_profiles(), info)
+        settings = self._settings
+        client = SessionClient(session_id, request=self._wire.request, notify=self._wire.notify)
+        session = Conversation(
+            session_id,
+            self._server,
+            partial(open_socket, settings.url, settings.key, session_id),
+            client,
+            options,
+        )
+        self._sessions[session_id] = session
+        return session
+
+    async def _set(self, session: Conversation, option: str, value: object) -> None:
+        match option:
+            case "mode":
+                policy = session.options.mode_policy(value)
+                await self._server.set_policy(session.id, policy)
+                changes = session.options.changed("confirmation_policy", policy)
+            case "model":
+                name = session.options.checked_model(value)
+                await self._server.switch_profile(session.id, name)
+                changes = session.options.chose_model(name)
+            case _:
+                raise invalid_params("unknown configId")
+        self._wire.later(partial(session.shown.all, changes))
+
+
+def _choices(session: Conversation) -> dict[str, Any]:
+    return {"modes": session.options.modes(), "config_options": session.options.listed()}
+
+
+def _check_id(session_id: str) -> None:
+    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
+    try:
+        uuid.UUID(session_id)
+    except ValueError:
+        raise unknown_session() from None
+
+
+def _check_cwd(info: Json, params: SessionParams) -> None:
+    if (folder := _folder(info)) != str(params.cwd):
+        raise invalid_params(f"cwd: this conversation's folder is {folder}")
+
+
+def _folder(info: Json) -> str:
+    workspace = info.get("workspace")
+    return str(workspace.get("working_dir") or "") if isinstance(workspace, dict) else ""

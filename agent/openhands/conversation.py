@@ -1,0 +1,290 @@
+"""One session: a conversation of the server, its prompts in order, and what its client is shown.
+
+Invariants
+- Prompts run one at a time, in the order in which they came.
+- Nothing is sent to the server while actions wait that nobody has agreed to: they are refused
+  first.
+- After a session was opened again, and after `cancelled`, nothing is shown until the client speaks;
+  what came meanwhile is shown then (invariant C23).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agent.client import Client
+from agent.openhands.events import Event, StateField, Status, UserMessage
+from agent.openhands.live_feed import LiveFeed, OpenSocket
+from agent.openhands.news import News
+from agent.openhands.options import Options
+from agent.openhands.problems import Kind, ServerProblem
+from agent.openhands.prompt import COMMANDS, COMPACT, Message
+from agent.openhands.server import Server
+from agent.openhands.shown import Shown
+from agent.openhands.turn import Turn
+from agent.openhands.turn_runner import TurnRunner
+from agent.openhands.turn_shell import TurnShell
+from agent.openhands.turn_words import (
+    NOT_SENT,
+    STARTING,
+    Effect,
+    End,
+    Fail,
+    Phase,
+    StopReason,
+)
+
+logger = logging.getLogger(__name__)
+
+#: seconds between words to a user who waits for the server
+_SIGN_OF_LIFE: Final = 10.0
+#: how often that is said before the prompt is answered with an error
+_SIGNS: Final = 6
+#: seconds without an event after which a running turn looks if the feed is still alive
+_SILENCE: Final = 15.0
+#: seconds for what runs to be stopped when the session is closed; an interrupt waits up to five
+_CLOSE: Final = 7.0
+
+
+class _Prompt:
+    """One prompt that has no answer yet."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.cancelled = False
+        #: the tasks of waiting for the server, ended by a cancel
+        self.waiting = anyio.CancelScope()
+
+
+class Conversation:
+    """`client`: the client of this session."""
+
+    def __init__(
+        self,
+        conversation_id: str,
+        server: Server,
+        open_socket: OpenSocket,
+        client: Client,
+        options: Options,
+    ) -> None:
+        self.id = conversation_id
+        self.options = options
+        self.shown = Shown(client, conversation_id)
+        self.news = News(conversation_id, server, self.shown)
+        self._client = client
+        self._server = server
+        self.live = LiveFeed(
+            server, open_socket, conversation_id, self.shown.update, self._saw, self._gone
+        )
+        self._prompts: deque[_Prompt] = deque()
+        self._turns = anyio.Lock()
+        self._runner: TurnRunner | None = None
+        #: what was stopped may still run, or a message may still arrive
+        self._uncertain = False
+        self._opening = False
+        self._tasks: TaskGroup | None = None
+        self._closed = anyio.Event()
+
+    # its life
+
+    async def begin(self) -> None:
+        """Tells the client what it may do, and follows the conversation until it is closed."""
+        await self.shown.update(COMMANDS)
+        await self.serve()
+
+    async def serve(self) -> None:
+        """Follows the conversation until it is closed."""
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self.live.run)
+            await self._closed.wait()
+            self._tasks.cancel_scope.cancel()
+        self._tasks = None
+
+    async def close(self) -> None:
+        """Stops what runs, within a bound, and follows the conversation no more."""
+        self.cancel()
+        with anyio.move_on_after(_CLOSE):
+            async with self._turns:
+                pass
+        self.shown.close()
+        self._closed.set()
+
+    async def replay(self) -> None:
+        await self.live.replay()
+
+    async def open_again(self, *, replay: bool) -> None:
+        """Reads the log, and stops a run that a cancel or a kill has left. Raises ServerProblem."""
+        self._opening = True
+        try:
+            status = await self._patient_sync(replay=replay)
+        finally:
+            self._opening = False
+        if status is Status.RUNNING:
+            await self._stop_all()
+        await self.shown.update(COMMANDS)
+        self.shown.hold()
+
+    async def _patient_sync(self, *, replay: bool) -> Status | None:
+        """Reads the log once the server is there, with a word to the user while it is not."""
+        for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0):
+            try:
+                return await self.live.sync(replay=replay, silent=not replay)
+            except ServerProblem as problem:
+                if problem.kind not in (Kind.UNREACHED, Kind.UNSURE):
+                    raise
+                await self.shown.say(STARTING)
+                await anyio.sleep(pause)
+        return await self.live.sync(replay=replay, silent=not replay)
+
+    # prompts
+
+    async def prompt(self, message: Message) -> StopReason:
+        """Sends a message and returns when its turn has ended. Raises ServerProblem."""
+        prompt = _Prompt(message)
+        self._prompts.append(prompt)
+        try:
+            async with self._turns:
+                outcome = await self._run(prompt)
+        finally:
+            self._prompts.remove(prompt)
+        match outcome:
+            case Fail(sentence, auth):
+                raise ServerProblem(Kind.NOT_ALLOWED if auth else Kind.REFUSED, sentence)
+            case End(reason):
+                return reason
+
+    async def pause(self) -> bool:
+        """Lets the call that runs end, and none begin; returns True once the turn waits."""
+        return await self._runner.pause() if self._runner is not None else False
+
+    def go(self) -> None:
+        """Ends a pause."""
+        if self._runner is not None and self._tasks is not None:
+            self._tasks.start_soon(self._runner.go)
+
+    async def ask(self, question: str) -> str:
+        """Asks the model beside the conversation, which stays as it is. Raises ServerProblem."""
+        return await self._server.question(self.id, question)
+
+    def cancel(self) -> None:
+        """Cancels every prompt that there is now."""
+        for prompt in self._prompts:
+            prompt.cancelled = True
+            prompt.waiting.cancel()
+        if self._runner is not None:
+            self._runner.cancel()
+
+    async def _run(self, prompt: _Prompt) -> End | Fail:
+        if prompt.cancelled:
+            return End("cancelled")
+        await self.shown.release()
+        with prompt.waiting:
+            await self._wait_for_server()
+        if prompt.cancelled:
+            self.shown.hold()
+            return End("cancelled")
+        if self._uncertain or self.live.feed.status is Status.WAITING:
+            await self._stop_all()
+        if prompt.cancelled:
+            outcome: End | Fail = End("cancelled")
+        elif prompt.message.command:
+            outcome = await self._command(prompt)
+        else:
+            outcome = await self._turn(prompt)
+        if outcome == End("cancelled"):
+            self.shown.hold()
+        return outcome
+
+    async def _turn(self, prompt: _Prompt) -> End | Fail:
+        await self.news.whole(self.live.feed.state)
+        turn = Turn(self.live.feed.state.get("last_user_message_id"))
+        self.live.feed.expect(prompt.message.parts)
+        return await self._drive(turn, self._shell(prompt.message), turn.begin())
+
+    async def _command(self, prompt: _Prompt) -> End | Fail:
+        """Carries out a command of this agent's; a cancel leaves it to the server."""
+        with anyio.CancelScope() as prompt.waiting:
+            if prompt.message.command == COMPACT:
+                await self._server.condense(self.id)
+            else:
+                answer = await self._server.question(self.id, prompt.message.argument)
+                await self.shown.message(answer)
+        return End("cancelled" if prompt.cancelled else "end_turn")
+
+    async def _stop_all(self) -> None:
+        """Makes sure that nothing runs and no action waits, or says that it may."""
+        turn = Turn()
+        await self._drive(turn, self._shell(None), turn.begin_stop())
+
+    def _shell(self, message: Message | None) -> TurnShell:
+        return TurnShell(
+            self.id, self._server, self.live, self.options, self._client, self.shown, message
+        )
+
+    async def _drive(self, turn: Turn, shell: TurnShell, first: list[Effect]) -> End | Fail:
+        runner = self._runner = TurnRunner(turn, shell)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch)
+                outcome = await runner.run(first)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._runner = None
+        self._uncertain = turn.uncertain
+        if turn.cancelled:
+            self.live.feed.cut()
+        return outcome
+
+    async def _wait_for_server(self) -> None:
+        """Raises ServerProblem if the feed is not live in time, or never will be."""
+        for _ in range(_SIGNS):
+            with anyio.move_on_after(_SIGN_OF_LIFE):
+                return await self.live.wait_live()
+            await self.shown.say(STARTING)
+        raise ServerProblem(Kind.UNREACHED, NOT_SENT)
+
+    async def _watch(self) -> None:
+        """Finds out if a feed that is silent in a turn has died without being cut."""
+        while True:
+            self.live.heard = False
+            await anyio.sleep(_SILENCE)
+            runs = self._runner is not None and self._runner.turn.phase is Phase.RUNNING
+            if self.live.heard or not runs:
+                continue
+            try:
+                status = await self._server.status(self.id)
+            except ServerProblem as problem:
+                if problem.final:
+                    await self.live.end(problem)
+                continue
+            if status != Status.RUNNING and not self.live.heard:
+                self.live.reconnect()
+
+    # what the feed tells
+
+    async def _saw(self, event: Event, ours: bool) -> None:
+        if isinstance(event, StateField):
+            changes = self.options.changed(event.key, event.value)
+            await self.shown.all(() if self._opening else changes)
+        if self._runner is not None:
+            await self._runner.saw(event, ours=ours)
+        elif ours and isinstance(event, UserMessage):
+            # A message that was given up has arrived: its run must not go on.
+            self._uncertain = True
+            logger.warning("a message of %s arrived late; its run is stopped", self.id)
+            if self._tasks is not None:
+                self._tasks.start_soon(self._stop_late)
+
+    async def _stop_late(self) -> None:
+        async with self._turns:
+            if self._uncertain:
+                await self._stop_all()
+
+    async def _gone(self, problem: ServerProblem) -> None:
+        if self._runner is not None:
+            await self._runner.gone(problem)

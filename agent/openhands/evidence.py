@@ -1,0 +1,51 @@
+"""What the feed has shown of a prompt's message and of the run that has it (sans-IO).
+
+Invariants
+- A status counts for the run only if the feed told it after the message, in the order of the log.
+- What ended before a new run was asked for says nothing of that run.
+"""
+
+from __future__ import annotations
+
+from agent.openhands.events import Event, Failure, Snapshot, StateField, Status, UserMessage
+
+
+class Evidence:
+    """`last_message`: the id of the newest user message before the prompt's."""
+
+    def __init__(self, last_message: object) -> None:
+        #: the server has the message: it was seen by its words, or the server said so
+        self.found = False
+        #: a run was going after the message
+        self.ran = False
+        #: the last snapshot of the live feed since then; None if a run may be going
+        self.rest: Status | None = None
+        self.failure: Failure | None = None
+        self._last_message = last_message
+        self._newer = False
+
+    def take(self, event: Event, *, ours: bool) -> None:
+        match event:
+            case UserMessage() if ours:
+                self.found = True
+            case StateField(key="last_user_message_id", value=message):
+                self._newer = self._newer or message != self._last_message
+            case StateField() if event.status not in (None, Status.IDLE):
+                self.ran = self.ran or self._begun
+                if event.status is Status.RUNNING:
+                    self.rest = None
+            case Failure() if self._begun:
+                self.failure = event
+            case Snapshot():
+                message = event.values.get("last_user_message_id")
+                self._newer = self._newer or message not in (None, self._last_message)
+                if self._begun:
+                    self.rest = event.status
+
+    def forget_run(self) -> None:
+        """Notes that a new run is asked for."""
+        self.ran, self.rest = False, None
+
+    @property
+    def _begun(self) -> bool:
+        return self.found or self._newer

@@ -1,0 +1,53 @@
+"""What OpenHands' agent says of itself in answer to `initialize`."""
+
+from __future__ import annotations
+
+from acp.schema import (
+    AgentCapabilities,
+    AuthMethodAgent,
+    Implementation,
+    InitializeResponse,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionForkCapabilities,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+)
+
+from acp_bridge import __version__
+from agent.openhands.settings import KEY_VARIABLE
+
+PROTOCOL_VERSION = 1
+AUTH_METHOD = AuthMethodAgent(
+    id="session-api-key",
+    name="Session API key",
+    description=(
+        f"Set the environment variable {KEY_VARIABLE} to the agent-server's key, or write it into"
+        " keys.env in acp-bridge's data folder, and start the agent again."
+    ),
+)
+
+
+def introduction() -> InitializeResponse:
+    return InitializeResponse(
+        protocol_version=PROTOCOL_VERSION,
+        agent_capabilities=AgentCapabilities(
+            load_session=True,
+            prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            mcp_capabilities=McpCapabilities(http=False, sse=False),
+            session_capabilities=SessionCapabilities(
+                list=SessionListCapabilities(),
+                resume=SessionResumeCapabilities(),
+                close=SessionCloseCapabilities(),
+                delete=SessionDeleteCapabilities(),
+                fork=SessionForkCapabilities(),
+            ),
+        ),
+        agent_info=Implementation(
+            name="acp-bridge-openhands", title="OpenHands", version=__version__
+        ),
+        auth_methods=[AUTH_METHOD],
+    )

@@ -1,0 +1,135 @@
+"""Begins a conversation on the server: which agent, where, and when it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+
+from agent.errors import invalid_params
+from agent.openhands.confirmation import MODES
+from agent.openhands.events import Json
+from agent.openhands.problems import Kind, ServerProblem, one_line
+from agent.openhands.server import Server
+from agent.session.session_params import SessionParams
+
+#: seconds that a server gets to start, before it is told that it can't be reached
+_PATIENCE = 45.0
+_PAUSE = 0.5
+
+
+async def wait_until_ready(server: Server) -> None:
+    """Waits for a server that is just starting. Raises ServerProblem."""
+    problem = ServerProblem(Kind.UNSURE, "The agent-server does not answer.")
+    with anyio.move_on_after(_PATIENCE):
+        while True:
+            try:
+                return await server.ready()
+            except ServerProblem as failed:
+                if failed.kind not in (Kind.UNREACHED, Kind.UNSURE):
+                    raise
+                problem = failed
+            await anyio.sleep(_PAUSE)
+    raise problem
+
+
+async def check_extras(server: Server, params: SessionParams) -> None:
+    """Checks the further folders and the MCP servers that the client names.
+
+    A conversation has the MCP servers that its profile and the server's settings name; those are
+    the client's too if they are started in the same way. Raises RequestError and ServerProblem.
+    """
+    if params.extra_roots:
+        raise invalid_params("additionalDirectories: a conversation of OpenHands has one folder")
+    if not params.mcp_servers:
+        return
+    settings = _object((await server.settings()).get("agent_settings"))
+    known = _object(settings.get("mcp_config"))
+    known = _object(known.get("mcpServers")) or known
+    names = [
+        str(each.get("name", "?"))
+        for each in params.mcp_servers
+        if not _is_same(each, _object(known.get(str(each.get("name")))))
+    ]
+    if names:
+        text = "mcpServers: the agent-server can't be given these for one session, and its settings"
+        raise invalid_params(one_line(f"{text} don't have them: {', '.join(names)}"))
+
+
+def _is_same(wanted: Json, known: Json) -> bool:
+    """Tells if both are the same MCP server, whatever is secret in them."""
+    if not known or known.get("enabled") is False:
+        return False
+    if "url" in wanted:
+        return bool(wanted["url"] == known.get("url"))
+    arguments = list(wanted.get("args") or ())
+    return wanted.get("command") == known.get("command") and arguments == (known.get("args") or [])
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+async def begin(
+    server: Server, conversation_id: str, params: SessionParams, profile: str | None
+) -> Json:
+    """Creates the conversation and returns what the server says of it.
+
+    Raises ServerProblem, and RequestError if a parameter is one that the server can't take.
+    """
+    await _check_folder(server, str(params.cwd))
+    profiles = await server.agent_profiles()
+    request = {
+        "conversation_id": conversation_id,
+        "agent_profile_id": _profile_id(profiles, profile),
+        "workspace": {"kind": "LocalWorkspace", "working_dir": str(params.cwd)},
+        "confirmation_policy": _policy(await server.settings()),
+    }
+    try:
+        return await server.create(request)
+    except ServerProblem as problem:
+        if problem.kind is not Kind.UNSURE:
+            raise
+        try:
+            return await server.info(conversation_id)  # it may have been made all the same
+        except ServerProblem:
+            raise problem from None
+
+
+async def _check_folder(server: Server, path: str) -> None:
+    try:
+        await server.folder_exists(path)
+    except ServerProblem as problem:
+        if problem.kind is Kind.GONE:
+            raise invalid_params(f"cwd: the agent-server has no folder {path}") from problem
+        if problem.kind is Kind.REFUSED:
+            raise invalid_params(f"cwd: no folder on the agent-server: {path}") from problem
+        raise
+
+
+def _profile_id(listed: Json, wanted: str | None) -> str:
+    profiles: Sequence[Any] = found if isinstance(found := listed.get("profiles"), list) else []
+    known = {
+        str(each.get("name")): str(each.get("id"))
+        for each in profiles
+        if isinstance(each, dict) and each.get("id")
+    }
+    if wanted is None:
+        active = listed.get("active_agent_profile_id")
+        if isinstance(active, str):
+            return active
+        raise ServerProblem(Kind.REFUSED, "The agent-server has no active agent profile.")
+    if wanted in known:
+        return known[wanted]
+    names = ", ".join(sorted(known)) or "none"
+    text = f"The agent-server has no agent profile {wanted!r}; it has: {names}."
+    raise ServerProblem(Kind.REFUSED, one_line(text))
+
+
+def _policy(settings: Json) -> Json:
+    """Returns the policy that the server's own clients begin a conversation with."""
+    chosen = settings.get("conversation_settings")
+    if not isinstance(chosen, dict) or chosen.get("confirmation_mode") is not True:
+        return MODES["never"][2]
+    return MODES["risky" if chosen.get("security_analyzer") == "llm" else "always"][2]

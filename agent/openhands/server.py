@@ -1,0 +1,216 @@
+"""The REST routes of an agent-server: one method each, and one way in which all of them fail.
+
+Invariants
+- Reads are tried again; nothing else is: a request whose answer is lost may have been taken.
+- Every wait is bounded. Whatever fails is a ServerProblem that says what is known of the request.
+- The key goes in a header of each request, and no redirect is followed with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import anyio
+import httpx
+
+from agent.openhands.events import Json
+from agent.openhands.problems import Kind, ServerProblem, one_line
+from agent.providers.server_words import words_of
+
+logger = logging.getLogger(__name__)
+
+#: seconds for an answer; an interrupt waits up to five itself
+_TIMEOUT: Final = httpx.Timeout(20, connect=5)
+#: seconds for what waits on the server until a command has ended
+_LOCKED_TIMEOUT: Final = httpx.Timeout(900, connect=5)
+_INTERRUPT_TIMEOUT: Final = httpx.Timeout(8, connect=2)
+#: seconds for what asks the model: a condensation, a question
+_MODEL_TIMEOUT: Final = httpx.Timeout(300, connect=5)
+#: seconds between tries of a read
+_READ_AGAIN: Final = (0.2, 1.0)
+_PAGE: Final = 100
+_CONVERSATIONS: Final = "/api/conversations"
+
+
+class Server:
+    """One agent-server. `mask` takes secrets out of what it says."""
+
+    def __init__(self, url: str, key: str | None, mask: Callable[[str], str]) -> None:
+        headers = {"X-Session-API-Key": key} if key else {}
+        # A connection that the server closes while it is idle would make it unknown if a request
+        # was taken: each request has its own.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, limits=limits)
+        self._url = url
+        self._mask = mask
+
+    async def aclose(self) -> None:
+        with anyio.move_on_after(5, shield=True):
+            await self._http.aclose()
+
+    # the server
+
+    async def ready(self) -> None:
+        """Raises ServerProblem if the server does not answer yet."""
+        await self._ask("GET", "/health")
+
+    async def agent_profiles(self) -> Json:
+        return _object(await self._read("/api/agent-profiles"))
+
+    async def model_profiles(self) -> Json:
+        return _object(await self._read("/api/profiles"))
+
+    async def settings(self) -> Json:
+        return _object(await self._read("/api/settings"))
+
+    async def folder_exists(self, path: str) -> None:
+        """Raises ServerProblem if the server has no such folder or may not read it."""
+        await self._read("/api/file/search_subdirs", {"path": path, "limit": 1})
+
+    # conversations
+
+    async def create(self, request: Json) -> Json:
+        return _object(await self._ask("POST", _CONVERSATIONS, request))
+
+    async def info(self, conversation_id: str) -> Json:
+        return _object(await self._read(_at(conversation_id)))
+
+    async def status(self, conversation_id: str) -> object:
+        return (await self.info(conversation_id)).get("execution_status")
+
+    async def listed(self, page_id: str | None) -> Json:
+        params: Json = {"limit": _PAGE, "sort_order": "UPDATED_AT_DESC"}
+        return _object(
+            await self._read(
+                f"{_CONVERSATIONS}/search", params | ({"page_id": page_id} if page_id else {})
+            )
+        )
+
+    async def delete(self, conversation_id: str) -> None:
+        await self._ask("DELETE", _at(conversation_id))
+
+    async def fork(self, conversation_id: str, new_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/fork", {"id": new_id})
+
+    async def events(self, conversation_id: str, after: str | None) -> AsyncIterator[list[Any]]:
+        """Yields the stored events in pages, from the one with the id `after` on."""
+        page_id = after
+        while True:
+            params: Json = {"limit": _PAGE} | ({"page_id": page_id} if page_id else {})
+            page = _object(await self._read(f"{_at(conversation_id)}/events/search", params))
+            items = page.get("items")
+            yield items if isinstance(items, list) else []
+            next_id = page.get("next_page_id")
+            if not isinstance(next_id, str) or next_id == page_id:
+                return
+            page_id = next_id
+
+    # a run
+
+    async def send_message(self, conversation_id: str, content: list[Json]) -> None:
+        message = {"role": "user", "content": content, "run": True}
+        path = f"{_at(conversation_id)}/events"
+        await self._ask("POST", path, message, limits=_LOCKED_TIMEOUT)
+
+    async def run(self, conversation_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/run")
+
+    async def interrupt(self, conversation_id: str) -> None:
+        path = f"{_at(conversation_id)}/interrupt"
+        await self._ask("POST", path, limits=_INTERRUPT_TIMEOUT)
+
+    async def pause(self, conversation_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/pause", limits=_LOCKED_TIMEOUT)
+
+    async def confirm(self, conversation_id: str, accept: bool, reason: str) -> None:
+        path = f"{_at(conversation_id)}/events/respond_to_confirmation"
+        await self._ask("POST", path, {"accept": accept, "reason": reason})
+
+    async def set_policy(self, conversation_id: str, policy: Json) -> None:
+        path = f"{_at(conversation_id)}/confirmation_policy"
+        await self._ask("POST", path, {"policy": policy}, limits=_LOCKED_TIMEOUT)
+
+    async def switch_profile(self, conversation_id: str, name: str) -> None:
+        path = f"{_at(conversation_id)}/switch_profile"
+        await self._ask("POST", path, {"profile_name": name})
+
+    async def condense(self, conversation_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/condense", limits=_MODEL_TIMEOUT)
+
+    async def question(self, conversation_id: str, question: str) -> str:
+        path = f"{_at(conversation_id)}/ask_agent"
+        answer = await self._ask("POST", path, {"question": question}, limits=_MODEL_TIMEOUT)
+        return str(_object(answer).get("response") or "")
+
+    # one request
+
+    async def _read(self, path: str, params: Json | None = None) -> Any:
+        for pause in _READ_AGAIN:
+            try:
+                return await self._ask("GET", path, params=params)
+            except ServerProblem as problem:
+                if problem.kind not in (Kind.UNSURE, Kind.UNREACHED, Kind.BUSY):
+                    raise
+                await anyio.sleep(pause)
+        return await self._ask("GET", path, params=params)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        params: Json | None = None,
+        limits: httpx.Timeout = _TIMEOUT,
+    ) -> Any:
+        try:
+            with anyio.fail_after(limits.read):  # a server that sends a byte now and then
+                response = await self._http.request(
+                    method, path, json=body, params=params, timeout=limits
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
+            text = f"The agent-server can't be reached at {self._url}."
+            raise ServerProblem(Kind.UNREACHED, text) from error
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            text = "The connection to the agent-server failed."
+            raise ServerProblem(Kind.UNSURE, text) from error
+        if response.is_success:
+            return _json(response)
+        raise self._problem(response)
+
+    def _problem(self, response: httpx.Response) -> ServerProblem:
+        status = response.status_code
+        said = words_of(response.text, self._mask)
+        match status:
+            case 401 | 403:
+                kind, text = Kind.NOT_ALLOWED, "The agent-server does not allow it"
+                said = said or "is OPENHANDS_SESSION_API_KEY the right key?"
+            case 404:
+                kind, text = Kind.GONE, "The agent-server does not have it"
+            case 409:
+                kind, text = Kind.RUNNING, "The agent-server can't do that now"
+            case 429:
+                kind, text = Kind.BUSY, "The agent-server has no room for another run"
+            case _ if status >= 500:
+                kind, text = Kind.UNSURE, f"The agent-server failed (HTTP {status})"
+            case _:
+                kind, text = Kind.REFUSED, f"The agent-server refused (HTTP {status})"
+        return ServerProblem(kind, one_line(f"{text}: {said}" if said else f"{text}."))
+
+
+def _at(conversation_id: str) -> str:
+    return f"{_CONVERSATIONS}/{conversation_id}"
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        text = "The agent-server's answer is no JSON; is the address that of an agent-server?"
+        raise ServerProblem(Kind.REFUSED, text) from error
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,68 @@
+"""What the client of one session is shown, and when.
+
+Invariants
+- While it is held nothing is sent: after a session was opened again, and after `cancelled`, until
+  the client speaks (invariant C23). What came meanwhile is sent then, the oldest of very much left
+  out with a word.
+- Nothing is sent of a session that was closed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from acp_bridge.protocol import AGENT_MESSAGE, text_chunk
+from agent.client import Client, Update
+from agent.openhands.turn_words import LEFT_OUT
+
+#: updates that are held
+_HELD: Final = 5000
+
+
+class Shown:
+    def __init__(self, client: Client, session_id: str) -> None:
+        self._client = client
+        self._id = session_id
+        self._held: deque[Update] | None = None
+        self._left_out = False
+        self._messages = 0
+        self._open = True
+
+    def close(self) -> None:
+        self._open = False
+
+    def hold(self) -> None:
+        if self._held is None:
+            self._held = deque()
+            self._left_out = False
+
+    async def release(self) -> None:
+        held, self._held = self._held, None
+        if self._left_out:
+            await self.say(LEFT_OUT)
+        await self.all(held or ())
+
+    async def update(self, update: Update) -> None:
+        if not self._open:
+            return
+        if self._held is None:
+            await self._client.update(update)
+            return
+        self._held.append(update)
+        if len(self._held) > _HELD:
+            self._held.popleft()
+            self._left_out = True
+
+    async def all(self, updates: Iterable[Update]) -> None:
+        for update in updates:
+            await self.update(update)
+
+    async def say(self, text: str) -> None:
+        """Shows what the agent did not say, as a message of its own."""
+        await self.message(f"\n\n{text}\n\n")
+
+    async def message(self, text: str) -> None:
+        self._messages += 1
+        await self.update(text_chunk(AGENT_MESSAGE, text, f"{self._id}-{self._messages}"))

@@ -1,0 +1,361 @@
+"""One prompt: what is sent to the server, and when the turn has ended (sans-IO).
+
+The shell reports what the feed shows and how each request ended; each report returns what to do
+next. At most one request is under way at a time.
+
+Invariants
+- The message is sent once. If its fate is unknown it is looked for, never sent again.
+- A turn ends with its run: at a snapshot of the live feed after a run that had the message. A run
+  that ended because actions wait for an answer has not ended the turn.
+- After a cancel nothing is started any more; `cancelled` is said once nothing runs or waits, or
+  with a word that it may.
+- Actions that were refused are seen to be refused before anything else is sent: the server would
+  take its next message, or a run, as consent.
+"""
+
+from __future__ import annotations
+
+from agent.openhands import turn_words as words
+from agent.openhands.events import Event, Snapshot, StateField, Status
+from agent.openhands.evidence import Evidence
+from agent.openhands.problems import Kind, ServerProblem, failure_text
+from agent.openhands.stopping import Stopping, Waiting
+from agent.openhands.turn_words import (
+    Ask,
+    Confirm,
+    Effect,
+    End,
+    Fail,
+    Pause,
+    Paused,
+    Phase,
+    Run,
+    Say,
+    SendMessage,
+    Sync,
+    Withdraw,
+)
+
+Problem = ServerProblem | None
+
+#: seconds between two looks at the server
+_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+#: how often a message is looked for, a run asked for, a refusal told, an interrupt repeated
+_TRIES = 5
+#: seconds until a run is asked for again that another one is in the way of
+_AGAIN = 0.5
+#: what a snapshot says of a run that may still be asked to go on
+_RUNNABLE = (Status.RUNNING, Status.PAUSED, Status.IDLE)
+
+
+class Turn:
+    """`last_message`: the id of the newest user message before this turn's."""
+
+    def __init__(self, last_message: object = None) -> None:
+        self.phase = Phase.SENDING
+        self.cancelled = False
+        #: what was stopped may still run, or the message may still arrive
+        self.uncertain = False
+        self._evidence = Evidence(last_message)
+        self._asked: Waiting = ()
+        #: the server has taken the user's consent to those
+        self._accepted = False
+        self._tries = 0
+        self._lost = False
+        self._stopping = Stopping()
+        #: a pause was asked for; how often the server said since then that it is paused
+        self._pausing = False
+        self._rests = 0
+        #: the pause was ended, and the run has not been seen to go on
+        self._gone_on = False
+        #: the user's answer, which waits for the end of the pause
+        self._answer: bool | None = None
+        self._told_busy = self._told_lost = False
+
+    # what the shell reports
+
+    def begin(self) -> list[Effect]:
+        return [SendMessage()]
+
+    def begin_stop(self) -> list[Effect]:
+        """Begins a turn that sends nothing and makes sure that nothing runs or waits."""
+        self.cancelled = True
+        return self._stop([Sync()])
+
+    def saw(self, event: Event, waiting: Waiting, *, ours: bool = False) -> list[Effect]:
+        """Takes an event that the feed had not told before, or a snapshot of the live feed."""
+        self._evidence.take(event, ours=ours)
+        self._note_pause(event)
+        if self.phase is Phase.SENDING and ours and not self.cancelled:
+            self.phase = Phase.RUNNING  # the answer may still be on its way, or lost
+        if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
+            return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
+        return self._look(waiting) if isinstance(event, Snapshot) else []
+
+    def sent(self, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of SendMessage."""
+        kind = problem.kind if problem else None
+        never = kind not in (None, Kind.UNSURE, Kind.BUSY, Kind.RUNNING)
+        self._lost = kind is Kind.UNSURE
+        if self.phase is not Phase.SENDING and kind is not Kind.BUSY:
+            return []
+        if self.cancelled:
+            return [self._end(End("cancelled"))] if never else self._begin_stop(waiting)
+        match kind:
+            case Kind.UNSURE:
+                return self._go(Phase.LOOKING, Sync())
+            case Kind.BUSY:
+                self._evidence.found = True
+                return self._busy()
+            case None | Kind.RUNNING:
+                self._evidence.found = True
+                return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        return [self._fail(problem)]
+
+    def started(self, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of Run."""
+        if self.cancelled:
+            return self._begin_stop(waiting)
+        if self._gone_on and problem is not None and problem.kind is Kind.RUNNING:
+            return self._go_on_again(waiting)
+        match problem.kind if problem else None:
+            case None | Kind.RUNNING:
+                return [*self._go(Phase.RUNNING), *self._look(waiting)]
+            case Kind.BUSY:
+                return self._busy()
+            case Kind.UNSURE | Kind.UNREACHED:
+                return self._go(Phase.LOOKING, Sync(_PAUSE))
+        return [self._fail(problem)]
+
+    def confirmed(self, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of Confirm."""
+        if self.cancelled:
+            return self._stop([Sync()])
+        if problem is not None and problem.kind in (Kind.NOT_ALLOWED, Kind.GONE, Kind.REFUSED):
+            return [self._fail(problem)]
+        if self.phase is Phase.REJECTING:
+            return [Sync(_PAUSE if problem else 0)]
+        match problem.kind if problem else None:
+            case Kind.BUSY:
+                return [Confirm(True, self._pause())]
+            case None | Kind.RUNNING:
+                self._accepted = True
+                return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        return self._go(Phase.LOOKING, Sync(_PAUSE))
+
+    def interrupted(self, problem: Problem) -> list[Effect]:
+        """Takes the end of Interrupt."""
+        return self._stop(self._stopping.interrupted(problem))
+
+    def synced(self, status: Status | None, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of Sync. `status`: as the server answered, None if it did not."""
+        if self.cancelled:
+            return self._stop(self._stopping.synced(status, problem, waiting))
+        if problem is not None:
+            if problem.final:
+                return [self._fail(problem)]
+            lost = [] if self._told_lost else [Say(words.LOST)]
+            self._told_lost = True
+            return [*lost, Sync(self._pause())]
+        if self.phase is Phase.REJECTING:
+            return self._rejected(status, waiting)
+        return self._looked(status, waiting)
+
+    def answered(self, accept: bool | None, waiting: Waiting) -> list[Effect]:
+        """Takes the user's answer to Ask; None if the client took the question for cancelled."""
+        if self.phase is not Phase.ASKING:
+            return []
+        if accept is None:
+            return self.cancel(waiting)
+        if self._pausing:
+            self._answer = accept
+            return []
+        if accept and waiting != self._asked:
+            return self._ask(waiting)
+        if accept:
+            return self._go(Phase.CONFIRMING, self._fresh(Confirm(True)))
+        return self._go(Phase.REJECTING, Confirm(False))
+
+    def cancel(self, waiting: Waiting, *, under_way: bool = False) -> list[Effect]:
+        """Takes the user's cancel. `under_way`: a request's end is still to come, and goes on."""
+        if self.cancelled or self.phase is Phase.ENDED:
+            return []
+        self.cancelled = True
+        if self.phase is Phase.ASKING:
+            return [Withdraw(), *self._stop([Confirm(False)])]
+        if under_way and self.phase is not Phase.RUNNING:
+            return []
+        if self.phase is Phase.SENDING:
+            return [self._end(End("cancelled"))]
+        return self._begin_stop(waiting)
+
+    def gone(self, problem: ServerProblem) -> list[Effect]:
+        """Takes the end of the feed, which is for good."""
+        if self.phase is Phase.ENDED:
+            return []
+        if self.cancelled:
+            return self._stop(self._stopping.gone(problem))
+        return [Withdraw(), self._fail(problem)]
+
+    # a pause
+
+    def _note_pause(self, event: Event) -> None:
+        if isinstance(event, Snapshot) and event.status is Status.PAUSED:
+            self._rests += 1
+        elif isinstance(event, StateField) and event.status is Status.RUNNING:
+            self._gone_on = False
+            if self.phase is Phase.PAUSED:  # another client has gone on
+                self._pausing, self.phase = False, Phase.RUNNING
+
+    def pause(self) -> list[Effect]:
+        """Takes the user's pause: the call that runs ends, then the turn waits."""
+        if self.cancelled or self.phase is Phase.ENDED:
+            return [Paused(False)]
+        self._pausing, self._rests = True, 0
+        if self.phase in (Phase.ASKING, Phase.PAUSED):
+            return [Paused(True)]
+        return [Pause()] if self.phase is Phase.RUNNING else []
+
+    def paused(self, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of Pause, which the server answers before its call has ended."""
+        if self.cancelled or self.phase is not Phase.RUNNING:
+            return []
+        if problem is not None:
+            self._pausing = False
+            return [Paused(False)]
+        return self._look(waiting)
+
+    def go(self, waiting: Waiting) -> list[Effect]:
+        """Takes the end of the user's pause."""
+        if not self._pausing or self.cancelled or self.phase is Phase.ENDED:
+            return []
+        self._pausing = False
+        if self.phase in (Phase.PAUSED, Phase.RUNNING):
+            self._gone_on = True
+            return [Paused(False), *self._go(Phase.STARTING, self._fresh(Run()))]
+        answer, self._answer = self._answer, None
+        return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
+
+    def _go_on_again(self, waiting: Waiting) -> list[Effect]:
+        """Asks for a run until the one that pauses has ended."""
+        if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
+            return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        return self._go(Phase.STARTING, Run(_AGAIN), keep=True)
+
+    # how it goes on
+
+    def _look(self, waiting: Waiting) -> list[Effect]:
+        """Ends the turn if its run is seen to have ended."""
+        if self.phase is not Phase.RUNNING or self._evidence.rest in (None, Status.RUNNING):
+            return []
+        if not self._evidence.ran:  # the server may have been killed before it began
+            return self._go(Phase.LOOKING, Sync(_PAUSE))
+        match self._evidence.rest:
+            case Status.WAITING:
+                if set(waiting) <= set(self._asked):
+                    return [] if waiting else self._go(Phase.LOOKING, Sync(_PAUSE))
+                return self._ask(waiting)
+            case Status.ERROR:
+                return [self._failed()]
+            case Status.DELETING:
+                return [self._end(Fail(words.DELETED))]
+            case Status.STUCK:
+                return [Say(words.STUCK), self._end(End("end_turn"))]
+            case Status.PAUSED if self._pausing:
+                # The server tells it when it takes the pause, and again when its call has ended.
+                return self._go(Phase.PAUSED, Paused(True)) if self._rests > 1 else []
+            case Status.PAUSED if self._gone_on:
+                return self._go(Phase.STARTING, self._fresh(Run()))
+            case Status.PAUSED:
+                return [Say(words.STOPPED_ELSEWHERE), self._end(End("end_turn"))]
+        return [self._end(End("end_turn"))]
+
+    def _looked(self, status: Status | None, waiting: Waiting) -> list[Effect]:
+        """Goes on by what the server has."""
+        if not self._evidence.found:
+            self._tries += 1
+            if self._tries < _TRIES:
+                return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
+            return [self._end(Fail(words.NOT_KNOWN))]
+        if status is Status.WAITING and waiting:
+            self._tries += 1
+            if self._accepted and set(waiting) <= set(self._asked) and self._tries < _TRIES:
+                # The status that is asked for may be older than what was announced.
+                return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
+            return self._ask(waiting)
+        if self._evidence.ran or status is Status.RUNNING:
+            return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        self._tries += 1
+        if self._tries >= _TRIES:
+            return [self._end(Fail(words.NOT_STARTED))]
+        return self._go(Phase.STARTING, self._fresh(Run()), keep=True)
+
+    def _rejected(self, status: Status | None, waiting: Waiting) -> list[Effect]:
+        if set(waiting) & set(self._asked) and status is not Status.RUNNING:
+            self._tries += 1
+            if self._tries >= _TRIES:
+                return [self._end(Fail(words.NOT_REJECTED))]
+            return [Confirm(False, self._pause())]
+        if status is Status.RUNNING:
+            return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        return self._go(Phase.STARTING, self._fresh(Run()))
+
+    def _ask(self, waiting: Waiting) -> list[Effect]:
+        self._asked, self._accepted = waiting, False
+        return self._go(Phase.ASKING, Ask(waiting))
+
+    def _stop(self, effects: list[Effect]) -> list[Effect]:
+        """Goes on stopping with these effects."""
+        self.phase = Phase.STOPPING
+        if any(isinstance(effect, End) for effect in effects):
+            self._note_end()
+        return effects
+
+    def _begin_stop(self, waiting: Waiting) -> list[Effect]:
+        return self._stop(self._stopping.begin(self._evidence.rest, waiting))
+
+    def _busy(self) -> list[Effect]:
+        told = [] if self._told_busy else [Say(words.BUSY)]
+        self._told_busy = True
+        pause = self._pause()
+        return [*told, *self._go(Phase.STARTING, self._fresh(Run(pause)), keep=True)]
+
+    def _pause(self) -> float:
+        """Returns the seconds to the next try: 1, doubling up to 30."""
+        self._tries += 1
+        return float(min(2 ** (self._tries - 1), _LONGEST_PAUSE))
+
+    def _fresh(self, request: Run | Confirm) -> Effect:
+        """Returns a request that begins a run; what ended before it says nothing any more."""
+        self._evidence.forget_run()
+        return request
+
+    def _go(self, phase: Phase, *effects: Effect, keep: bool = False) -> list[Effect]:
+        """Enters a phase. `keep`: the tries so far count on."""
+        self.phase = phase
+        if not keep:
+            self._tries = 0
+        pause = [Pause()] if self._pausing and phase is Phase.RUNNING else []
+        return [*effects, *pause]
+
+    def _failed(self) -> Effect:
+        failure = self._evidence.failure
+        if failure is None:
+            return self._end(Fail(words.NO_REASON))
+        if failure.code == "MaxIterationsReached":
+            return self._end(End("max_turn_requests"))
+        return self._end(Fail(failure_text(failure.code, failure.detail)))
+
+    def _fail(self, problem: Problem) -> Effect:
+        assert problem is not None
+        return self._end(Fail(str(problem), auth=problem.kind is Kind.NOT_ALLOWED))
+
+    def _end(self, end: End | Fail) -> Effect:
+        self._note_end()
+        return end
+
+    def _note_end(self) -> None:
+        self.phase = Phase.ENDED
+        arrives = self._lost and not self._evidence.found
+        self.uncertain = self._stopping.uncertain or arrives

@@ -1,0 +1,124 @@
+"""The listing follows the sessions' files, also when it could not be written for a while."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.journal import Journal, JournalError, days_ago
+from acp_bridge.journal import store as store_module
+from acp_bridge.journal.files import create_file
+from acp_bridge.journal.records import SessionInfo
+from tests.journal.files import remove
+
+pytestmark = pytest.mark.hazard("K2", "Q13")
+A, B = "a" * 32, "b" * 32
+
+
+@contextmanager
+def full_index(journal: Journal) -> Iterator[None]:
+    """No row can be written inside the block."""
+    file = journal.index._file
+    assert file is not None
+    file.db.execute("PRAGMA query_only=1")
+    try:
+        yield
+    finally:
+        file.db.execute("PRAGMA query_only=0")
+
+
+async def titles(journal: Journal) -> list[str | None]:
+    return [row.title for row in (await journal.list())[0]]
+
+
+async def prompted(journal: Journal, session_id: str) -> None:
+    """A session gets its first prompt, and the listing can't be told."""
+    session = await journal.create(session_id, cwd="/p", agent="demo", prompted=False)
+    with full_index(journal):
+        session.accept(session_id, {"prompt": []})
+        await journal.touch(session_id, title=f"of {session_id[0]}")
+
+
+async def test_a_row_that_could_not_be_written_is_written_with_the_next_one(
+    journal: Journal, home: Path
+) -> None:
+    await prompted(journal, A)
+    await journal.create(B, cwd="/p", agent="demo")
+    other = Journal(home)
+    other._rows._looked = True
+    assert await titles(other) == [None, "of a"]
+    await other.close()
+
+
+async def test_it_is_written_before_the_next_listing_and_at_the_end(
+    journal: Journal, home: Path
+) -> None:
+    await prompted(journal, A)
+    assert await titles(journal) == ["of a"]
+    await prompted(journal, B)
+    await journal.close()
+    other = Journal(home)
+    other._rows._looked = True
+    assert await titles(other) == ["of b", "of a"]
+    await other.close()
+
+
+async def test_after_a_kill_the_first_listing_finds_a_session_that_had_its_first_prompt(
+    journal: Journal, home: Path
+) -> None:
+    await journal.create(B, cwd="/p", agent="demo", prompted=False)
+    await prompted(journal, A)
+    other = Journal(home)
+    assert await titles(other) == ["of a"]
+    await other.close()
+
+
+async def test_a_row_that_waits_does_not_bring_back_a_session_that_was_deleted(
+    journal: Journal,
+) -> None:
+    await prompted(journal, A)
+    await journal.delete(A, known=True)
+    assert await titles(journal) == []
+
+
+async def test_a_session_that_is_just_being_made_is_no_damage(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    journal = Journal(home)
+    await journal.create(A, cwd="/p", agent="demo")
+    await journal.close()
+    remove(home, "index.db*")
+    (home / "sessions" / f"{B}.db").touch()
+    assert len((await journal.list())[0]) == 1
+    assert caplog.text == ""
+    await journal.close()
+
+
+async def test_a_session_that_could_not_be_made_leaves_no_file(
+    journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, info: SessionInfo) -> None:
+        create_file(path, info).db.close()
+        raise JournalError("the disk is full")
+
+    await journal.create(A, cwd="/p", agent="demo")
+    journal.lock_path(B).touch()
+    monkeypatch.setattr(store_module, "create_file", fail)
+    for session_id in (A, B):
+        with pytest.raises(JournalError):
+            await journal.create(session_id, cwd="/p", agent="demo")
+    assert {path.stem for path in (home / "sessions").iterdir()} == {A}
+
+
+async def test_sessions_without_a_title_hide_none_that_never_had_a_prompt(
+    journal: Journal,
+) -> None:
+    for number in range(60):
+        await journal.create(f"{number:032x}", cwd="/p", agent="demo")
+    await journal.create(A, cwd="/p", agent="demo", prompted=False)
+    assert A in await journal.index.unprompted(days_ago(-1))
+    await journal.create(B, cwd="/p", agent="demo", prompted=False)
+    assert {A, B} < set(await journal.index.unprompted(days_ago(-1)))

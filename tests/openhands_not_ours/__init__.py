@@ -1,0 +1,1 @@
+"""OpenHands' agent-server, the real one, driven by `agent.openhands`: `make test-openhands`."""
