@@ -10,7 +10,8 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards test-clients test-agents test-mcp lock clean
+.PHONY: help demo test check format bench crash fuzz mutants hazards test-clients test-agents test-mcp test-openhands \
+	bench-openhands lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
@@ -55,6 +56,12 @@ test-agents: $(VENV)/.ready ## agents that are not ours, behind the bridge (need
 test-mcp: $(VENV)/.ready ## MCP servers that are not ours (needs npm and the package index)
 	$(PY) -m tests.mcp_not_ours
 
+test-openhands: $(VENV)/.ready ## OpenHands' agent-server, driven by our agent (npm, package index, Python 3.12 or 3.13)
+	$(PY) -m pytest tests/openhands_not_ours $(ARGS)
+
+bench-openhands: $(VENV)/.ready ## the figures on that server, into docs/benchmarks.md
+	$(PY) -m tests.benchmarks.openhands_rows
+
 # Seven days is the cool-down: what is younger is not taken. uv reads the upload times from the index.
 lock: ## resolve the lock files anew (needs uv)
 	@before=$$($(PYTHON) -c 'import datetime as d; \
@@ -68,7 +75,7 @@ lock: ## resolve the lock files anew (needs uv)
 	done
 
 clean: ## remove .venv and what the tools left
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build/openhands-agent-server .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two stamps: a change of the lock makes the environment anew, one of pyproject.toml only installs us.
 $(VENV)/.locked: requirements-dev.lock

@@ -62,8 +62,8 @@ class Bridge:
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
-        timeout = context.settings.start_timeout
-        self._waiting = WaitingProcess(context, self._first_client, timeout)
+        bounds = context.settings.start_timeout, context.settings.client_limit
+        self._waiting = WaitingProcess(context, self._first_client, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)

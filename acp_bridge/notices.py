@@ -138,6 +138,15 @@ def notice(text: str) -> Json:
     return with_own_meta({"update": chunk}, {"notice": True})
 
 
+def given_up(name: str, before: object, now: object) -> str:
+    """Return what is said when the agent goes on with another setting than the one before."""
+    value = "its own setting" if now is None else repr(now)
+    return (
+        f"[acp-bridge] {name}: the agent goes on with {value}. {before!r} was given up for another"
+        " choice, which no agent could take at that time: choose again."
+    )
+
+
 def not_ready(refusal: str | None) -> str:
     """Return what is said when no process takes a session; `refusal`: why it was not loaded."""
     if refusal is None:

@@ -6,9 +6,13 @@ requests back and releases the terminals (invariants C19, Q12).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import anyio
 
 from acp_bridge.wire.peer import Call
 
@@ -24,6 +28,10 @@ class Question(Protocol):
     def names_session(self) -> bool:
         """True when the request is about a session, not about the agent as such."""
 
+    @property
+    def asks_a_person(self) -> bool:
+        """True when a client answers only after its user has."""
+
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
 
@@ -37,6 +45,46 @@ class AtClients:
 
     #: the id under which they know, or will know, the session that the process is to have.
     session_id: str | None = None
-    questions: list[Question] = field(default_factory=list)
     #: what releases a terminal, by its id.
     terminals: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _questions: list[Question] = field(default_factory=list)
+    #: for how many seconds the process may be silent, and what ends then.
+    _limits: list[tuple[float, anyio.CancelScope]] = field(default_factory=list)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The requests that are not answered yet."""
+        return tuple(self._questions)
+
+    def add(self, question: Question) -> None:
+        """Note a request that a client is asked now."""
+        self._questions.append(question)
+        self._set_limits()
+
+    def remove(self, question: Question) -> None:
+        """Forget a request that is answered, or given up."""
+        self._questions.remove(question)
+        self._set_limits()
+
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Raise TimeoutError if the process is silent for so long.
+
+        It is not while it waits for the user's word.
+        """
+        limit = seconds, anyio.CancelScope()
+        self._limits.append(limit)
+        self._set_limits()
+        try:
+            with limit[1]:
+                yield
+        finally:
+            self._limits.remove(limit)
+        if limit[1].cancelled_caught:
+            raise TimeoutError
+
+    def _set_limits(self) -> None:
+        waits = any(question.asks_a_person for question in self._questions)
+        now = math.inf if waits else anyio.current_time()
+        for seconds, scope in self._limits:
+            scope.deadline = now + seconds

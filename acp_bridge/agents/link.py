@@ -89,8 +89,7 @@ class Link:
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
-        self._parked, self._parked_bytes = parked, 0
-        self._kept: list[tuple[str, Any]] = []
+        self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
@@ -175,7 +174,7 @@ class Link:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
                 break
-            if not self._hurry.cancel_called:
+            if self._exit is None:
                 with anyio.CancelScope() as self._hurry:
                     await self.owner.room(self)
         self._read_all.set()
@@ -235,12 +234,10 @@ class Link:
         self._kept, self._parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
-        """Tell `owner` everything from now on, and first what was kept of its session.
-
-        A new owner is also told of an end that the one before was told of already.
-        """
+        """Tell `owner` everything from now on, and first what was kept of its session."""
         changed = owner is not self.owner
         self.owner, self._parked = owner, False
+        self._hurry.cancel()  # the owner before waits for a client no more
         kept, self._kept = self._kept, []
         for method, params in kept:
             if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing

@@ -5,8 +5,8 @@ Invariants
 - A guard that somebody has stopped is continued when its tree is to die, as often as it takes. If
   the tree lives on, the bridge does the guard's work from outside, and then kills the guard. It
   stays the subreaper of what it started to the end, so nothing escapes meanwhile (invariant P1).
-- If the guard itself is killed, the kernel kills the agent's main process, and the bridge kills
-  the agent's process group, which is the part of the tree that it can still find.
+- If the guard itself is killed, the kernel kills the agent's main process, and the bridge, which
+  has adopted the rest, kills that. On macOS it can still find the agent's process group.
 - On macOS a process that has left both its group and its parent can be found by the guard alone,
   and not at all if it did so before the guard's first look.
 """
@@ -25,6 +25,7 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, StartFailed
 
 #: seconds between two looks at the group of an agent whose guard was killed.
@@ -71,8 +72,9 @@ class Tree:
         env = os.environ if env is None else env
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         control = self._guard_end.fileno()
-        try:
-            self._guard = subprocess.Popen(
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 [*guard.COMMAND_LINE, str(control), locale, str(open_files or ""), *command],
                 stdin=streams[0],
                 stdout=streams[1],
@@ -82,6 +84,9 @@ class Tree:
                 env=env,  # the C library's may hold more: readline puts COLUMNS there
                 start_new_session=True,
             )
+
+        try:
+            self._guard = ORPHANS.start_guard(start)
         finally:
             self._guard_end.close()
 
@@ -118,9 +123,10 @@ class Tree:
             return
         if self._guard is not None:
             self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
-            await anyio.to_thread.run_sync(self._guard.wait)
-        if self.pid and not self._reported_dead:
-            await self._kill_group()
+            await anyio.to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
+            ORPHANS.forget_guard(self._guard.pid)
+        if self._guard is not None and not self._reported_dead:
+            await self._kill_rest()
         self.is_dead = True
         self.exited.set()
         self.ended.set()
@@ -206,12 +212,22 @@ class Tree:
             if not guard.kill_descendants(self._guard.pid, groups):
                 self._guard.kill()
 
-    async def _kill_group(self) -> None:
-        """Do the work of a guard that was killed: SIGKILL the agent's group until it is empty.
+    async def _kill_rest(self) -> None:
+        """Do the work of a guard that was killed, until nothing is left that can be found."""
+        while True:
+            orphans = await anyio.to_thread.run_sync(ORPHANS.kill)
+            if not self._kill_group() and not orphans:
+                return
+            await anyio.sleep(GROUP_POLL_INTERVAL)
+
+    def _kill_group(self) -> bool:
+        """SIGKILL the agent's group; returns whether a process of it was alive.
 
         Zombies don't count, since the system's init collects them when it likes.
         """
-        while any(group == self.pid and not zombie for _, _, group, zombie in guard.processes()):
-            with suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
-            await anyio.sleep(GROUP_POLL_INTERVAL)
+        if not self.pid or not any(
+            group == self.pid and not zombie for _, _, group, zombie in guard.processes()
+        ):
+            return False
+        guard.kill_group(self.pid)
+        return True

@@ -58,13 +58,18 @@ class _Deciding:
         """True: a permission is about a session."""
         return True
 
+    @property
+    def asks_a_person(self) -> bool:
+        """True: the process waits for a decision, as for a person's."""
+        return True
+
     def call_back(self) -> None:
         """Stop the hooks: nobody waits for them any more."""
         self.stop()
 
     def end(self) -> None:
         """Answer the agent in the place of the hooks, which are stopped."""
-        self.link.at_clients.questions.remove(self)
+        self.link.at_clients.remove(self)
         self.stop()
         self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
 
@@ -90,7 +95,7 @@ class Permissions:
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
         """Run the hooks; `ask` asks the client if they leave it to the person."""
         asked = _Deciding(link, call)
-        link.at_clients.questions.append(asked)
+        link.at_clients.add(asked)
         told = self._updates.told_of(call.params["toolCall"])
         asked.stop = self._hooks.decide(told, partial(self._decided, asked, ask))
 
@@ -108,7 +113,7 @@ class Permissions:
         link, call = asked.link, asked.call
         if asked not in link.at_clients.questions:
             return  # it was answered when the hooks were stopped
-        link.at_clients.questions.remove(asked)
+        link.at_clients.remove(asked)
         option = _option(decision, call.params.get("options"))
         if decision is None:
             link.peer.fail(call.id, errors.cancelled())

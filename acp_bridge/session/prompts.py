@@ -221,7 +221,7 @@ class Prompts:
 
     async def _catch_up(self) -> None:
         """Try again and again to write what the journal lacks: the session may be quiet now."""
-        while self._journal.behind and not self._catching_up:
+        while (self._journal.behind or self._journal.broken) and not self._catching_up:
             self._catching_up = True
             try:
                 await anyio.sleep(waits.JOURNAL_RETRY)
@@ -231,6 +231,7 @@ class Prompts:
                 return
             with suppress(JournalError):
                 self._journal.catch_up()
+                await self._journal.checkpoint()
 
     @property
     def _session_id(self) -> str:

@@ -101,6 +101,8 @@ class Restart:
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
         await self._to_agent.send_deferred(link)
+        for name, before, now in self._user_settings.take_given_up():
+            self._transcript.notice(notices.given_up(name, before, now))
         for update in self._user_settings.news(known):
             self._transcript.show({"update": update})
         self._transcript.flush()

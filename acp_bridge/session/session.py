@@ -245,10 +245,7 @@ class Session:
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
     ) -> None:
-        """Run a piece of work in the bridge's task group; its failure is this session's only.
-
-        `instead` is what the machine is told if it fails.
-        """
+        """Run work whose failure is this session's only: then the machine is told `instead`."""
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
@@ -262,8 +259,8 @@ class Session:
         try:
             await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
+        finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
-        finally:
             self.closed.set()
 
     # --- prompts -------------------------------------------------------------------------------
@@ -280,7 +277,8 @@ class Session:
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
-        self._title.note_prompt(params)
+        if not self.closing:  # then it was refused, and lists nothing
+            self._title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""

@@ -7,6 +7,7 @@ agent gave them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, assert_never
@@ -175,8 +176,13 @@ class ToAgent:
         asked.link, asked.agent_request = link, request_id
         self._passed.append(asked)
         if method in _BOUNDED:
-            error = errors.silent(method, self._patience)
-            self._port.spawn(self._limit, asked, self._patience, error)
+            self._port.spawn(self._end_silence, asked, link)
+
+    async def _end_silence(self, asked: _Asked, link: Link) -> None:
+        """Answer a request with an error if the agent is silent about it for too long."""
+        with suppress(TimeoutError), link.at_clients.limit(self._patience):
+            await asked.settled.wait()
+        await self._limit(asked, 0, errors.silent(asked.request.method, self._patience))
 
     async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""

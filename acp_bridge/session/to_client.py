@@ -43,13 +43,18 @@ class _Question:
         """True when the request is about a session, not about the agent as such."""
         return _names_session(self.call.params)
 
+    @property
+    def asks_a_person(self) -> bool:
+        """True when a client answers only after its user has."""
+        return self.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION)
+
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
         self.client.peer.cancel(self.client_id)
 
     def end(self) -> None:
         """Answer the agent in the client's place, which is told so."""
-        self.link.at_clients.questions.remove(self)
+        self.link.at_clients.remove(self)
         self.call_back()
         if self.call.method == REQUEST_PERMISSION:
             self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
@@ -111,13 +116,13 @@ class ToClient:
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params = self._for_client(client, link, call)
         asked = _Question(link, call, client)
-        link.at_clients.questions.append(asked)
+        link.at_clients.add(asked)
         try:
             asked.client_id = client.peer.request(
                 call.method, params, lambda answer: self._answered(asked, answer)
             )
         except Exception:  # nothing was sent
-            link.at_clients.questions.remove(asked)
+            link.at_clients.remove(asked)
             raise
         if self._permissions:
             self._permissions.tell_that_it_waits(call)
@@ -126,7 +131,7 @@ class ToClient:
         if asked not in asked.link.at_clients.questions:
             self._late_terminal(asked, answer)
             return
-        asked.link.at_clients.questions.remove(asked)
+        asked.link.at_clients.remove(asked)
         match answer:
             case Ok(result):
                 self._note_terminal(asked, result)
@@ -185,14 +190,14 @@ class ToClient:
 
 def end_questions(link: Link) -> None:
     """End a process's permissions and elicitations now, whatever the client does with them."""
-    for asked in list(link.at_clients.questions):
-        if asked.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION):
+    for asked in link.at_clients.questions:
+        if asked.asks_a_person:
             asked.end()
 
 
 def give_up_session(link: Link) -> None:
     """End what a process asked, and release what it made, for a session that came to nothing."""
-    for asked in list(link.at_clients.questions):
+    for asked in link.at_clients.questions:
         if asked.names_session:
             asked.end()
     _release_terminals(link)
@@ -208,8 +213,8 @@ def take_back(link: Link, request_id: object) -> None:
 
 def release(link: Link) -> None:
     """Release the terminals of a dead process, and call its requests back."""
-    questions, link.at_clients.questions = link.at_clients.questions, []
-    for asked in questions:
+    for asked in link.at_clients.questions:
+        link.at_clients.remove(asked)
         asked.call_back()
     _release_terminals(link)
 

@@ -22,6 +22,7 @@ from acp_bridge.session import options
 from acp_bridge.session.opening import Refused
 from acp_bridge.wire.jsonrpc import RpcError
 
+_NAMES: Final = {SET_MODE: "mode", SET_MODEL: "model", SET_CONFIG_OPTION: "option"}
 _SHOWN: Final = ("modes", "models", "configOptions", "_meta")
 
 
@@ -38,6 +39,11 @@ class Choice:
     def kind(self) -> object:
         """What is set; a later choice of the same kind replaces this one."""
         return options.kind(self.method, self.params)
+
+    @property
+    def name(self) -> str:
+        """What is set, in words."""
+        return str(self.params.get("configId") or _NAMES[self.method])
 
     @property
     def value(self) -> object:
@@ -59,6 +65,8 @@ class UserSettings:
         #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
         self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
+        #: choices that were forgotten, of which the user was not told yet what took their place.
+        self._given_up: list[Choice] = []
 
     @property
     def chosen(self) -> list[tuple[str, Json]]:
@@ -99,8 +107,22 @@ class UserSettings:
     def forget(self, method: str, params: object) -> None:
         """Forget a choice: the user wants another value, and no process can confirm it."""
         kind = options.kind(method, params) if isinstance(params, dict) else None
-        if kind is not None:
+        if kind is not None and (choice := self._find(kind)):
             self._drop(kind)
+            self._given_up.append(choice)
+
+    def take_given_up(self) -> list[tuple[str, object, object]]:
+        """Return what was set before it was forgotten, and is not now: its name, that value, this.
+
+        The process that has the session has told by then what is in force.
+        """
+        given_up, self._given_up = self._given_up, []
+        now = [options.current(self.shown, each.method, each.params) for each in given_up]
+        return [
+            (each.name, each.value, value)
+            for each, value in zip(given_up, now, strict=True)
+            if self._find(each.kind) is None and value != each.value
+        ]
 
     async def restore(
         self, link: Link, coming: Iterable[tuple[str, Any]], told: Json | None = None
@@ -124,8 +146,8 @@ class UserSettings:
         except RpcError as exc:
             if choice.announced and exc.code == ErrorCode.METHOD_NOT_FOUND:
                 return  # the agent alone changes it
-            what = choice.params.get("configId") or choice.value
-            why = f"the agent would not set {what!r} again: {exc.message}"
+            option = f"{choice.name!r} to " if choice.method == SET_CONFIG_OPTION else ""
+            why = f"the agent would not set {option}{choice.value!r} again: {exc.message}"
             raise Refused(why, permanent=False) from exc
         self._note_confirmed(choice.method, choice.params, result)
 

@@ -41,8 +41,19 @@ class Forks:
     ) -> tuple[Session, Json]:
         """Return a fork, which has no process yet, and what the agent says of it.
 
-        Raises RpcError: the agent's own, or when the fork can't be kept.
+        Raises RpcError: the agent's own, or when the fork can't be kept, or when the session is
+        closed meanwhile.
         """
+        try:
+            return await self._make(source, workspace, request)
+        except RpcError as exc:
+            if source.closing:
+                raise errors.unknown_session() from exc
+            raise
+
+    async def _make(
+        self, source: Session, workspace: Workspace, request: ClientRequest
+    ) -> tuple[Session, Json]:
         answer = await source.to_agent.ask(request)
         result: Json = answer if isinstance(answer, dict) else {}
         agent_id = result.get("sessionId")

@@ -89,7 +89,7 @@ class Sessions:
         session: Session | None = None
         try:
             opening = self._opening(link, workspace, request)
-            result = await self._in_time(SESSION_NEW, opening.new)
+            result = await self._in_time(link, SESSION_NEW, opening.new)
             session = await self._store.create(session_id, workspace, link)
         finally:
             if session is None:
@@ -102,11 +102,11 @@ class Sessions:
     def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
         return Opening(link, workspace, request)
 
-    async def _in_time(self, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
+    async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return what an agent answers; raises RpcError, also when it takes too long."""
         seconds = self._context.settings.request_timeout
         try:
-            with anyio.fail_after(seconds):
+            with link.at_clients.limit(seconds):
                 return await work()
         except TimeoutError:
             raise errors.silent(method, seconds) from None
@@ -224,7 +224,7 @@ class Sessions:
         link.adopt(session.from_agent)
         try:
             opening = self._opening(link, workspace, request)
-            result = await self._in_time(SESSION_LOAD, partial(opening.load, session_id))
+            result = await self._in_time(link, SESSION_LOAD, partial(opening.load, session_id))
         except BaseException as exc:
             closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):

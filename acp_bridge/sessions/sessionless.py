@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
-
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.standing import carries_credentials, sets_something
@@ -85,7 +83,7 @@ class Sessionless:
         """Return what an agent answers in time without a user; raises RpcError."""
         method, seconds = request.method, self._context.settings.request_timeout
         try:
-            with anyio.fail_after(seconds):
+            with link.at_clients.limit(seconds):
                 return await link.ask_for(request, method, request.params)
         except TimeoutError:
             raise errors.silent(method, seconds) from None

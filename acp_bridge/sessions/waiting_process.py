@@ -48,13 +48,19 @@ class WaitingProcess:
     """Holds at most one process. It owns the links that have no session."""
 
     def __init__(
-        self, source: LinkSource, client: Callable[[], Client | None], timeout: float
+        self,
+        source: LinkSource,
+        client: Callable[[], Client | None],
+        timeout: float,
+        limit: int = 8 * 1024 * 1024,
     ) -> None:
         """`client`: who is asked what the process asks. `timeout`: seconds for a process to start
-        and answer `initialize`."""
+        and answer `initialize`. `limit`: bytes that may wait for the client before the process is
+        read no further."""
         self._source = source
         self._client = client
         self._timeout = timeout
+        self._limit = limit
         self._link: Link | None = None
         #: the process that is to wait here.
         self._coming: _Start | None = None
@@ -70,8 +76,8 @@ class WaitingProcess:
         while self._link is None:
             if self._coming:
                 await self._coming.settled.wait()
-            else:
-                await self._start_next()
+            elif link := await self._start_next():
+                return self._link or link  # it may be gone already: it is not tried for ever
         return self._link
 
     def take_ready(self) -> Link | None:
@@ -130,14 +136,16 @@ class WaitingProcess:
         if link := self.take_ready():
             await link.close(grace)
 
-    async def _start_next(self) -> None:
+    async def _start_next(self) -> Link | None:
+        """Start the process that is to wait here; returns None if a session has claimed it."""
         coming = self._coming = _Start()
         try:
             link = await self._start()
             if coming.claimed:
                 coming.link = link
-            else:  # if another was given back meanwhile, that one stays
-                await self.give_back(link)
+                return None
+            await self.give_back(link)  # if another was given back meanwhile, that one stays
+            return link
         finally:
             self._coming = None
             coming.settled.set()
@@ -146,7 +154,7 @@ class WaitingProcess:
         self._count += 1
         link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
         try:
-            with anyio.fail_after(self._timeout):
+            with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
         except TimeoutError:
             raise errors.agent_trouble("the agent did not answer in time") from None
@@ -174,7 +182,9 @@ class WaitingProcess:
         """Do nothing: nothing is collected here."""
 
     async def room(self, link: Link) -> None:
-        """Return at once: a process without a session says little."""
+        """Wait while the client doesn't read: what the process asks and tells waits for it."""
+        if client := self._client():
+            await client.outgoing.drain_below(self._limit)
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         if self._link is link:

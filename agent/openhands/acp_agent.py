@@ -78,8 +78,8 @@ class OpenHandsAgent:
         **_: Any,
     ) -> NewSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
-        launch.check_servers(params)
         await launch.wait_until_ready(self._server)
+        await launch.check_extras(self._server, params)
         session_id = str(uuid.uuid4())
         info = await launch.begin(self._server, session_id, params, self._settings.profile)
         session = await self._open(session_id, info)
@@ -119,7 +119,7 @@ class OpenHandsAgent:
         **_: Any,
     ) -> ForkSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
-        launch.check_servers(params)
+        await launch.check_extras(self._server, params)
         _check_cwd(await self._info(session_id), params)
         new_id = str(uuid.uuid4())
         await self._server.fork(session_id, new_id)
@@ -158,7 +158,7 @@ class OpenHandsAgent:
             raise invalid_params("this agent takes no audio")
         reason = await session.prompt(message_of(blocks))
         if reason != "cancelled":
-            self._wire.later(session.tell_title)
+            self._wire.later(session.news.title)
         return PromptResponse(stop_reason=reason)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -220,13 +220,13 @@ class OpenHandsAgent:
     async def _reopened(
         self, session_id: str, params: SessionParams, *, replay: bool
     ) -> Conversation:
-        launch.check_servers(params)
         if session := self._sessions.get(session_id):
             if replay:
                 await session.replay()
             return session
         _check_id(session_id)
         await launch.wait_until_ready(self._server)
+        await launch.check_extras(self._server, params)
         info = await self._info(session_id)
         _check_cwd(info, params)
         session = await self._open(session_id, info)

@@ -17,25 +17,25 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import INFO_UPDATE
-from agent.client import Client, ClientError
-from agent.openhands import confirmation
-from agent.openhands.events import Action, Event, StateField, Status, UserMessage
+from agent.client import Client
+from agent.openhands.events import Event, StateField, Status, UserMessage
 from agent.openhands.live_feed import LiveFeed, OpenSocket
+from agent.openhands.news import News
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import COMMANDS, COMPACT, Message
 from agent.openhands.server import Server
 from agent.openhands.shown import Shown
-from agent.openhands.turn import Turn, Waiting
+from agent.openhands.turn import Turn
 from agent.openhands.turn_runner import TurnRunner
+from agent.openhands.turn_shell import TurnShell
 from agent.openhands.turn_words import (
     NOT_SENT,
-    NOT_STREAMED,
     STARTING,
     Effect,
     End,
     Fail,
+    Phase,
     StopReason,
 )
 
@@ -75,17 +75,18 @@ class Conversation:
         self.id = conversation_id
         self.options = options
         self.shown = Shown(client, conversation_id)
+        self.news = News(conversation_id, server, self.shown)
         self._client = client
         self._server = server
-        self.live = LiveFeed(server, open_socket, conversation_id, self.shown.update, self._saw)
+        self.live = LiveFeed(
+            server, open_socket, conversation_id, self.shown.update, self._saw, self._gone
+        )
         self._prompts: deque[_Prompt] = deque()
         self._turns = anyio.Lock()
         self._runner: TurnRunner | None = None
-        self._sending: _Prompt | None = None
         #: what was stopped may still run, or a message may still arrive
         self._uncertain = False
-        self._told_whole = False
-        self._title = ""
+        self._opening = False
         self._tasks: TaskGroup | None = None
         self._closed = anyio.Event()
 
@@ -118,22 +119,27 @@ class Conversation:
 
     async def open_again(self, *, replay: bool) -> None:
         """Reads the log, and stops a run that a cancel or a kill has left. Raises ServerProblem."""
-        status = await self._patient_sync(replay=replay)
+        self._opening = True
+        try:
+            status = await self._patient_sync(replay=replay)
+        finally:
+            self._opening = False
         if status is Status.RUNNING:
             await self._stop_all()
+        await self.shown.update(COMMANDS)
         self.shown.hold()
 
     async def _patient_sync(self, *, replay: bool) -> Status | None:
         """Reads the log once the server is there, with a word to the user while it is not."""
         for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0):
             try:
-                return await self.live.sync(replay=replay)
+                return await self.live.sync(replay=replay, silent=not replay)
             except ServerProblem as problem:
                 if problem.kind not in (Kind.UNREACHED, Kind.UNSURE):
                     raise
-                await self.say(STARTING)
+                await self.shown.say(STARTING)
                 await anyio.sleep(pause)
-        return await self.live.sync(replay=replay)
+        return await self.live.sync(replay=replay, silent=not replay)
 
     # prompts
 
@@ -151,6 +157,19 @@ class Conversation:
                 raise ServerProblem(Kind.NOT_ALLOWED if auth else Kind.REFUSED, sentence)
             case End(reason):
                 return reason
+
+    async def pause(self) -> bool:
+        """Lets the call that runs end, and none begin; returns True once the turn waits."""
+        return await self._runner.pause() if self._runner is not None else False
+
+    def go(self) -> None:
+        """Ends a pause."""
+        if self._runner is not None and self._tasks is not None:
+            self._tasks.start_soon(self._runner.go)
+
+    async def ask(self, question: str) -> str:
+        """Asks the model beside the conversation, which stays as it is. Raises ServerProblem."""
+        return await self._server.question(self.id, question)
 
     def cancel(self) -> None:
         """Cancels every prompt that there is now."""
@@ -182,15 +201,10 @@ class Conversation:
         return outcome
 
     async def _turn(self, prompt: _Prompt) -> End | Fail:
-        await self._tell_if_whole()
-        self._sending = prompt
+        await self.news.whole(self.live.feed.state)
         turn = Turn(self.live.feed.state.get("last_user_message_id"))
-        self.live.feed.forget_expected()
         self.live.feed.expect(prompt.message.parts)
-        try:
-            return await self._drive(turn, turn.begin())
-        finally:
-            self._sending = None
+        return await self._drive(turn, self._shell(prompt.message), turn.begin())
 
     async def _command(self, prompt: _Prompt) -> End | Fail:
         """Carries out a command of this agent's; a cancel leaves it to the server."""
@@ -205,10 +219,15 @@ class Conversation:
     async def _stop_all(self) -> None:
         """Makes sure that nothing runs and no action waits, or says that it may."""
         turn = Turn()
-        await self._drive(turn, turn.begin_stop())
+        await self._drive(turn, self._shell(None), turn.begin_stop())
 
-    async def _drive(self, turn: Turn, first: list[Effect]) -> End | Fail:
-        runner = self._runner = TurnRunner(turn, self)
+    def _shell(self, message: Message | None) -> TurnShell:
+        return TurnShell(
+            self.id, self._server, self.live, self.options, self._client, self.shown, message
+        )
+
+    async def _drive(self, turn: Turn, shell: TurnShell, first: list[Effect]) -> End | Fail:
+        runner = self._runner = TurnRunner(turn, shell)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
@@ -226,7 +245,7 @@ class Conversation:
         for _ in range(_SIGNS):
             with anyio.move_on_after(_SIGN_OF_LIFE):
                 return await self.live.wait_live()
-            await self.say(STARTING)
+            await self.shown.say(STARTING)
         raise ServerProblem(Kind.UNREACHED, NOT_SENT)
 
     async def _watch(self) -> None:
@@ -234,11 +253,14 @@ class Conversation:
         while True:
             self.live.heard = False
             await anyio.sleep(_SILENCE)
-            if self.live.heard:
+            runs = self._runner is not None and self._runner.turn.phase is Phase.RUNNING
+            if self.live.heard or not runs:
                 continue
             try:
                 status = await self._server.status(self.id)
-            except ServerProblem:
+            except ServerProblem as problem:
+                if problem.final:
+                    await self.live.end(problem)
                 continue
             if status != Status.RUNNING and not self.live.heard:
                 self.live.reconnect()
@@ -247,7 +269,8 @@ class Conversation:
 
     async def _saw(self, event: Event, ours: bool) -> None:
         if isinstance(event, StateField):
-            await self.shown.all(self.options.changed(event.key, event.value))
+            changes = self.options.changed(event.key, event.value)
+            await self.shown.all(() if self._opening else changes)
         if self._runner is not None:
             await self._runner.saw(event, ours=ours)
         elif ours and isinstance(event, UserMessage):
@@ -262,56 +285,6 @@ class Conversation:
             if self._uncertain:
                 await self._stop_all()
 
-    async def tell_title(self) -> None:
-        """Tells the client the conversation's title, if the server has a new one."""
-        try:
-            title = (await self._server.info(self.id)).get("title")
-        except ServerProblem:
-            return
-        if isinstance(title, str) and title and title != self._title:
-            self._title = title
-            await self.shown.update({"sessionUpdate": INFO_UPDATE, "title": title})
-
-    async def _tell_if_whole(self) -> None:
-        """Says once that nothing is streamed, if the model's profile on the server says so."""
-        agent = self.live.feed.state.get("agent")
-        if self._told_whole or not isinstance(agent, dict) or agent.get("kind") == "ACPAgent":
-            return
-        self._told_whole = True
-        model = agent.get("llm")
-        if isinstance(model, dict) and model.get("stream") is False:
-            await self.say(NOT_STREAMED)
-
-    # for the turn
-
-    @property
-    def waiting(self) -> Waiting:
-        return self.live.feed.waiting
-
-    async def send_message(self) -> None:
-        assert self._sending is not None
-        await self._server.send_message(self.id, list(self._sending.message.content))
-
-    async def run(self) -> None:
-        await self._server.run(self.id)
-
-    async def confirm(self, accept: bool, reason: str) -> None:
-        await self._server.confirm(self.id, accept, reason)
-
-    async def interrupt(self) -> None:
-        await self._server.interrupt(self.id)
-
-    async def sync(self) -> Status | None:
-        return await self.live.sync()
-
-    async def ask(self, actions: tuple[Action, ...]) -> bool | None:
-        """Asks the user about all actions at once; no answer of any kind is no consent."""
-        try:
-            answer = await self._client.ask(*confirmation.question(actions))
-        except ClientError as error:
-            await self.say(error.explain("[OpenHands] The question could not be asked"))
-            return False
-        return None if answer is None else confirmation.is_consent(answer)
-
-    async def say(self, text: str) -> None:
-        await self.shown.say(text)
+    async def _gone(self, problem: ServerProblem) -> None:
+        if self._runner is not None:
+            await self._runner.gone(problem)

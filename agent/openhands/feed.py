@@ -72,11 +72,8 @@ class Feed:
         return self._cards.waiting
 
     def expect(self, parts: tuple[Part, ...]) -> None:
-        """Names the message that is being sent, so that it is known when it comes back."""
-        self._expected.append(parts)
-
-    def forget_expected(self) -> None:
-        self._expected.clear()
+        """Names the one message that is being sent, so that it is known when it comes back."""
+        self._expected = [parts]
 
     def successor(self) -> Feed:
         """Returns a feed with this one's state that has shown nothing yet."""

@@ -21,7 +21,7 @@ _PAUSE = 0.5
 
 async def wait_until_ready(server: Server) -> None:
     """Waits for a server that is just starting. Raises ServerProblem."""
-    problem = ServerProblem(Kind.UNREACHED, "The agent-server can't be reached.")
+    problem = ServerProblem(Kind.UNSURE, "The agent-server does not answer.")
     with anyio.move_on_after(_PATIENCE):
         while True:
             try:
@@ -34,19 +34,41 @@ async def wait_until_ready(server: Server) -> None:
     raise problem
 
 
-def check_servers(params: SessionParams) -> None:
-    """Raises RequestError if the client names MCP servers or further folders."""
-    names = [str(each.get("name", "?")) for each in params.mcp_servers]
-    if names:
-        text = ", ".join(names)
-        raise invalid_params(
-            one_line(
-                f"mcpServers: OpenHands takes its MCP servers from the agent profile on the server,"
-                f" and can't be given others for one session: {text}"
-            )
-        )
+async def check_extras(server: Server, params: SessionParams) -> None:
+    """Checks the further folders and the MCP servers that the client names.
+
+    A conversation has the MCP servers that its profile and the server's settings name; those are
+    the client's too if they are started in the same way. Raises RequestError and ServerProblem.
+    """
     if params.extra_roots:
         raise invalid_params("additionalDirectories: a conversation of OpenHands has one folder")
+    if not params.mcp_servers:
+        return
+    settings = _object((await server.settings()).get("agent_settings"))
+    known = _object(settings.get("mcp_config"))
+    known = _object(known.get("mcpServers")) or known
+    names = [
+        str(each.get("name", "?"))
+        for each in params.mcp_servers
+        if not _is_same(each, _object(known.get(str(each.get("name")))))
+    ]
+    if names:
+        text = "mcpServers: the agent-server can't be given these for one session, and its settings"
+        raise invalid_params(one_line(f"{text} don't have them: {', '.join(names)}"))
+
+
+def _is_same(wanted: Json, known: Json) -> bool:
+    """Tells if both are the same MCP server, whatever is secret in them."""
+    if not known or known.get("enabled") is False:
+        return False
+    if "url" in wanted:
+        return bool(wanted["url"] == known.get("url"))
+    arguments = list(wanted.get("args") or ())
+    return wanted.get("command") == known.get("command") and arguments == (known.get("args") or [])
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
 
 
 async def begin(
@@ -80,9 +102,9 @@ async def _check_folder(server: Server, path: str) -> None:
         await server.folder_exists(path)
     except ServerProblem as problem:
         if problem.kind is Kind.GONE:
-            raise invalid_params("cwd: the agent-server has no such folder") from problem
+            raise invalid_params(f"cwd: the agent-server has no folder {path}") from problem
         if problem.kind is Kind.REFUSED:
-            raise invalid_params("cwd: not a folder on the agent-server") from problem
+            raise invalid_params(f"cwd: no folder on the agent-server: {path}") from problem
         raise
 
 

@@ -29,8 +29,9 @@ logger = logging.getLogger(__name__)
 #: seconds between tries to connect
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
-#: seconds for the first event, the state, after which the subscription is known to hold
-_SUBSCRIBED: Final = 10.0
+#: seconds for the first event, the state, after which the subscription is known to hold; the
+#: server tells it only when no command runs
+_SUBSCRIBED: Final = 2.0
 #: events that wait while the log is read
 _BACKLOG: Final = 20_000
 
@@ -41,10 +42,17 @@ OpenSocket = Callable[[], AbstractAsyncContextManager[EventsSocket]]
 
 
 class LiveFeed:
-    """`show` shows an update to the client, `tell` hands an event on after its updates."""
+    """`show` shows an update to the client, `tell` hands an event on after its updates, `gone` is
+    told why the feed has ended for good."""
 
     def __init__(
-        self, server: Server, open_socket: OpenSocket, conversation_id: str, show: Show, tell: Tell
+        self,
+        server: Server,
+        open_socket: OpenSocket,
+        conversation_id: str,
+        show: Show,
+        tell: Tell,
+        gone: Callable[[ServerProblem], Awaitable[None]],
     ) -> None:
         self.feed = Feed()
         #: why the feed has ended for good; None while it has not
@@ -56,6 +64,7 @@ class LiveFeed:
         self._id = conversation_id
         self._show = show
         self._tell = tell
+        self._gone = gone
         self._newest: str | None = None
         self._reading = anyio.Lock()
         self._live = False
@@ -78,7 +87,7 @@ class LiveFeed:
                 except ServerProblem as problem:
                     logger.info("the feed of %s was cut: %s", self._id, problem)
                     if problem.final:
-                        self.ended = problem
+                        await self.end(problem)
             was_live, self._live = self._live, False
             self.feed.cut()
             self._note_change()
@@ -89,6 +98,14 @@ class LiveFeed:
                     await self._hurry.wait()
                 self._hurry = anyio.Event()
                 pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def end(self, problem: ServerProblem) -> None:
+        """Ends the feed for good, and says why."""
+        if self.ended is None:
+            self.ended = problem
+            self._connection.cancel()
+            self._note_change()
+            await self._gone(problem)
 
     def reconnect(self) -> None:
         """Gives the connection up, which may be dead without having been cut, for a new one."""
@@ -103,16 +120,16 @@ class LiveFeed:
                 raise self.ended
             await self._changed.wait()
 
-    async def sync(self, *, replay: bool = False) -> Status | None:
+    async def sync(self, *, replay: bool = False, silent: bool = False) -> Status | None:
         """Takes what was stored since the last time and returns the conversation's status.
 
-        `replay`: the user's own messages are shown too. Raises ServerProblem.
+        `replay`: the user's own messages are shown too; `silent`: nothing is. Raises ServerProblem.
         """
         async with self._reading:
             async for page in self._server.events(self._id, self._newest):
                 for raw in page:
                     if (event := read(raw)) is not None:
-                        await self._take(self.feed.stored(event, replay=replay))
+                        await self._take(self.feed.stored(event, replay=replay), silent=silent)
                         self._newest = event.id
         return status_of(await self._server.status(self._id))
 
@@ -145,16 +162,19 @@ class LiveFeed:
             tasks.start_soon(pump)
             with receive:
                 try:
-                    with anyio.fail_after(_SUBSCRIBED):
+                    first: Json | None = None
+                    with anyio.move_on_after(_SUBSCRIBED):
                         first = await receive.receive()
                     await self.sync()
-                    await self._live_event(first)
+                    if first is not None:
+                        await self._live_event(first)
                     self._live = True
                     self._note_change()
                     async for raw in receive:
+                        if first is None:  # what came between is known to be in the log now
+                            first = raw
+                            await self.sync()
                         await self._live_event(raw)
-                except TimeoutError:
-                    problem = ServerProblem(Kind.UNSURE, "The agent-server tells no events.")
                 except anyio.EndOfStream:
                     pass
                 except ServerProblem as failed:
@@ -169,8 +189,8 @@ class LiveFeed:
         if (event := read(raw)) is not None:
             await self._take(self.feed.live(event))
 
-    async def _take(self, taken: Taken) -> None:
-        for update in taken.updates:
+    async def _take(self, taken: Taken, *, silent: bool = False) -> None:
+        for update in () if silent else taken.updates:
             await self._show(update)
         if taken.event is not None:
             await self._tell(taken.event, taken.ours)

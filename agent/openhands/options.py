@@ -19,6 +19,8 @@ from agent.openhands.events import Json
 from agent.wire_form import wire_form
 
 _OF_PROFILE = "profile:"
+#: the mode that stands for a policy that none of the others does
+_OWN_MODE = "own"
 
 
 class Options:
@@ -33,11 +35,15 @@ class Options:
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict) and isinstance(name := each.get("name"), str):
                 self._models[name] = str(each.get("model") or name)
-        self.mode = mode_of(info.get("confirmation_policy")) or "never"
+        #: the confirmation policy that was last in force
+        self.policy: Json = MODES["always"][2]
+        self._take_policy(info.get("confirmation_policy"))
         self.model = self._model_of(info.get("agent"), _profile_of(info, agent_profiles))
 
     def mode_policy(self, mode: object) -> Json:
         """Returns the policy that a mode stands for. Raises RequestError."""
+        if mode == self.mode:
+            return self.policy
         if not isinstance(mode, str) or mode not in MODES:
             raise invalid_params("no such mode")
         return MODES[mode][2]
@@ -52,7 +58,7 @@ class Options:
         """Takes a change that the server tells, and returns the updates for the client."""
         before = (self.mode, self.model)
         if key == "confirmation_policy":
-            self.mode = mode_of(value) or self.mode
+            self._take_policy(value)
         elif key == "agent":
             self.model = self._model_of(value, self.model)
         if before == (self.mode, self.model):
@@ -74,19 +80,32 @@ class Options:
     def modes(self) -> SessionModeState:
         modes = [
             SessionMode(id=mode, name=name, description=description)
-            for mode, (name, description, _) in MODES.items()
+            for mode, name, description in self._modes()
         ]
         return SessionModeState(current_mode_id=self.mode, available_modes=modes)
 
     def listed(self) -> list[SessionConfigOptionSelect]:
-        modes = [(mode, name, text) for mode, (name, text, _) in MODES.items()]
         models = [(name, name, model) for name, model in self._models.items()]
         if self.model not in self._models:
             models.append((self.model, self.model, "The conversation's own"))
         return [
             _select("model", "Model", self.model, models),
-            _select("mode", "Mode", self.mode, modes),
+            _select("mode", "Mode", self.mode, self._modes()),
         ]
+
+    @property
+    def mode(self) -> str:
+        return mode_of(self.policy) or _OWN_MODE
+
+    def _modes(self) -> list[tuple[str, str, str]]:
+        modes = [(mode, name, text) for mode, (name, text, _) in MODES.items()]
+        if self.mode == _OWN_MODE:
+            modes.append((_OWN_MODE, "The server's own", "A policy that the server was given"))
+        return modes
+
+    def _take_policy(self, policy: object) -> None:
+        if isinstance(policy, dict) and policy:
+            self.policy = policy
 
     def _model_of(self, agent: object, known: str | None) -> str:
         """Returns the profile that the agent's model is of, or the model's own name."""

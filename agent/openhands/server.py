@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: seconds for an answer; an interrupt waits up to five itself
 _TIMEOUT: Final = httpx.Timeout(20, connect=5)
+#: seconds for what waits on the server until a command has ended
+_LOCKED_TIMEOUT: Final = httpx.Timeout(900, connect=5)
 _INTERRUPT_TIMEOUT: Final = httpx.Timeout(8, connect=2)
 #: seconds for what asks the model: a condensation, a question
 _MODEL_TIMEOUT: Final = httpx.Timeout(300, connect=5)
@@ -37,7 +39,11 @@ class Server:
 
     def __init__(self, url: str, key: str | None, mask: Callable[[str], str]) -> None:
         headers = {"X-Session-API-Key": key} if key else {}
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT)
+        # A connection that the server closes while it is idle would make it unknown if a request
+        # was taken: each request has its own.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, limits=limits)
+        self._url = url
         self._mask = mask
 
     async def aclose(self) -> None:
@@ -105,7 +111,8 @@ class Server:
 
     async def send_message(self, conversation_id: str, content: list[Json]) -> None:
         message = {"role": "user", "content": content, "run": True}
-        await self._ask("POST", f"{_at(conversation_id)}/events", message)
+        path = f"{_at(conversation_id)}/events"
+        await self._ask("POST", path, message, limits=_LOCKED_TIMEOUT)
 
     async def run(self, conversation_id: str) -> None:
         await self._ask("POST", f"{_at(conversation_id)}/run")
@@ -114,13 +121,16 @@ class Server:
         path = f"{_at(conversation_id)}/interrupt"
         await self._ask("POST", path, limits=_INTERRUPT_TIMEOUT)
 
+    async def pause(self, conversation_id: str) -> None:
+        await self._ask("POST", f"{_at(conversation_id)}/pause", limits=_LOCKED_TIMEOUT)
+
     async def confirm(self, conversation_id: str, accept: bool, reason: str) -> None:
         path = f"{_at(conversation_id)}/events/respond_to_confirmation"
         await self._ask("POST", path, {"accept": accept, "reason": reason})
 
     async def set_policy(self, conversation_id: str, policy: Json) -> None:
         path = f"{_at(conversation_id)}/confirmation_policy"
-        await self._ask("POST", path, {"policy": policy})
+        await self._ask("POST", path, {"policy": policy}, limits=_LOCKED_TIMEOUT)
 
     async def switch_profile(self, conversation_id: str, name: str) -> None:
         path = f"{_at(conversation_id)}/switch_profile"
@@ -161,7 +171,8 @@ class Server:
                     method, path, json=body, params=params, timeout=limits
                 )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
-            raise ServerProblem(Kind.UNREACHED, "The agent-server can't be reached.") from error
+            text = f"The agent-server can't be reached at {self._url}."
+            raise ServerProblem(Kind.UNREACHED, text) from error
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             text = "The connection to the agent-server failed."
             raise ServerProblem(Kind.UNSURE, text) from error

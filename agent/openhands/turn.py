@@ -16,16 +16,18 @@ Invariants
 from __future__ import annotations
 
 from agent.openhands import turn_words as words
-from agent.openhands.events import Action, Event, Snapshot, Status
+from agent.openhands.events import Event, Snapshot, StateField, Status
 from agent.openhands.evidence import Evidence
 from agent.openhands.problems import Kind, ServerProblem, failure_text
+from agent.openhands.stopping import Stopping, Waiting
 from agent.openhands.turn_words import (
     Ask,
     Confirm,
     Effect,
     End,
     Fail,
-    Interrupt,
+    Pause,
+    Paused,
     Phase,
     Run,
     Say,
@@ -34,7 +36,6 @@ from agent.openhands.turn_words import (
     Withdraw,
 )
 
-Waiting = tuple[Action, ...]
 Problem = ServerProblem | None
 
 #: seconds between two looks at the server
@@ -42,8 +43,10 @@ _PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 #: how often a message is looked for, a run asked for, a refusal told, an interrupt repeated
 _TRIES = 5
-_STOP_LOOKS = 40
-_STOP_PAUSE = 0.25
+#: seconds until a run is asked for again that another one is in the way of
+_AGAIN = 0.5
+#: what a snapshot says of a run that may still be asked to go on
+_RUNNABLE = (Status.RUNNING, Status.PAUSED, Status.IDLE)
 
 
 class Turn:
@@ -56,8 +59,18 @@ class Turn:
         self.uncertain = False
         self._evidence = Evidence(last_message)
         self._asked: Waiting = ()
+        #: the server has taken the user's consent to those
+        self._accepted = False
         self._tries = 0
         self._lost = False
+        self._stopping = Stopping()
+        #: a pause was asked for; how often the server said since then that it is paused
+        self._pausing = False
+        self._rests = 0
+        #: the pause was ended, and the run has not been seen to go on
+        self._gone_on = False
+        #: the user's answer, which waits for the end of the pause
+        self._answer: bool | None = None
         self._told_busy = self._told_lost = False
 
     # what the shell reports
@@ -68,11 +81,14 @@ class Turn:
     def begin_stop(self) -> list[Effect]:
         """Begins a turn that sends nothing and makes sure that nothing runs or waits."""
         self.cancelled = True
-        return self._go(Phase.STOPPING, Sync())
+        return self._stop([Sync()])
 
     def saw(self, event: Event, waiting: Waiting, *, ours: bool = False) -> list[Effect]:
         """Takes an event that the feed had not told before, or a snapshot of the live feed."""
         self._evidence.take(event, ours=ours)
+        self._note_pause(event)
+        if self.phase is Phase.SENDING and ours and not self.cancelled:
+            self.phase = Phase.RUNNING  # the answer may still be on its way, or lost
         if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
             return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
         return self._look(waiting) if isinstance(event, Snapshot) else []
@@ -82,8 +98,10 @@ class Turn:
         kind = problem.kind if problem else None
         never = kind not in (None, Kind.UNSURE, Kind.BUSY, Kind.RUNNING)
         self._lost = kind is Kind.UNSURE
+        if self.phase is not Phase.SENDING and kind is not Kind.BUSY:
+            return []
         if self.cancelled:
-            return [self._end(End("cancelled"))] if never else self._stop(waiting)
+            return [self._end(End("cancelled"))] if never else self._begin_stop(waiting)
         match kind:
             case Kind.UNSURE:
                 return self._go(Phase.LOOKING, Sync())
@@ -98,7 +116,9 @@ class Turn:
     def started(self, problem: Problem, waiting: Waiting) -> list[Effect]:
         """Takes the end of Run."""
         if self.cancelled:
-            return self._stop(waiting)
+            return self._begin_stop(waiting)
+        if self._gone_on and problem is not None and problem.kind is Kind.RUNNING:
+            return self._go_on_again(waiting)
         match problem.kind if problem else None:
             case None | Kind.RUNNING:
                 return [*self._go(Phase.RUNNING), *self._look(waiting)]
@@ -111,7 +131,7 @@ class Turn:
     def confirmed(self, problem: Problem, waiting: Waiting) -> list[Effect]:
         """Takes the end of Confirm."""
         if self.cancelled:
-            return self._go(Phase.STOPPING, Sync())
+            return self._stop([Sync()])
         if problem is not None and problem.kind in (Kind.NOT_ALLOWED, Kind.GONE, Kind.REFUSED):
             return [self._fail(problem)]
         if self.phase is Phase.REJECTING:
@@ -120,19 +140,18 @@ class Turn:
             case Kind.BUSY:
                 return [Confirm(True, self._pause())]
             case None | Kind.RUNNING:
+                self._accepted = True
                 return [*self._go(Phase.RUNNING), *self._look(waiting)]
         return self._go(Phase.LOOKING, Sync(_PAUSE))
 
     def interrupted(self, problem: Problem) -> list[Effect]:
         """Takes the end of Interrupt."""
-        if problem is not None and problem.final:
-            return self._stopped(problem)
-        return [Sync()]
+        return self._stop(self._stopping.interrupted(problem))
 
     def synced(self, status: Status | None, problem: Problem, waiting: Waiting) -> list[Effect]:
         """Takes the end of Sync. `status`: as the server answered, None if it did not."""
-        if self.phase is Phase.STOPPING or self.cancelled:
-            return self._still_there(status, problem, waiting)
+        if self.cancelled:
+            return self._stop(self._stopping.synced(status, problem, waiting))
         if problem is not None:
             if problem.final:
                 return [self._fail(problem)]
@@ -149,6 +168,9 @@ class Turn:
             return []
         if accept is None:
             return self.cancel(waiting)
+        if self._pausing:
+            self._answer = accept
+            return []
         if accept and waiting != self._asked:
             return self._ask(waiting)
         if accept:
@@ -161,10 +183,65 @@ class Turn:
             return []
         self.cancelled = True
         if self.phase is Phase.ASKING:
-            return [Withdraw(), *self._go(Phase.STOPPING, Confirm(False))]
-        if under_way:
+            return [Withdraw(), *self._stop([Confirm(False)])]
+        if under_way and self.phase is not Phase.RUNNING:
             return []
-        return [self._end(End("cancelled"))] if self.phase is Phase.SENDING else self._stop(waiting)
+        if self.phase is Phase.SENDING:
+            return [self._end(End("cancelled"))]
+        return self._begin_stop(waiting)
+
+    def gone(self, problem: ServerProblem) -> list[Effect]:
+        """Takes the end of the feed, which is for good."""
+        if self.phase is Phase.ENDED:
+            return []
+        if self.cancelled:
+            return self._stop(self._stopping.gone(problem))
+        return [Withdraw(), self._fail(problem)]
+
+    # a pause
+
+    def _note_pause(self, event: Event) -> None:
+        if isinstance(event, Snapshot) and event.status is Status.PAUSED:
+            self._rests += 1
+        elif isinstance(event, StateField) and event.status is Status.RUNNING:
+            self._gone_on = False
+            if self.phase is Phase.PAUSED:  # another client has gone on
+                self._pausing, self.phase = False, Phase.RUNNING
+
+    def pause(self) -> list[Effect]:
+        """Takes the user's pause: the call that runs ends, then the turn waits."""
+        if self.cancelled or self.phase is Phase.ENDED:
+            return [Paused(False)]
+        self._pausing, self._rests = True, 0
+        if self.phase in (Phase.ASKING, Phase.PAUSED):
+            return [Paused(True)]
+        return [Pause()] if self.phase is Phase.RUNNING else []
+
+    def paused(self, problem: Problem, waiting: Waiting) -> list[Effect]:
+        """Takes the end of Pause, which the server answers before its call has ended."""
+        if self.cancelled or self.phase is not Phase.RUNNING:
+            return []
+        if problem is not None:
+            self._pausing = False
+            return [Paused(False)]
+        return self._look(waiting)
+
+    def go(self, waiting: Waiting) -> list[Effect]:
+        """Takes the end of the user's pause."""
+        if not self._pausing or self.cancelled or self.phase is Phase.ENDED:
+            return []
+        self._pausing = False
+        if self.phase in (Phase.PAUSED, Phase.RUNNING):
+            self._gone_on = True
+            return [Paused(False), *self._go(Phase.STARTING, self._fresh(Run()))]
+        answer, self._answer = self._answer, None
+        return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
+
+    def _go_on_again(self, waiting: Waiting) -> list[Effect]:
+        """Asks for a run until the one that pauses has ended."""
+        if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
+            return [*self._go(Phase.RUNNING), *self._look(waiting)]
+        return self._go(Phase.STARTING, Run(_AGAIN), keep=True)
 
     # how it goes on
 
@@ -185,6 +262,11 @@ class Turn:
                 return [self._end(Fail(words.DELETED))]
             case Status.STUCK:
                 return [Say(words.STUCK), self._end(End("end_turn"))]
+            case Status.PAUSED if self._pausing:
+                # The server tells it when it takes the pause, and again when its call has ended.
+                return self._go(Phase.PAUSED, Paused(True)) if self._rests > 1 else []
+            case Status.PAUSED if self._gone_on:
+                return self._go(Phase.STARTING, self._fresh(Run()))
             case Status.PAUSED:
                 return [Say(words.STOPPED_ELSEWHERE), self._end(End("end_turn"))]
         return [self._end(End("end_turn"))]
@@ -197,6 +279,10 @@ class Turn:
                 return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
             return [self._end(Fail(words.NOT_KNOWN))]
         if status is Status.WAITING and waiting:
+            self._tries += 1
+            if self._accepted and set(waiting) <= set(self._asked) and self._tries < _TRIES:
+                # The status that is asked for may be older than what was announced.
+                return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
             return self._ask(waiting)
         if self._evidence.ran or status is Status.RUNNING:
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
@@ -216,39 +302,18 @@ class Turn:
         return self._go(Phase.STARTING, self._fresh(Run()))
 
     def _ask(self, waiting: Waiting) -> list[Effect]:
-        self._asked = waiting
+        self._asked, self._accepted = waiting, False
         return self._go(Phase.ASKING, Ask(waiting))
 
-    def _stop(self, waiting: Waiting) -> list[Effect]:
-        if self._evidence.rest is Status.WAITING and waiting:
-            return self._go(Phase.STOPPING, Confirm(False))
-        return self._go(Phase.STOPPING, Interrupt())
-
-    def _still_there(
-        self, status: Status | None, problem: Problem, waiting: Waiting
-    ) -> list[Effect]:
-        """Goes on stopping until nothing runs and nothing waits."""
+    def _stop(self, effects: list[Effect]) -> list[Effect]:
+        """Goes on stopping with these effects."""
         self.phase = Phase.STOPPING
-        self._tries += 1
-        if problem is not None:
-            again = not problem.final and self._tries < _TRIES
-            return [Interrupt(_STOP_PAUSE)] if again else self._stopped(problem)
-        if status is Status.RUNNING or (status is Status.WAITING and waiting):
-            if self._tries >= _STOP_LOOKS:
-                self.uncertain = True
-                return [Say(words.STILL_RUNS), self._end(End("cancelled"))]
-            if status is Status.WAITING:
-                return [Confirm(False)]
-            # An interrupt waits some seconds itself, and is repeated in case it came too early.
-            return [Interrupt(_STOP_PAUSE)]
-        return [self._end(End("cancelled"))]
+        if any(isinstance(effect, End) for effect in effects):
+            self._note_end()
+        return effects
 
-    def _stopped(self, problem: ServerProblem) -> list[Effect]:
-        """Ends a stop that the server does not answer."""
-        if problem.kind is Kind.GONE:
-            return [self._end(End("cancelled"))]
-        self.uncertain = True
-        return [Say(words.MAY_GO_ON), self._end(End("cancelled"))]
+    def _begin_stop(self, waiting: Waiting) -> list[Effect]:
+        return self._stop(self._stopping.begin(self._evidence.rest, waiting))
 
     def _busy(self) -> list[Effect]:
         told = [] if self._told_busy else [Say(words.BUSY)]
@@ -271,7 +336,8 @@ class Turn:
         self.phase = phase
         if not keep:
             self._tries = 0
-        return list(effects)
+        pause = [Pause()] if self._pausing and phase is Phase.RUNNING else []
+        return [*effects, *pause]
 
     def _failed(self) -> Effect:
         failure = self._evidence.failure
@@ -286,6 +352,10 @@ class Turn:
         return self._end(Fail(str(problem), auth=problem.kind is Kind.NOT_ALLOWED))
 
     def _end(self, end: End | Fail) -> Effect:
-        self.phase = Phase.ENDED
-        self.uncertain = self.uncertain or (self._lost and not self._evidence.found)
+        self._note_end()
         return end
+
+    def _note_end(self) -> None:
+        self.phase = Phase.ENDED
+        arrives = self._lost and not self._evidence.found
+        self.uncertain = self._stopping.uncertain or arrives

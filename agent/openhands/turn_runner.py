@@ -1,7 +1,8 @@
 """Carries out what a turn decides: its requests, its question to the user, its end.
 
 Invariants
-- One request is under way at a time. One that has not gone out yet is dropped when another comes.
+- One request is under way at a time. When another comes, one that has not gone out yet is
+  dropped, and the answer of one that has is not waited for.
 - After a cancel, a request that is under way gets `_PATIENCE` seconds; an interrupt has its own.
 """
 
@@ -16,7 +17,8 @@ from anyio.abc import TaskGroup
 
 from agent.openhands.events import Action, Event, Status
 from agent.openhands.problems import Kind, ServerProblem
-from agent.openhands.turn import Turn, Waiting
+from agent.openhands.stopping import Waiting
+from agent.openhands.turn import Turn
 from agent.openhands.turn_words import (
     Ask,
     Confirm,
@@ -24,6 +26,8 @@ from agent.openhands.turn_words import (
     End,
     Fail,
     Interrupt,
+    Pause,
+    Paused,
     Request,
     Run,
     Say,
@@ -52,11 +56,21 @@ class Shell(Protocol):
 
     async def interrupt(self) -> None: ...
 
+    async def pause(self) -> None: ...
+
     async def sync(self) -> Status | None: ...
 
     async def ask(self, actions: tuple[Action, ...]) -> bool | None: ...
 
     async def say(self, text: str) -> None: ...
+
+
+class _Answer:
+    """What a pause is answered with, once that is known."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        self.known = anyio.Event()
 
 
 class TurnRunner:
@@ -71,6 +85,7 @@ class TurnRunner:
         self._request: anyio.CancelScope | None = None
         self._patience: anyio.CancelScope | None = None
         self._question = anyio.CancelScope()
+        self._pauses: list[_Answer] = []
 
     async def run(self, first: list[Effect]) -> End | Fail:
         """Returns how the turn ended."""
@@ -79,6 +94,7 @@ class TurnRunner:
             await self._done.wait()
             self._tasks.cancel_scope.cancel()
         self._tasks = None
+        self._answer_pauses(False)
         assert self._outcome is not None
         return self._outcome
 
@@ -96,6 +112,26 @@ class TurnRunner:
             self._patience.deadline = min(self._patience.deadline, limit)
         self._tasks.start_soon(self._perform, effects)
 
+    async def pause(self) -> bool:
+        """Returns True once the turn waits; False if it goes on or has ended."""
+        waits = _Answer()
+        self._pauses.append(waits)
+        await self._perform(self.turn.pause())
+        await waits.known.wait()
+        return waits.waits
+
+    async def go(self) -> None:
+        await self._perform(self.turn.go(self._shell.waiting))
+
+    def _answer_pauses(self, waits: bool) -> None:
+        for each in self._pauses:
+            each.waits = waits
+            each.known.set()
+        self._pauses.clear()
+
+    async def gone(self, problem: ServerProblem) -> None:
+        await self._perform(self.turn.gone(problem))
+
     async def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -103,6 +139,8 @@ class TurnRunner:
                     await self._shell.say(text)
                 case Ask(actions):
                     self._start(self._ask, actions)
+                case Paused(waits):
+                    self._answer_pauses(waits)
                 case Withdraw():
                     self._question.cancel()
                 case End() | Fail():
@@ -116,7 +154,7 @@ class TurnRunner:
         self._tasks.start_soon(work, *args)
 
     def _start_request(self, request: Request) -> None:
-        if self._request is not None and self._patience is None:
+        if self._request is not None:
             self._request.cancel()
         scope = self._request = anyio.CancelScope()
         self._start(self._carry_out, request, scope)
@@ -127,7 +165,8 @@ class TurnRunner:
                 await anyio.sleep(after)
             problem, status = await self._sent(request)
             effects = self._reported(request, status, problem)
-            self._request = None
+            if self._request is scope:
+                self._request = None
             await self._perform(effects)
 
     async def _sent(self, request: Request) -> tuple[ServerProblem | None, Status | None]:
@@ -153,6 +192,8 @@ class TurnRunner:
                 await self._shell.confirm(accept, _REFUSAL)
             case Interrupt():
                 await self._shell.interrupt()
+            case Pause():
+                await self._shell.pause()
             case Sync():
                 return await self._shell.sync()
         return None
@@ -170,6 +211,8 @@ class TurnRunner:
                 return self.turn.confirmed(problem, waiting)
             case Interrupt():
                 return self.turn.interrupted(problem)
+            case Pause():
+                return self.turn.paused(problem, waiting)
             case Sync():
                 return self.turn.synced(status, problem, waiting)
 

@@ -28,6 +28,8 @@ class Phase(Enum):
     REJECTING = auto()
     #: the prompt was cancelled; nothing is to run on
     STOPPING = auto()
+    #: the user's pause has taken effect: nothing runs until it is ended
+    PAUSED = auto()
     ENDED = auto()
 
 
@@ -57,6 +59,11 @@ class Interrupt:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Lets the call that runs end, and no other begin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """Reads what was stored since the last time, and the status, after so many seconds."""
 
@@ -73,6 +80,13 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Withdraw:
     """Takes back what the user was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Answers the user's pause: True if the turn waits now, False if it goes on or has ended."""
+
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +109,8 @@ class Fail:
     auth: bool = False
 
 
-Request: TypeAlias = SendMessage | Run | Confirm | Interrupt | Sync
-Effect: TypeAlias = Request | Ask | Withdraw | Say | End | Fail
+Request: TypeAlias = SendMessage | Run | Confirm | Interrupt | Pause | Sync
+Effect: TypeAlias = Request | Ask | Paused | Withdraw | Say | End | Fail
 
 MAY_GO_ON: Final = (
     "[OpenHands] The server can't be reached: what was stopped may go on there until it can."

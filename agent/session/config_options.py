@@ -97,6 +97,8 @@ class ConfigOptions:
         """
         model_id = self._model_id
         known = self._infos[model_id] = await self._models.open(model_id).info()
+        if self._unknown == model_id:
+            self._unknown = None
         return known
 
     @property
@@ -172,7 +174,7 @@ class ConfigOptions:
 
     def take_over(self, other: ConfigOptions) -> None:
         """Takes the choices of another session, so that a fork of it has no more rights."""
-        self._permissions.mode = other.mode
+        self.set_mode(other.mode)
         self._model_id, self._chosen = other._model_id, other._chosen
         self._level = other._level
         self._infos |= other._infos

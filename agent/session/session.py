@@ -77,8 +77,13 @@ class Session:
         self._asides = Asides(self.client.update)
         self.servers = SessionServers(self.say)
         #: what the tools of the next turn work with
+        folder = shared.settings.folder
         self.context = ToolContext(
-            params.cwd, self.client, environment=shared.environment, secrets=shared.secrets
+            params.cwd,
+            self.client,
+            environment=shared.environment,
+            records=(folder, folder.with_name("sessions")),
+            secrets=shared.secrets,
         )
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)

@@ -88,6 +88,8 @@ class ToolContext:
     seen: dict[str, str] = field(default_factory=dict)
     #: the environment of processes that tools start: the user's, without the keys of models
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: the folders in which sessions are kept, with what the user allowed in them
+    records: tuple[Path, ...] = ()
     #: mask what a tool cuts; what it gives whole is masked later
     secrets: Secrets = field(default_factory=Secrets)
 

@@ -112,13 +112,17 @@ def _locate(path: str, context: ToolContext) -> Place:
     for root in (context.cwd, *context.extra_roots):
         with contextlib.suppress(ValueError):
             below = real.relative_to(os.path.realpath(root))
-            trusted = is_git_s(real.parts) or is_trusted(below.parts)
+            trusted = is_git_s(real.parts) or is_trusted(below.parts) or _is_record(real, context)
             # The name that was given counts too: the folder of that name may be a link.
             given = Path(absolute(path, context.cwd))
             if not trusted and given.is_relative_to(root):
                 trusted = is_trusted(given.relative_to(root).parts)
             return Place(path, real, str(root / below), False, trusted)
     return Place(path, real, str(real), True)
+
+
+def _is_record(real: Path, context: ToolContext) -> bool:
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in context.records)
 
 
 def _search_from(place: Place, cwd: Path) -> tuple[Path, str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import Exit
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener, linked
@@ -136,3 +137,24 @@ async def test_answers_of_any_size_are_no_flood_while_the_session_has_no_name(
                 answer = {"id": number + 2, "result": {"sessions": [big]}}
                 await anyio.to_thread.run_sync(process.says, answer)
         assert owner.told == []
+
+
+@pytest.mark.hazard("C7", "P15")
+async def test_a_new_owner_is_told_though_the_one_before_waits_for_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waits(Listener):
+        """Has no room, ever."""
+
+        async def room(self, link: Link) -> None:
+            await anyio.sleep_forever()
+
+    async with linked(monkeypatch, Waits()) as (link, process):
+        link.agent_session_id = "s"
+        owner = Listener()
+        link.adopt(owner)
+        for number in range(2):
+            update = {"sessionId": "s", "update": {"number": number}}
+            process.says({"method": "session/update", "params": update})
+        await until(lambda: len(owner.told) == 2)
+        assert owner.told == [("update", {"number": 0}), ("update", {"number": 1})]

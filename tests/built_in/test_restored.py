@@ -204,6 +204,23 @@ async def test_a_model_that_is_gone_is_named_and_the_user_chooses_another(
 
 
 @EITHER
+@pytest.mark.hazard("R8")
+async def test_a_model_that_nobody_chose_is_the_command_line_s(stack: Stack, module: str) -> None:
+    async with begun(stack, module) as (client, killed):
+        stack.provider.say(Text("Hello, Ann."))
+        await client.prompt("I am Ann", within=FIRST)
+    async with killed.loaded(model=ANTHROPIC) as (client, result):
+        stack.provider.say(Text("Ann."))
+        await client.prompt("Who am I?", within=FIRST)
+        updates = [u for u in client.updates() if u["sessionUpdate"] == "config_option_update"]
+        assert values((updates or [result])[-1])["model"] == ANTHROPIC
+    assert [request.path for request in stack.provider.requests] == [
+        "/v1/chat/completions",
+        "/v1/messages",
+    ]
+
+
+@EITHER
 async def test_without_a_key_the_session_is_shown_and_a_key_given_later_is_used(
     stack: Stack, module: str
 ) -> None:

@@ -119,12 +119,12 @@ async def acpx(
 ) -> AsyncIterator[Acpx]:
     """acpx with a new session of a fixture agent, which is closed when the test is over."""
     env = {**client_env, "HOME": acpx_home}
-    async with _opened(modules, tape.command(*fixture_command()), env, folder) as acpx:
+    async with opened(modules, tape.command(*fixture_command()), env, folder) as acpx:
         yield acpx
 
 
 @asynccontextmanager
-async def _opened(
+async def opened(
     modules: Path, bridge: list[str], env: dict[str, str], cwd: Path
 ) -> AsyncIterator[Acpx]:
     node = shutil.which("node")
@@ -186,7 +186,7 @@ async def test_the_built_in_agent_mends_a_file_with_every_tool(
 ) -> None:
     (folder / "greeting.py").write_text("print('helo')\n")
     env = {**client_env, "HOME": acpx_home, "ACP_BRIDGE_MODEL": CODING}
-    async with _opened(modules, tape.command(), env, folder) as acpx:
+    async with opened(modules, tape.command(), env, folder) as acpx:
         answer = await acpx.run("prompt", "Please mend it")
         assert (answer.text, answer.stop_reason) == ("I look around.Now it says hello.", "end_turn")
         assert (folder / "greeting.py").read_text() == "print('hello')\n"

@@ -161,7 +161,7 @@ def _answer(body: Json) -> Iterator[Piece]:
     last = body["messages"][-1]
     if last["role"] == "tool":
         result = _text(last["content"]).split()
-        yield Piece("content", f"DONE {result[0] if result else ''}")
+        yield Piece("content", f"DONE {result[0] if result else ''} ")
         return
     asked = _asked(body)
     if asked.startswith("Generate a title"):

@@ -43,8 +43,8 @@ class Stand:
     #: the sessions' working directory
     cwd: Path
     env: dict[str, str]
-    #: known before the test
-    _before: set[str] = field(default_factory=set)
+    #: the conversations that there were before the test
+    before: set[str] = field(default_factory=set)
 
     @asynccontextmanager
     async def client(
@@ -73,12 +73,11 @@ class Stand:
         make = bridge if self.bridged else adapter
         command = make(url or self.server.url, profile)
         async with RecordingClient.start(command, env=env, exit_within=6) as client:
-            self._before = self._before or set(await self.api.conversations())
             yield client
 
     async def conversation(self) -> str:
         """The id of the one that the test made."""
-        (made,) = set(await self.api.conversations()) - self._before
+        (made,) = set(await self.api.conversations()) - self.before
         return made
 
     def agent_pids(self, client: RecordingClient) -> list[int]:

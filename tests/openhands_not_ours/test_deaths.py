@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from tests.openhands_not_ours.server import Api
 from tests.openhands_not_ours.stand import (
     PATIENCE,
     Stand,
     cards,
+    error_of,
     numbers,
     run_command,
     set_policy,
@@ -208,15 +208,15 @@ async def test_the_bridge_killed_in_a_turn_takes_the_run_with_it_at_the_next_loa
     stand.model.open("bridgekilled")
 
 
-async def test_a_conversation_that_is_deleted_meanwhile_ends_the_turn_with_its_reason(
+async def test_a_conversation_that_is_deleted_meanwhile_ends_the_turn_and_is_gone(
     stand: Stand,
 ) -> None:
     async with stand.client() as client:
         running = client.send_prompt("SAY X 9 GATE deleted AT 3")
         await client.until_text("X2", within=PATIENCE)
-        other = Api(stand.server.url)
-        await other.ask("DELETE", f"/api/conversations/{await stand.conversation()}")
-        await other.close()
+        await stand.api.ask("DELETE", f"/api/conversations/{await stand.conversation()}")
         stand.model.open("deleted")
-        answer = await client.answer_to(running, 2 * PATIENCE)
-        assert stop_reason(answer).startswith("error")
+        await client.answer_to(running, 2 * PATIENCE)
+        params = {"sessionId": client.session_id, "prompt": [{"type": "text", "text": "SAY A 1"}]}
+        error = await error_of(client, "session/prompt", params)
+        assert "not found" in str(error.data).lower() or "gone" in str(error.data).lower()

@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from acp_bridge.agents import guard
-from tests.agents.guard_support import HANGING_GUARD, parent_of
+from tests.agents.guard_support import HANGING_GUARD, exists, parent_of
 from tests.process.bridge_support import World, stopped
 from tests.support.client import RecordingClient
-from tests.support.processes import all_gone, marked
+from tests.support.processes import all_gone, descendants, marked
 
 pytestmark = pytest.mark.process
 
@@ -18,6 +18,15 @@ pytestmark = pytest.mark.process
 def guard_of(world: World, number: int = -1) -> int:
     """The guard of one of the agents, by the order of their start."""
     return parent_of(world.log.pids()[number])
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process, zombies included."""
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and exists(int(name)) and parent_of(int(name)) == pid
+    ]
 
 
 def end(client: RecordingClient, how: str) -> None:
@@ -74,6 +83,37 @@ async def test_a_guard_that_cannot_be_continued_holds_up_no_end_and_its_tree_die
         with anyio.fail_after(3):
             await client.closed.wait()
         await all_gone(world.mark, within=1)
+
+
+@pytest.mark.hazard("P1", "P12")
+@pytest.mark.parametrize("when", ["idle", "in a turn", "at the end"])
+async def test_a_guard_that_was_killed_leaves_nothing_of_its_tree_and_hurts_no_other(
+    world: World, when: str
+) -> None:
+    async with world.bridge("leaves-child", "leaves-grandchild") as client:
+        assert client.process is not None
+        one, two = client.session_id, await client.new_session(world.cwd)
+        await client.prompt("child; grandchild", one)
+        old, its_guard = set(marked(world.mark)), guard_of(world, 0)
+        others = client.send_prompt("child; grandchild; gate h", two)
+        await world.gates.reached("h")
+        if when == "in a turn":
+            client.send_prompt("child; gate g", one)
+            await world.gates.reached("g")
+            old = set(marked(world.mark)) - set(descendants(guard_of(world, 1)))
+        os.kill(its_guard, signal.SIGKILL)
+        if when == "at the end":
+            client.close_stdin()
+            assert await client.wait(within=3) == 0
+            await all_gone(world.mark, within=1)
+            return
+        await client.logged("agent.exited")
+        assert await stopped(client, client.send_prompt("say on", one)) == "end_turn"
+        left = set(descendants(guard_of(world, 1))) | {client.process.pid, guard_of(world, 1)}
+        assert old & set(marked(world.mark)) <= left
+        assert len(children(client.process.pid)) == 2  # both guards, and no zombie
+        world.gates.open("h")
+        assert await stopped(client, others) == "end_turn"
 
 
 @pytest.mark.hazard("P1", "P2")

@@ -1,11 +1,12 @@
 """Whatever breaks inside, a request of the client gets its one answer (invariant Q9)."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
-from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SET_MODE
 from acp_bridge.session import answers
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -13,6 +14,7 @@ from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.updates import Updates
 from tests.session.living import DONE, first, living, resumes
 from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -118,3 +120,35 @@ async def test_a_request_for_the_agent_is_answered_though_something_breaks_on_th
             told = await here.answered(request)
             assert told == {} or told["code"] == -32603
         caplog.clear()
+
+
+@pytest.mark.hazard("Q9", "K3")
+async def test_a_session_whose_journal_can_not_be_closed_is_closed_and_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(journal: Journal, session_id: str) -> None:
+        raise RuntimeError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        lock = here.lease
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "end", broken)
+            await here.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(lock)
+        caplog.clear()
+
+
+@pytest.mark.hazard("P6")
+async def test_work_that_fails_twice_ends_no_other_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks() -> None:
+        raise RuntimeError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.spawn(breaks, instead="no event")  # type: ignore[arg-type]
+        await until(lambda: len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 2)
+        caplog.clear()
+        await here.turn(agent)

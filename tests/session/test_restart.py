@@ -177,6 +177,40 @@ async def test_a_setting_that_the_agent_refuses_keeps_the_session_from_being_rea
     assert [method for method, _ in stage.to_agent.deferred_settings()] == ["_x/y"]
 
 
+@pytest.mark.hazard("R8", "R9")
+async def test_what_takes_the_place_of_a_setting_that_was_given_up_is_said_once(
+    stage: Stage,
+) -> None:
+    def told(value: str) -> Json:
+        return {"configOptions": [{"id": "model", "type": "select", "currentValue": value}]}
+
+    stage.user_settings.note_result({"modes": MODES, **told("gone")})
+    for option, value in (("model", "gone"), ("effort", "high")):
+        params = {"configId": option, "value": value}
+        stage.user_settings.note_choice(SET_CONFIG_OPTION, params, {})
+    agent = stage.agent("resume")
+    agent.reply(SET_CONFIG_OPTION, BUSY)
+    await stage.run(agent)
+    why = "the agent would not set 'model' to 'gone' again: busy"
+    assert stage.events == [ev.LoadRefused(2, False, why)]
+    for option in ("model", "effort"):  # as when no process takes it
+        params = {"configId": option, "value": "other"}
+        stage.user_settings.forget(SET_CONFIG_OPTION, params)
+    stage.asks(SET_CONFIG_OPTION, configId="effort", value="low")
+    agent = PlayedAgent("resume")
+    agent.epoch = 2
+    agent.reply(SESSION_RESUME, {"modes": MODES, **told("usual")})
+    agent.reply(SET_CONFIG_OPTION, {})
+    await stage.run(agent)
+    said = [u["content"]["text"] for u in stage.shown() if "content" in u]
+    assert said == [f"\n\n{notices.given_up('model', 'gone', 'usual')}\n\n"]
+    assert "'usual'" in said[0]
+    agent = stage.agent("resume")
+    agent.reply(SET_CONFIG_OPTION, {})
+    await stage.run(agent)
+    assert not [u for u in stage.shown() if "content" in u]
+
+
 async def test_only_what_differs_from_what_the_clients_know_of_the_settings_is_shown(
     stage: Stage,
 ) -> None:

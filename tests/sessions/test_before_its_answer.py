@@ -8,10 +8,11 @@ import pytest
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.machine import events as ev
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.sessions.agent import Json, Process, until
+from tests.sessions.agent import Gate, Json, Process, until
 from tests.sessions.world import SETUP, World, world
 
 RAW = "0"
+QUESTION = "elicitation/create"
 CAN: Json = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,
@@ -198,3 +199,81 @@ async def test_what_a_process_asks_for_a_session_while_none_is_made_is_refused(
         ask(process, method, params, "again")
         assert told(process, "again")[0]["error"]["code"] == -32002
         assert [m for m in it.editor.messages if "method" in m] == []
+
+
+@pytest.mark.hazard("Q9", "Q12")
+async def test_what_is_open_is_called_back_when_the_client_gives_the_session_up(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        asking(it, ("terminal/create", {"command": "ls"}), ("_x/y", {}))
+        request = it.editor.send("session/new", SETUP)
+        await until(lambda: asked(it, "_x/y"))
+        (terminal,), (question,) = asked(it, "terminal/create"), asked(it, "_x/y")
+        it.editor.says({"id": terminal["id"], "result": {"terminalId": "t1"}})
+        it.editor.cancel_request(request)
+        assert (await it.editor.refusal(request)).code == -32800
+        assert [m["params"] for m in asked(it, "$/cancel_request")] == [
+            {"requestId": question["id"]}
+        ]
+        assert len(asked(it, "terminal/release")) == 1
+        it.editor.says({"id": question["id"], "result": {}})  # too late, and nobody's
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize("then_silent", [True, False])
+async def test_an_agent_that_waits_for_the_user_is_not_silent(
+    tmp_path: Path, then_silent: bool
+) -> None:
+    async with world(tmp_path, request_timeout=0.05) as it:
+        asking(it, (QUESTION, {"mode": "form"}))
+        waits, silent = it.agent.script["session/new"], Gate()
+
+        async def new(process: Process, params: Json) -> Any:
+            first = process is it.agent.processes[0]
+            result = await waits(process, params) if first else None
+            if then_silent or not first:
+                await silent.passed()
+            return result
+
+        it.agent.script["session/new"] = new
+        request = it.editor.send("session/new", SETUP)
+        await until(lambda: asked(it, QUESTION))
+        # By the time at which another one is given up, this one would have been, too.
+        assert "did not answer" in (await it.editor.refused("session/new", SETUP)).message
+        assert it.editor.answers(request) == []
+        it.editor.says({"id": asked(it, QUESTION)[0]["id"], "result": {}})
+        if then_silent:
+            assert "did not answer" in (await it.editor.refusal(request)).message
+        else:
+            assert (await it.editor.result(request))["sessionId"]
+
+
+@pytest.mark.hazard("Q9")
+async def test_a_setting_for_which_the_agent_asks_the_user_is_waited_for(tmp_path: Path) -> None:
+    async with world(tmp_path, request_timeout=0.05) as it:
+        it.editor.client.abilities = ClientAbilities(CAN)
+        session_id, other = await it.new(), await it.new()
+
+        async def set_mode(process: Process, params: Json) -> Any:
+            if process is not it.agent.processes[0]:
+                await Gate().passed()
+            process.says({"id": "q", "method": QUESTION, "params": {"mode": "form"}})
+            await until(lambda: told(process))
+            return {}
+
+        it.agent.script["session/set_mode"] = set_mode
+        first = it.editor.send("session/set_mode", {"sessionId": session_id, "modeId": "plan"})
+        await until(lambda: asked(it, QUESTION))
+        setting = {"sessionId": other, "modeId": "plan"}
+        assert "did not answer" in (await it.editor.refused("session/set_mode", setting)).message
+        assert it.editor.answers(first) == []
+        it.editor.says({"id": asked(it, QUESTION)[0]["id"], "result": {}})
+        assert await it.editor.result(first) == {}
+
+
+@pytest.mark.hazard("Q9")
+async def test_an_agent_that_waits_for_a_command_is_silent_all_the_same(tmp_path: Path) -> None:
+    async with world(tmp_path, request_timeout=0.05) as it:
+        asking(it, ("terminal/wait_for_exit", {"terminalId": "t"}))
+        assert "did not answer" in (await it.editor.refused("session/new", SETUP)).message

@@ -1,56 +1,17 @@
-"""The process without a session: who gets it, what it may ask, and how it ends."""
+"""The process without a session: who gets it, and how it ends."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
 import pytest
-from anyio.abc import TaskGroup
 
-from acp_bridge.agents.command import AgentCommand
-from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import StartFailed
-from acp_bridge.clients.client import Client
-from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.session.memory import ClientEnd
-from tests.sessions.agent import Agent, Process, until
-
-
-class Room:
-    """A WaitingProcess, the agent behind it, and the client that is asked."""
-
-    def __init__(self, agent: Agent, tasks: TaskGroup, timeout: float) -> None:
-        self.agent, self.tasks = agent, tasks
-        self.editor = ClientEnd({"elicitation": {"form": {}}})
-        self.asked: Client | None = self.editor.client
-        self.waiting = WaitingProcess(self, lambda: self.asked, timeout)
-
-    def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return self.agent.new_link(AgentCommand(("agent",), {}), owner, name, parked=parked)
-
-    async def both(self) -> list[Link]:
-        """Let two take a process at once; returns what they got."""
-        got: list[Link] = []
-
-        async def take() -> None:
-            got.append(await self.waiting.take())
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
-            tasks.start_soon(take)
-        return got
-
-
-@asynccontextmanager
-async def room(seconds: float = 60) -> AsyncIterator[Room]:
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            yield Room(Agent(), tasks, seconds)
-            tasks.cancel_scope.cancel()
-
+from tests.session.waiting import beside
+from tests.sessions.agent import Json, Process, until
+from tests.sessions.room import room
 
 # --- who gets it -----------------------------------------------------------------------------
 
@@ -392,6 +353,36 @@ async def test_an_agent_that_does_not_answer_in_time_is_killed_and_named() -> No
         assert it.waiting.link is None
 
 
+@pytest.mark.hazard("P3", "P15")
+async def test_an_agent_that_dies_right_after_it_answered_is_not_started_again_and_again() -> None:
+    async with room() as it:
+        before = it.agent.script["initialize"]
+
+        async def initialize(process: Process, params: Json) -> Json:
+            it.tasks.start_soon(dies, process)
+            return dict(before)
+
+        async def dies(process: Process) -> None:
+            process.dies()
+
+        it.agent.script["initialize"] = initialize
+        assert (await it.waiting.ready()).gone
+        assert len(it.agent.processes) == 1
+        assert it.waiting.link is None
+
+
+@pytest.mark.hazard("P15")
+async def test_it_is_read_no_further_while_the_client_does_not_read() -> None:
+    async with room() as it:
+        link = await it.waiting.ready()
+        it.editor.sent.stuck = 1 << 30
+        async with beside(it.waiting.room, link) as reading:
+            assert not reading.ended
+            it.editor.sent.take_all()
+        it.asked = None
+        await it.waiting.room(link)
+
+
 @pytest.mark.hazard("P3")
 async def test_an_agent_that_dies_before_it_answers_initialize_fails_the_start() -> None:
     async with room() as it:
@@ -413,65 +404,3 @@ async def test_the_process_that_waits_may_end_by_itself_when_all_ends() -> None:
         await it.waiting.close(7)
         assert [process.grace for process in it.agent.processes] == [7]
         assert it.waiting.link is None
-
-
-# --- what it says ----------------------------------------------------------------------------
-
-
-def ask(process: Process, method: str, params: Any, request_id: str = "q") -> None:
-    process.says({"id": request_id, "method": method, "params": params})
-
-
-async def test_what_it_asks_goes_to_the_client_and_the_answer_back() -> None:
-    async with room() as it:
-        await it.waiting.ready()
-        (process,) = it.agent.processes
-        ask(process, "elicitation/create", {"mode": "form"})
-        (asked,) = it.editor.sent.take()
-        it.editor.answers(asked["id"], {"action": "accept"})
-        assert process.received[-1]["result"] == {"action": "accept"}
-
-
-@pytest.mark.parametrize("there", [True, False])
-async def test_it_is_refused_what_the_client_can_not_do_or_if_there_is_none(there: bool) -> None:
-    async with room() as it:
-        await it.waiting.ready()
-        (process,) = it.agent.processes
-        if not there:
-            it.asked = None
-        ask(process, "terminal/create" if there else "elicitation/create", {"mode": "form"})
-        process.says({"method": "_x/news", "params": {"n": 1}})
-        assert process.received[-1]["error"]["code"] == -32601
-        told = [(message["method"], message["params"]) for message in it.editor.sent.take()]
-        assert told == ([("_x/news", {"n": 1})] if there else [])
-
-
-@pytest.mark.hazard("P8")
-async def test_updates_of_a_process_without_a_session_reach_nobody() -> None:
-    async with room() as it:
-        await it.waiting.ready()
-        it.agent.processes[0].update("s", "early")
-        process = it.agent.processes[0]
-        process.says({"method": "session/update", "params": {"update": {"sessionUpdate": "plan"}}})
-        assert it.editor.sent.take() == []
-
-
-async def test_what_it_asked_is_called_back_when_it_says_so_and_when_it_dies() -> None:
-    async with room() as it:
-        await it.waiting.ready()
-        (process,) = it.agent.processes
-        for request_id in ("one", "two"):
-            ask(process, "elicitation/create", {"mode": "form"}, request_id)
-        first, second = it.editor.sent.take()
-        process.says({"method": "$/cancel_request", "params": {"requestId": "one"}})
-        assert called_back(it) == [first["id"]]
-        it.editor.refuses(first["id"], -32800)
-        process.dies()
-        assert called_back(it) == [second["id"]]
-
-
-def called_back(it: Room) -> list[Any]:
-    """Return the ids of the requests that the client was told nobody waits for."""
-    told = it.editor.sent.take()
-    assert {message["method"] for message in told} == {"$/cancel_request"}
-    return [message["params"]["requestId"] for message in told]

@@ -70,6 +70,8 @@ class World:
         if what == "prompt":
             session = self.sessions.live[check.session_id(request.params)]
             session.on_prompt(request, request.params)
+        elif what == "set_mode":
+            self.sessions.live[request.params["sessionId"]].to_agent.pass_on(request)
         else:
             work = self.around(getattr(self.sessions, what))
             request.client.run(self.context.tasks, request, work, request.params)

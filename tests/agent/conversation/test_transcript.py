@@ -32,6 +32,7 @@ from tests.agent.conversation.records import (
 
 TURN: list[Record] = [
     {"t": "system", "text": "You are."},
+    {"t": "chosen", "option": "mode", "value": "edit"},
     user("list, please", {"type": "image", "mimeType": "image/png", "data": "AAAA"}),
     reasoning("hm"),
     text("One"),
@@ -42,7 +43,9 @@ TURN: list[Record] = [
     call(2),
     {"t": "plan", "entries": [{"content": "look"}]},
     result(2, "a b", images=[IMAGE], raw={"exit": 0}),
+    {"t": "always", "key": ["edit", False, "", "/p"], "allow": True},
     result(1, "c"),
+    {"t": "note", "text": "You go round in circles."},
     {"t": "trim", "cards": ["call-1"]},
     usage(9, 1, None, "summary"),
     {"t": "summary", "text": "so far", "entries": 1},
@@ -64,6 +67,7 @@ def assert_same(loaded: Transcript, live: Transcript) -> None:
         assert loaded.history.replay(running=running) == live.history.replay(running=running)
     assert loaded.history.spent == live.history.spent
     assert loaded.history.measured == live.history.measured
+    assert loaded.history.decisions == live.history.decisions
 
 
 def file_of(folder: Path) -> Path:
@@ -116,7 +120,7 @@ def test_every_prefix_of_the_file_loads_with_all_its_whole_lines(tmp_path: Path)
 
 @pytest.mark.hazard("K2")
 def test_what_follows_a_cut_line_is_not_lost(tmp_path: Path) -> None:
-    written(tmp_path, [TURN[1], call(1), result(1, "a b"), text("Done")])
+    written(tmp_path, [TURN[2], call(1), result(1, "a b"), text("Done")])
     file_of(tmp_path).write_bytes(file_of(tmp_path).read_bytes()[:-5])
     Transcript.load(tmp_path, "s1").append(user("and then?"))
     messages = Transcript.load(tmp_path, "s1").history.messages()

@@ -103,6 +103,28 @@ async def test_a_fork_has_the_options_of_its_session_and_so_no_more_rights(
         assert forked["modes"]["currentModeId"] == "plan"
 
 
+@pytest.mark.hazard("R13")
+async def test_a_fork_keeps_the_mode_that_its_session_has_and_not_one_of_before(
+    talk: Talk, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = Transcript.append
+
+    def full(self: Transcript, record: Message) -> None:
+        self.history.fold(record)
+        raise OSError("the disk is full")
+
+    async with talk(several("a")) as client:
+        first = await opened(client, cwd)
+        for mode, appends in (("auto", append), ("ask", full)):
+            monkeypatch.setattr(Transcript, "append", appends)
+            await client.request("session/set_mode", {"sessionId": first, "modeId": mode})
+        monkeypatch.setattr(Transcript, "append", append)
+        second = (await fork(client, first, cwd))["sessionId"]
+    async with talk(several("a")) as client:
+        await client.initialize()
+        assert (await client.load_session(second, cwd))["modes"]["currentModeId"] == "ask"
+
+
 @pytest.mark.hazard("R2")
 @pytest.mark.parametrize("session_id", ["nobody", "../keys", ""])
 async def test_what_is_not_there_can_not_be_forked(talk: Talk, cwd: Path, session_id: str) -> None:

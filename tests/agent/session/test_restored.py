@@ -9,6 +9,8 @@ import pytest
 
 from agent.conversation.transcript import Transcript
 from agent.model import Model, ModelError
+from agent.scripted.dialogue import parse_dialogue
+from agent.scripted.scripted_model import ScriptedModel
 from tests.agent.conftest import Talk
 from tests.agent.mcp_servers.recorded_servers import RecordedServers
 from tests.agent.session.several_models import SeveralModels, several, thinker
@@ -172,6 +174,10 @@ def without(models: SeveralModels, gone: str, kind: Any = "unknown_model") -> Se
     return models
 
 
+def scripted_as(name: str, dialogue: str) -> ScriptedModel:
+    return ScriptedModel(parse_dialogue(dialogue), name)
+
+
 async def with_b(talk: Talk, cwd: Path) -> str:
     async with talk(several("a", "b")) as client:
         session_id = await opened(client, cwd)
@@ -204,6 +210,36 @@ async def test_a_model_that_is_gone_is_named_and_replaced_by_the_user_s_choice_a
         assert values(await reopened(client, session_id, cwd))["model"] == "a"
         await client.prompt("again")
         assert "not known any more" not in client.text()
+
+
+async def test_a_model_that_only_its_provider_knows_to_be_gone_is_replaced_in_the_same_way(
+    talk: Talk, cwd: Path
+) -> None:
+    gone = scripted_as("b", "turn\nerror: unknown_model The provider knows no model b.")
+    session_id = await with_b(talk, cwd)
+    async with talk(SeveralModels(scripted_as("a", "turn\ntext: fine"), gone)) as client:
+        await reopened(client, session_id, cwd)
+        prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "lost"}]}
+        assert "no model b" in (await error_of(client, "session/prompt", prompt)).message
+        await choose(client, "model", "a")
+        await client.prompt("after")
+        assert "From here on `a` answers, in place of `b`" in client.text()
+
+
+async def test_a_model_that_is_known_again_is_not_said_to_be_gone(talk: Talk, cwd: Path) -> None:
+    session_id = await with_b(talk, cwd)
+    models = several("a", "b")
+    known = models.open
+    async with talk(without(models, "b")) as client:
+        await reopened(client, session_id, cwd)
+        prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "lost"}]}
+        await error_of(client, "session/prompt", prompt)
+        models.keys.add("b")
+        models.open = known  # type: ignore[method-assign]
+        await client.prompt("after")
+        await choose(client, "model", "a")
+        await client.prompt("and then")
+        assert "From here on" not in client.text()
 
 
 @pytest.mark.hazard("R8")

@@ -1,5 +1,6 @@
 """Where a path leads: inside of the session's folders or not, through whatever links."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,20 @@ async def test_a_trusted_name_that_is_a_link_is_asked_for_and_one_above_the_fold
     inside = tmp_path / ".github" / "workflows"
     inside.mkdir(parents=True)
     assert not (await prepare(WriteFile(), session(inside), path="x", content="")).outside
+
+
+@pytest.mark.hazard("R13")
+async def test_a_change_of_what_is_kept_of_sessions_is_asked_for_like_one_outside(
+    cwd: Path,
+) -> None:
+    """What the user always allowed stands there."""
+    (cwd / "home/agent").mkdir(parents=True)
+    (cwd / "linked").symlink_to("home/agent")
+    context = replace(session(cwd), records=(cwd / "home/agent", cwd / "home/sessions"))
+    asked = ["home/agent/1.jsonl", "home/agent/new/x", "linked/1.jsonl", "home/sessions/1.db"]
+    for path in (*asked, "home/x", "home/agents/x"):
+        action = await prepare(WriteFile(), context, path=path, content="x")
+        assert action.outside == (path in asked), path
 
 
 async def test_a_grant_for_a_trusted_file_is_for_that_file_alone(cwd: Path) -> None:

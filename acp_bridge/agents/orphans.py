@@ -1,0 +1,75 @@
+"""What a guard leaves behind when somebody kills it: the bridge adopts it, and kills it (Linux).
+
+A guard is the subreaper of its agent's tree. When it is killed, the kernel gives what it had to the
+next subreaper above it, which is the bridge. So a child of the bridge that is no guard of its own
+belongs to a tree whose guard is dead, and is to die as well (invariant P1).
+
+A process that the bridge did not make a subreaper, as in tests, adopts nothing and kills nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+from typing import Final
+
+from acp_bridge.agents import guard
+
+#: seconds to wait for a guard that is being started.
+_BIRTH: Final = 0.1
+
+
+class Orphans:
+    """The children of this process that are no guards."""
+
+    def __init__(self) -> None:
+        """Nothing is adopted."""
+        self._adopts = False
+        self._guards: set[int] = set()
+        #: held while a guard is started, which is unknown before that is over.
+        self._births = threading.Lock()
+
+    def adopt(self) -> None:
+        """Have this process adopt what loses its guard, from now on."""
+        guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
+        self._adopts = guard.LINUX
+
+    def start_guard(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        """Return the guard that `start` has started; it is no orphan until `forget_guard`."""
+        with self._births:
+            process = start()
+            self._guards.add(process.pid)
+        return process
+
+    def forget_guard(self, pid: int) -> None:
+        """Note that a guard has ended and was waited for."""
+        self._guards.discard(pid)
+
+    def kill(self) -> bool:
+        """SIGKILL all orphans and collect those that have died; returns whether there was one."""
+        if not self._adopts:
+            return False
+        if not self._births.acquire(timeout=_BIRTH):
+            return True  # a guard is being started, slowly; nobody knows which one it is
+        try:
+            table = guard.processes()
+            adopted = {pid for pid, parent, _, _ in table if parent == os.getpid()} - self._guards
+        finally:
+            self._births.release()
+        tree, size = set(adopted), 0
+        while len(tree) > size:
+            size = len(tree)
+            tree.update(pid for pid, parent, _, _ in table if parent in tree)
+        for group in {group for pid, _, group, _ in table if pid in tree} - {os.getpgrp()}:
+            guard.kill_group(group)
+        for pid in adopted:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return bool(adopted)
+
+
+#: those of this process.
+ORPHANS = Orphans()

@@ -1,0 +1,82 @@
+"""What a turn needs of its conversation: its requests, its question to the user, its words.
+
+Invariants
+- Nothing that begins a run is sent before the confirmation policy is the one that was last in
+  force: a server that was started again has the one of the conversation's creation, so that a
+  restart would widen rights (invariant R13).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.client import Client, ClientError
+from agent.openhands import confirmation
+from agent.openhands.events import Action, Status
+from agent.openhands.live_feed import LiveFeed
+from agent.openhands.options import Options
+from agent.openhands.problems import Kind, ServerProblem
+from agent.openhands.prompt import Message
+from agent.openhands.server import Server
+from agent.openhands.shown import Shown
+from agent.openhands.stopping import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class TurnShell:
+    """`message`: None for a turn that only stops what runs."""
+
+    conversation_id: str
+    server: Server
+    live: LiveFeed
+    options: Options
+    client: Client
+    shown: Shown
+    message: Message | None
+
+    @property
+    def waiting(self) -> Waiting:
+        return self.live.feed.waiting
+
+    async def send_message(self) -> None:
+        assert self.message is not None
+        try:
+            await self._keep_policy()
+        except ServerProblem as problem:
+            raise ServerProblem(Kind.UNREACHED, str(problem)) from problem
+        await self.server.send_message(self.conversation_id, list(self.message.content))
+
+    async def run(self) -> None:
+        await self._keep_policy()
+        await self.server.run(self.conversation_id)
+
+    async def confirm(self, accept: bool, reason: str) -> None:
+        if accept:
+            await self._keep_policy()
+        await self.server.confirm(self.conversation_id, accept, reason)
+
+    async def interrupt(self) -> None:
+        await self.server.interrupt(self.conversation_id)
+
+    async def pause(self) -> None:
+        await self.server.pause(self.conversation_id)
+
+    async def sync(self) -> Status | None:
+        return await self.live.sync()
+
+    async def ask(self, actions: tuple[Action, ...]) -> bool | None:
+        """Asks the user about all actions at once; no answer of any kind is no consent."""
+        try:
+            answer = await self.client.ask(*confirmation.question(actions))
+        except ClientError as error:
+            await self.say(error.explain("[OpenHands] The question could not be asked"))
+            return False
+        return None if answer is None else confirmation.is_consent(answer)
+
+    async def say(self, text: str) -> None:
+        await self.shown.say(text)
+
+    async def _keep_policy(self) -> None:
+        told = self.live.feed.state.get("confirmation_policy")
+        if told is not None and told != self.options.policy:
+            await self.server.set_policy(self.conversation_id, self.options.policy)
