@@ -72,6 +72,10 @@ TRANSCRIPT_WHOLE: Final = (
 )
 TRANSCRIPT_CUT: Final = f"{TRANSCRIPT_WHOLE} It is long: the older part is left out."
 
+HOOKS_UNREAD: Final = (
+    "[acp-bridge] The files of hooks could not be read in time: no hook runs in this session until"
+    " it is opened again; every permission is asked of you."
+)
 FEEDBACK_UNWRITTEN: Final = (
     "[acp-bridge] A hook would send the agent back to work, but the journal can't be written: its"
     " feedback was not given."

@@ -140,7 +140,7 @@ class HookRuns:
         project = self._found.project
         if project is None or self._lost:
             return False
-        changed = await anyio.to_thread.run_sync(project.changes)
+        changed = await project.look_again()
         if changed and not self._lost:
             self._lost = self.person_asked = True
             self.unsaid.append(notices.changed_hooks(changed, str(project.folder)))
