@@ -14,8 +14,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from subprocess import Popen
+from typing import Final
 
 from acp_bridge.agents import guard
+
+#: seconds to wait for a guard that is being started.
+_BIRTH: Final = 0.1
 
 
 class Orphans:
@@ -45,13 +49,16 @@ class Orphans:
         self._guards.discard(pid)
 
     def kill(self) -> bool:
-        """SIGKILL all orphans and collect those that have died; returns whether one was alive."""
+        """SIGKILL all orphans and collect those that have died; returns whether there was one."""
         if not self._adopts:
             return False
-        own = os.getpid()
-        with self._births:
+        if not self._births.acquire(timeout=_BIRTH):
+            return True  # a guard is being started, slowly; nobody knows which one it is
+        try:
             table = guard.processes()
-            adopted = {pid for pid, parent, _, _ in table if parent == own} - self._guards
+            adopted = {pid for pid, parent, _, _ in table if parent == os.getpid()} - self._guards
+        finally:
+            self._births.release()
         tree, size = set(adopted), 0
         while len(tree) > size:
             size = len(tree)
@@ -61,7 +68,7 @@ class Orphans:
         for pid in adopted:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        return any(pid in tree and not zombie for pid, _, _, zombie in table)
+        return bool(adopted)
 
 
 #: those of this process.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from acp_bridge import log, open_files, waits
+from acp_bridge import log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
@@ -101,7 +101,7 @@ def _serve(settings: Settings) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
-    from acp_bridge import bridge
+    from acp_bridge import bridge, open_files
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.stdio import claim_stdio
 

@@ -42,10 +42,11 @@ class Index:
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
-    async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
+    async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
 
-        An id at the agent that it had before stays hidden: the agent may list it still.
+        An id at the agent that it had before stays hidden: the agent may list it still. `late`: the
+        session may have been deleted meanwhile, and stays so.
 
         Raises IndexUnusable.
         """
@@ -53,6 +54,9 @@ class Index:
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
+            gone = "SELECT 1 FROM sessions WHERE deleted AND prompted AND session_id = ?"
+            if late and db.execute(gone, (info.session_id,)).fetchone():
+                return
             had = db.execute(
                 "SELECT agent, agent_session_id FROM sessions WHERE session_id = ?"
                 " AND agent_session_id IS NOT NULL AND agent_session_id IS NOT ?",
@@ -92,10 +96,7 @@ class Index:
     # -- sessions without a prompt -----------------------------------------------------------
 
     async def set_aside(self, session_id: str) -> None:
-        """Remember a session of which nothing is left, since it never had a prompt.
-
-        Raises IndexUnusable.
-        """
+        """Remember a session that was removed without a prompt. Raises IndexUnusable."""
         await self._run(
             lambda db: db.execute(
                 "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
@@ -107,10 +108,7 @@ class Index:
         return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
-        """Return sessions that may never have had a prompt, used last before this time.
-
-        Raises IndexUnusable.
-        """
+        """Return sessions not used since then that may have no prompt. Raises IndexUnusable."""
         return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
 
     async def without_prompt(self) -> list[str]:
@@ -152,46 +150,39 @@ class Index:
 
     async def agent_ids(self, agent: Owns) -> frozenset[str]:
         """Return the agent's ids of all sessions, also of deleted ones. Raises IndexUnusable."""
-
-        def work(db: sqlite3.Connection) -> list[tuple[str]]:
-            _set_owner(db, agent)
-            return db.execute(
-                "SELECT agent_session_id FROM sessions"
-                " WHERE agent_session_id IS NOT NULL AND owns(agent, agent_info)"
-            ).fetchall()
-
-        return frozenset(found for (found,) in await self._run(work))
+        which = "agent_session_id FROM sessions WHERE agent_session_id IS NOT NULL"
+        return frozenset(await self._of(agent, f"{which} AND owns(agent, agent_info)"))
 
     async def folders(self, agent: Owns, most: int) -> list[str]:
         """Return the working folders of the agent's sessions, the newest first, at most so many.
 
         Raises IndexUnusable.
         """
-
-        def work(db: sqlite3.Connection) -> list[tuple[str]]:
-            _set_owner(db, agent)
-            return db.execute(
-                "SELECT cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
-                " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
-                (most,),
-            ).fetchall()
-
-        return [folder for (folder,) in await self._run(work)]
+        return await self._of(
+            agent,
+            "cwd FROM sessions WHERE cwd <> '' AND owns(agent, agent_info)"
+            " GROUP BY cwd ORDER BY max(updated_at) DESC LIMIT ?",
+            most,
+        )
 
     async def shares_agent_id(self, agent: Owns, agent_session_id: str, session_id: str) -> bool:
         """Return True when another session that is not deleted has this id at the agent.
 
         Raises IndexUnusable.
         """
+        others = await self._of(
+            agent,
+            "session_id FROM sessions WHERE NOT deleted AND agent_session_id = ?"
+            " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
+            agent_session_id,
+            session_id,
+        )
+        return bool(others)
 
-        def work(db: sqlite3.Connection) -> bool:
+    async def _of(self, agent: Owns, what: str, *values: object) -> list[str]:
+        def work(db: sqlite3.Connection) -> list[str]:
             _set_owner(db, agent)
-            found = db.execute(
-                "SELECT 1 FROM sessions WHERE NOT deleted AND agent_session_id = ?"
-                " AND session_id <> ? AND owns(agent, agent_info) LIMIT 1",
-                (agent_session_id, session_id),
-            )
-            return found.fetchone() is not None
+            return [found for (found,) in db.execute(f"SELECT {what}", values)]
 
         return await self._run(work)
 

@@ -106,14 +106,7 @@ class Journal:
         async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            there = path.exists()
-            try:
-                file = await in_thread(create_file, path, info)
-            except JournalError:
-                if not there:
-                    with suppress(JournalError):
-                        await in_thread(remove_files, path)
-                raise
+            file = await in_thread(create_file, path, info)
             try:
                 await self._rows.put(info, durable=True)
             except BaseException:
@@ -153,8 +146,7 @@ class Journal:
     async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
         """Return what is known of a session, and True if it was deleted for good.
 
-        Its file says so, or the index, where the file is gone or can't be read. Raises
-        IndexUnusable.
+        The index says it where the file is gone or can't be read. Raises IndexUnusable.
         """
         if (session := self._live(session_id)) is not None:
             return session.info, False
@@ -165,11 +157,7 @@ class Journal:
         return await self.index.session(session_id)
 
     async def list(
-        self,
-        *,
-        cwd: str | None = None,
-        agent: Owns | None = None,
-        cursor: str | None = None,
+        self, *, cwd: str | None = None, agent: Owns | None = None, cursor: str | None = None
     ) -> tuple[list[SessionInfo], str | None]:
         """Return a page of sessions, newest first, and the cursor of the next one, if any.
 

@@ -18,6 +18,8 @@ def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
             return [ev.CommitFailed(key, error.message)]
         case ef.SendPrompt(epoch, key):  # sending is the last thing done: the agent has nothing
             return [ev.AgentAnswered(epoch, key, Err(error))]
+        case ef.RunHooks(key):
+            return [ev.HooksDone(key)]
     return []
 
 
@@ -25,8 +27,12 @@ async def contained(
     work: Callable[..., Awaitable[None]], args: tuple[object, ...], failed: Callable[[], None]
 ) -> None:
     """Do a piece of work; if it fails, that is logged, and `failed` is called."""
+    what = getattr(work, "__qualname__", "work")
     try:
         await work(*args)
     except Exception as exc:
-        errors.internal(exc, f"{getattr(work, '__qualname__', 'work')} failed")
-        failed()
+        errors.internal(exc, f"{what} failed")
+        try:
+            failed()
+        except Exception as worse:  # it must not end the other sessions
+            errors.internal(worse, f"{what} failed, and so did what is done then")

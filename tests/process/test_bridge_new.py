@@ -106,3 +106,30 @@ def session_prompt(id, params):
         assert client.side.terminals == []
         called_back = await client.until(lambda m: m.get("method") == "$/cancel_request")
         assert called_back["params"] == {"requestId": question["id"]}
+
+
+@pytest.mark.hazard("P11")
+async def test_a_session_is_made_while_the_process_of_another_one_still_starts(
+    world: World,
+) -> None:
+    agent = tiny_agent(
+        world.cwd,
+        """
+here = os.path.dirname(os.path.abspath(__file__))
+def initialize(id, params):
+    number = len([name for name in os.listdir(here) if name.startswith("started")])
+    open(os.path.join(here, f"started{number}"), "w").close()
+    print("starting number", number, file=sys.stderr, flush=True)
+    while number == 1 and not os.path.exists(os.path.join(here, "go")):
+        time.sleep(0.01)
+    return {"protocolVersion": 1, "agentCapabilities": CAN}
+""",
+    )
+    async with world.bridge(command=agent) as client:
+        setup = {"cwd": str(world.cwd), "mcpServers": []}
+        slow = client.send_request("session/new", setup)
+        await client.logged("starting number 1")
+        await client.request("session/new", setup)
+        assert client.recording.answers(slow) == []
+        (world.cwd / "go").touch()
+        assert "result" in await client.answer_to(slow)

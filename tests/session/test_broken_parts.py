@@ -14,6 +14,7 @@ from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.updates import Updates
 from tests.session.living import DONE, first, living, resumes
 from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -136,3 +137,18 @@ async def test_a_session_whose_journal_can_not_be_closed_is_closed_and_free(
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(lock)
         caplog.clear()
+
+
+@pytest.mark.hazard("P6")
+async def test_work_that_fails_twice_ends_no_other_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks() -> None:
+        raise RuntimeError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.spawn(breaks, instead="no event")  # type: ignore[arg-type]
+        await until(lambda: len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 2)
+        caplog.clear()
+        await here.turn(agent)
