@@ -242,6 +242,8 @@ class Conversation:
         finally:
             self._runner = None
         self._uncertain = turn.uncertain
+        if not turn.uncertain:
+            self.live.feed.expect_nothing()
         if turn.cancelled:
             self.live.feed.cut()
             self.shown.mute(turn.uncertain)

@@ -80,8 +80,8 @@ async def begin(
 
     Raises ServerProblem, and RequestError if a parameter is one that the server can't take.
     """
-    await _check_folder(server, str(params.cwd))
     profiles = await server.agent_profiles()
+    await _check_folder(server, str(params.cwd))
     request = {
         "conversation_id": conversation_id,
         "agent_profile_id": _profile_id(profiles, profile),
@@ -105,6 +105,8 @@ async def _check_folder(server: Server, path: str) -> None:
     except ServerProblem as problem:
         if problem.kind is Kind.GONE:
             raise invalid_params(f"cwd: the agent-server has no folder {path}") from problem
+        if problem.kind is Kind.NOT_ALLOWED:
+            raise invalid_params(f"cwd: the agent-server may not read {path}") from problem
         if problem.kind is Kind.REFUSED:
             raise invalid_params(f"cwd: no folder on the agent-server: {path}") from problem
         raise

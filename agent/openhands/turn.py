@@ -62,6 +62,8 @@ class Turn:
         #: the server has taken the user's consent to those
         self._accepted = False
         self._tries = 0
+        #: runs that were asked for because none was seen
+        self._starts = 0
         self._lost = False
         self._stopping = Stopping()
         #: a pause was asked for; how often the server said since then that it is paused
@@ -293,10 +295,10 @@ class Turn:
             return self._ask(waiting)
         if self._evidence.ran or status is Status.RUNNING:
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
-        self._tries += 1
-        if self._tries >= _TRIES:
+        self._starts += 1
+        if self._starts >= _TRIES:
             return [self._end(Fail(words.NOT_STARTED))]
-        return self._go(Phase.STARTING, self._fresh(Run()), keep=True)
+        return self._go(Phase.STARTING, self._fresh(Run()))
 
     def _rejected(self, status: Status | None, waiting: Waiting) -> list[Effect]:
         if set(waiting) & set(self._asked) and status is not Status.RUNNING:

@@ -137,6 +137,8 @@ class FakeServer:
         self.closes: list[tuple[int, str]] = []
         #: HTTP statuses that a WebSocket is refused with, one by one
         self.refusals: list[int] = []
+        #: what the first snapshot of a feed waits for, as it does while a command runs
+        self.first_snapshot: anyio.Event | None = None
         self.mcp_config: Json = {}
         self.conversation_settings: Json = {}
         self.folders: set[str] = set()
@@ -417,8 +419,10 @@ class FakeServer:
             return
         it.sockets.append(socket)
         try:
-            await socket.send(it.snapshot())
             self._tell()
+            if self.first_snapshot is not None:
+                await self.first_snapshot.wait()
+            await socket.send(it.snapshot())
             while True:
                 await socket.receive()
         finally:

@@ -19,7 +19,7 @@ from tests.support.client import RecordingClient
 Adapt = Callable[..., AbstractAsyncContextManager[RecordingClient]]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits between two tries are short; how long anything may take stays."""
     monkeypatch.setattr(live_feed, "_FIRST_PAUSE", 0.02)
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def fake(cwd: Path) -> AsyncIterator[FakeServer]:
+async def fake(cwd: Path, quick: None) -> AsyncIterator[FakeServer]:
     async with FakeServer() as server:
         server.folders.add(str(cwd))
         yield server

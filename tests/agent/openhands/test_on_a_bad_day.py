@@ -156,6 +156,18 @@ async def test_a_feed_that_died_without_a_cut_is_found_out(adapt: Adapt, fake: F
         assert client.text() == "A0 A1 A2 "
 
 
+async def test_a_feed_whose_first_snapshot_comes_late_misses_nothing(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    fake.first_snapshot = anyio.Event()
+    async with adapt() as client:
+        running = client.send_prompt("hello")
+        await client.until_text("Hello there.")
+        fake.first_snapshot.set()
+        assert (await client.answer_to(running))["result"]["stopReason"] == "end_turn"
+        assert client.text() == "Hello there."
+
+
 async def test_a_server_that_has_too_many_connections_is_tried_again(
     adapt: Adapt, fake: FakeServer
 ) -> None:
@@ -407,3 +419,15 @@ async def test_a_message_that_arrives_after_it_was_given_up_is_stopped(
         await fake._message(fake.only, [{"type": "text", "text": "hello"}])  # delayed on its way
         await fake._begin(fake.only, False, "saved")
         await fake.until(lambda: fake.only.interrupts and fake.only.run is None)
+
+
+async def test_a_message_like_one_that_was_refused_is_another_client_s_and_runs(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    fake.deeds["POST events"] = [422]
+    async with adapt() as client:
+        await error_of(client, "session/prompt", prompt(client, "hello"))
+        await fake._message(fake.only, [{"type": "text", "text": "hello"}])
+        await fake._begin(fake.only, False, "saved")
+        await client.until_text("Hello there.")
+        assert fake.only.interrupts == 0

@@ -142,6 +142,19 @@ def test_a_server_that_never_begins_a_run_ends_in_an_error() -> None:
     assert play.end == Fail(words.NOT_STARTED)
 
 
+def test_a_server_that_neither_runs_nor_lets_run_ends_in_an_error() -> None:
+    """It says that a run is going (409) and that it is idle."""
+    play = Play()
+    play.sent()
+    play.live(PROMPT, told.snapshot("idle", "u1"))
+    for _ in range(20):
+        if play.end is not None:
+            break
+        play.started(Kind.RUNNING) if Run() in play.effects else play.synced("idle")
+        play.live(told.snapshot("idle", "u1"))
+    assert play.end == Fail(words.NOT_STARTED)
+
+
 def test_while_the_server_can_not_be_reached_it_is_asked_again_and_that_is_said_once() -> None:
     play = Play()
     play.sent(Kind.UNSURE)
@@ -199,7 +212,15 @@ def test_an_agent_that_repeats_itself_and_a_stop_by_others_are_said() -> None:
     play = Play().running()
     assert play.finish("stuck") == [Say(words.STUCK), DONE]
     play = Play().running()
-    assert play.finish("paused") == [Say(words.STOPPED_ELSEWHERE), DONE]
+    assert play.finish("paused") == [Sync(1.0)]
+    assert play.synced("paused") == [Say(words.STOPPED_ELSEWHERE), DONE]
+
+
+def test_a_stop_because_the_conversation_is_deleted_is_an_error() -> None:
+    play = Play().running()
+    play.finish("paused")
+    play.synced(kind=Kind.GONE)
+    assert isinstance(play.end, Fail)
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.NOT_ALLOWED])
