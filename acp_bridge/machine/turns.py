@@ -280,8 +280,7 @@ class Turns:
                 assert_never(event)
 
     def _supersede(self, key: int, victim: int) -> None:
-        if self.running in (None, victim):
-            self._gate.end_older_pause(key)
+        self._gate.end_older_pause(key)
         if self.state is State.RUNNING and self.running == victim:
             self._drain()
         self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim))
