@@ -37,7 +37,7 @@ class Extension:
             try:
                 return await _answer(session, method, params)
             finally:
-                del self._running[request_id]
+                self._running.pop(request_id, None)
         raise request_cancelled()
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
