@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    CAN_PAUSE,
+    Json,
+    can_ask,
+    can_own,
+    text_chunk,
+    with_own_meta,
+)
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -98,21 +106,34 @@ NOTHING_TO_PAUSE: Final = (
     "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
     " waiting."
 )
+ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
+CANNOT_ASK: Final = (
+    "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
+)
 CANNOT_PAUSE: Final = (
     "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
 #: what stands behind `/queue` for every agent.
-_WORDS: Final = ("hold", "go", "run", "drop [number]", "memory new", "memory restore")
+_WORDS: Final = (
+    "hold",
+    "go",
+    "run",
+    "drop [number]",
+    "memory new",
+    "memory restore",
+    "title WORDS",
+)
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
 
 
-def queue_words(*, pause: bool) -> tuple[str, ...]:
-    """Return what may stand behind `/queue`; `pause`: the agent can pause a turn."""
-    return (*(("pause",) if pause else ()), *_WORDS)
+def queue_words(capabilities: object) -> tuple[str, ...]:
+    """Return what may stand behind `/queue`, for an agent that can do this."""
+    pause = ("pause",) if can_own(capabilities, CAN_PAUSE) else ()
+    return (*pause, *_WORDS, *(("ask QUESTION",) if can_ask(capabilities) else ()))
 
 
 def queue_command(words: tuple[str, ...]) -> Json:
@@ -166,6 +187,21 @@ def held(prompts: list[Json]) -> str:
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
         f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
+
+
+def titled(title: str) -> str:
+    """Return the answer to `/queue title`; an empty `title` was given none."""
+    return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
+
+
+def answered_beside(answer: str) -> str:
+    """Return how the answer to `/queue ask` is shown."""
+    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{answer}"
+
+
+def not_answered(why: str) -> str:
+    """Return what is said when `/queue ask` has no answer."""
+    return f"[acp-bridge] Not answered: {why}."
 
 
 def not_paused(why: str) -> str:

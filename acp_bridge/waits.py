@@ -70,6 +70,11 @@ REQUEST: Final = 60.0
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
 
+# --- an agent is asked beside a session -----------------------------------------------------
+
+#: An agent answers a question; a model may think for minutes.
+ASK: Final = 300.0
+
 # --- an agent is asked by the way ------------------------------------------------------------
 
 #: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.

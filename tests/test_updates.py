@@ -201,7 +201,7 @@ def test_odd_ids_states_and_commands_are_passed_on_and_break_nothing() -> None:
 
 
 def test_the_queue_command_is_added_to_the_agents_own_unless_it_has_one() -> None:
-    ours = queue_command(queue_words(pause=False))
+    ours = queue_command(queue_words(None))
     updates = Updates(set(), ours)
     commands = [{"name": "compact", "description": "d"}, "odd", {"name": ["odd"]}]
     shown = live(
