@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from acp_bridge import errors, notices
 from acp_bridge.hooks.found import FoundHooks
@@ -90,6 +91,7 @@ class HookRuns:
     ) -> None:
         try:
             with run.scope:
+                await anyio.lowlevel.checkpoint()  # one that was stopped by now does not begin
                 await work()
         except Exception as exc:
             errors.internal(exc, "hooks failed")
