@@ -120,7 +120,7 @@ class HookRuns:
 
         cwd = self._port.workspace.cwd
         common = {"session_id": self._port.id, "cwd": cwd, "hook_event_name": name}
-        payload = json.dumps({**common, **given}).encode()
+        payload = json.dumps({**common, **given}).encode() + b"\n"
         said: list[Verdict] = []
         for hook in self._found.hooks:
             if hook.event != name or not hook.matches(names):
