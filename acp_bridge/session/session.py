@@ -69,10 +69,9 @@ class Session:
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
         self.journal, self.workspace = journal, workspace
-        self.closing = False  #: `close` was called.
+        self.closing = self._told = False  #: `close` was called; the latest trouble was said.
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
-        self._told = False  #: the trouble with the latest start was said.
         words = notices.queue_words(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
