@@ -151,6 +151,10 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
 _OWN: Final = "acp_bridge"
+#: marks a prompt that a hook made, and its words in the transcript.
+FEEDBACK: Final = "feedback"
+#: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
+CONTEXT: Final = "context"
 
 
 def own_meta(params: Json) -> Json:
@@ -174,6 +178,31 @@ def with_own_meta(holder: Json, own: Json) -> Json:
     """Return a result or an update with what the bridge itself says; other `_meta` stays."""
     meta = holder.get("_meta")
     return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
+
+
+def words_of(params: Json) -> list[Json]:
+    """Return the updates that show a prompt's words; a hook's feedback is marked in `_meta`."""
+    blocks = params.get("prompt")
+    said = [{"update": user_chunk(block)} for block in blocks] if isinstance(blocks, list) else []
+    return [with_own_meta(each, {FEEDBACK: True}) for each in said] if is_feedback(params) else said
+
+
+def is_feedback(params: Json) -> bool:
+    """Return True for the parameters of a prompt that a hook made."""
+    return own_meta(params).get(FEEDBACK) is True
+
+
+def feedback_prompt(text: str) -> Json:
+    """Return the parameters of `session/prompt` for a hook's feedback, without the session's id."""
+    return with_own_meta({"prompt": [{"type": "text", "text": text}]}, {FEEDBACK: True})
+
+
+def not_feedback(params: Json) -> Json:
+    """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
+    own = own_meta(params)
+    if FEEDBACK not in own:
+        return params
+    return with_own_meta(params, {key: value for key, value in own.items() if key != FEEDBACK})
 
 
 def without_own_meta(params: Json) -> Json:

@@ -17,7 +17,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -56,12 +56,21 @@ class Tree:
 
     # --- birth ---------------------------------------------------------------------------------
 
-    def spawn(self, command: Sequence[str], streams: Sequence[int], open_files: int | None) -> None:
+    def spawn(
+        self,
+        command: Sequence[str],
+        streams: Sequence[int],
+        open_files: int | None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the guard, with the agent's standard streams and limit; runs in a thread.
 
-        Raises OSError, and ValueError for a NUL in the command.
+        Without `cwd` and `env`, both are the bridge's own. Raises OSError, and ValueError for a
+        NUL in the command.
         """
-        locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
+        env = os.environ if env is None else env
+        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         control = self._guard_end.fileno()
 
         def start() -> subprocess.Popen[bytes]:
@@ -71,7 +80,8 @@ class Tree:
                 stdout=streams[1],
                 stderr=streams[2],
                 pass_fds=[control],
-                env=os.environ,  # the C library's may hold more: readline puts COLUMNS there
+                cwd=cwd,
+                env=env,  # the C library's may hold more: readline puts COLUMNS there
                 start_new_session=True,
             )
 

@@ -51,6 +51,8 @@ class Prompt:
     seq: int = 0
     #: the journal has it as held; if that could not be written, it waits there still.
     held: bool = False
+    #: how the agent ended its turn, while hooks may still send the agent back to work.
+    answer: object = None
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -132,7 +134,8 @@ class Prompts:
         answer = answers.of_outcome(outcome)
         own = outcome.answer if isinstance(outcome, Replied) else None
         try:
-            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            if prompt.answer is None:
+                self._end(prompt.seq, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
@@ -141,6 +144,17 @@ class Prompts:
         # Another turn may run: this prompt had waited behind it.
         if prompt.request and isinstance(outcome, Cancelled) and not self._transcript.seq:
             self._transcript.hush(prompt.request.client)
+
+    def end_turn(self, key: int, answer: object) -> None:
+        """Keep how the agent ended the turn; the client is answered later (invariant Q11)."""
+        prompt = self._open[key]
+        prompt.answer = answer
+        told = answers.for_journal(answers.of_outcome(Replied(answer)))
+        self._end(prompt.seq, told or {}, answer)
+
+    def forget(self, key: int) -> Json:
+        """Forget a prompt that was never written down; returns its parameters."""
+        return self._open.pop(key).params
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
@@ -207,7 +221,7 @@ class Prompts:
 
     async def _catch_up(self) -> None:
         """Try again and again to write what the journal lacks: the session may be quiet now."""
-        while self._journal.behind and not self._catching_up:
+        while (self._journal.behind or self._journal.broken) and not self._catching_up:
             self._catching_up = True
             try:
                 await anyio.sleep(waits.JOURNAL_RETRY)
@@ -217,6 +231,7 @@ class Prompts:
                 return
             with suppress(JournalError):
                 self._journal.catch_up()
+                await self._journal.checkpoint()
 
     @property
     def _session_id(self) -> str:

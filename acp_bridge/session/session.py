@@ -18,20 +18,23 @@ import anyio
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import Json, own_meta
-from acp_bridge.session import answers, failures, queue_command, to_client
+from acp_bridge.protocol import Json, not_feedback, own_meta
+from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
@@ -60,27 +63,27 @@ class Session:
         lease: int,
         workspace: Workspace,
         link: Link | None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
-        self.journal = journal
-        self.workspace = workspace
-        self.closing = False  #: `close` was called.
+        self.journal, self.workspace = journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
-        self._machine = new_machine(context.settings, has_process=link is not None)
-        self._stepping = Stepping(self._machine, self)
-        #: the trouble with the latest start was said, in an answer or in the session.
-        self._told = False
-        words = notices.queue_words(context.capabilities)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        words = queue_words.offered(context.capabilities)
+        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
+        said = self.hooks = SessionHooks(self, prompts, shown, hooks)
+        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._stepping = Stepping(self._machine, self)
+        permissions = Permissions(said, updates, shown.show)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -88,11 +91,11 @@ class Session:
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
-        self.ask = Ask(self, context, self.to_agent, shown)
-        self.title = Title(self, context.journal, journal, shown)
-        does = (self.ask.command, self.title.set_own)
-        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *does, words)
+        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        title = self.title = Title(self, context.journal, journal, shown)
+        own = ask.command, title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
 
@@ -181,6 +184,7 @@ class Session:
                 self.pauses.give_sign()
             case ef.AnswerPrompt(key, outcome):
                 self._told |= answers.says_why_not_ready(outcome)
+                self._turn.say_not_run(key, outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)
@@ -199,8 +203,10 @@ class Session:
                 self._deadlines.disarm(timer)
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case _:
+            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
                 self._perform_on_process(effect)
+            case _:
+                self.hooks.perform(effect)
 
     def _perform_on_process(
         self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
@@ -249,6 +255,7 @@ class Session:
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
         try:
+            await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -263,6 +270,7 @@ class Session:
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
+        params = not_feedback(params)
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))

@@ -57,13 +57,13 @@ class Title:
     def note_prompt(self, params: Json) -> None:
         """Take a prompt: the first one with words titles a session that has no title.
 
-        With its first prompt a session is listed, title or none.
+        With the first prompt that the journal took a session is listed, title or none.
         """
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(title)
         elif not self._listed:
             self._port.spawn(self._keep, UNSET)
-        self._listed = True
+        self._listed = self._journal.info.prompted
 
     def note_update(self, update: Json) -> Json:
         """Take an update of the agent, which may give a title or take it away.

@@ -108,7 +108,7 @@ class Feed:
                     self.state[event.key] = event.value
         known = event.id in self._seen
         taken = Taken() if known else self._first(event, replay=False)
-        if isinstance(event, AgentMessage | Action | Result) or _is_status(event):
+        if isinstance(event, AgentMessage | Action | Result) or _between_calls(event):
             self._texts.boundary()
         return taken
 
@@ -141,7 +141,7 @@ class Feed:
                 self._texts.split()
                 return self._cards.inner(event)
             case StateField():
-                if event.status is not None:
+                if _between_calls(event):
                     self._texts.clear()
                 return self._usage_changed() if event.key == "stats" else ()
             case Stopped():
@@ -177,8 +177,9 @@ def _number(value: object) -> float:
     return value if isinstance(value, int | float) and value >= 0 else 0
 
 
-def _is_status(event: Event) -> bool:
-    return isinstance(event, StateField) and event.status is not None
+def _between_calls(event: Event) -> bool:
+    """Tells if the event is a status that no call of the model goes on beyond, as a pause may."""
+    return isinstance(event, StateField) and event.status not in (None, Status.PAUSED)
 
 
 def _words(action: Action) -> tuple[tuple[str, ...], str]:

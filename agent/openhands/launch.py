@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
 
-from agent.errors import invalid_params
+from agent.errors import invalid_params, unknown_session
 from agent.openhands.confirmation import MODES
 from agent.openhands.events import Json
 from agent.openhands.problems import Kind, ServerProblem, one_line
 from agent.openhands.server import Server
 from agent.session.session_params import SessionParams
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: seconds that a server gets to start, before it is told that it can't be reached
 _PATIENCE = 45.0
 _PAUSE = 0.5
@@ -133,3 +135,19 @@ def _policy(settings: Json) -> Json:
     if not isinstance(chosen, dict) or chosen.get("confirmation_mode") is not True:
         return MODES["never"][2]
     return MODES["risky" if chosen.get("security_analyzer") == "llm" else "always"][2]
+
+
+def check_id(session_id: str) -> None:
+    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
+    if not _ID.fullmatch(session_id):
+        raise unknown_session()
+
+
+def check_cwd(info: Json, params: SessionParams) -> None:
+    """Raises RequestError if the conversation works in another folder."""
+    if (folder := folder_of(info)) != str(params.cwd):
+        raise invalid_params(f"cwd: this conversation's folder is {folder}")
+
+
+def folder_of(info: Json) -> str:
+    return str(_object(info.get("workspace")).get("working_dir") or "")

@@ -9,6 +9,7 @@ from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Workspace
 
 
 class Port:
@@ -41,6 +42,7 @@ class Port:
         self.standstill = Standstill.OPEN
         self.agent_replays = True
         self.link: Link | None = None
+        self.workspace = Workspace("/w")
 
     # --- the machine ---------------------------------------------------------------------------
 

@@ -118,6 +118,24 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     assert failed == ["journal.failed", "journal.caught_up", "journal.failed"]
 
 
+@pytest.mark.hazard("K2", "Q13")
+async def test_after_a_prompt_that_was_refused_the_first_one_that_is_taken_lists_the_session(
+    listing: Journal,
+) -> None:
+    journal = await listing.create("new", cwd="/w", agent="a", prompted=False)
+    await listing.list()  # the first one also looks into the files
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            title = Title(Port(tasks), listing, journal, TranscriptOut("new", journal))
+            title.note_prompt(prompt("refused"))
+        async with anyio.create_task_group() as tasks:
+            title._port = Port(tasks)
+            journal.accept("taken", prompt("taken"))
+            title.note_prompt(prompt("taken"))
+        rows, _ = await listing.list()
+    assert [row.session_id for row in rows] == ["new"]
+
+
 # --- the user's own -----------------------------------------------------------------------------
 
 
