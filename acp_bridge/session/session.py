@@ -69,19 +69,11 @@ class Session:
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
         self.journal, self.workspace = journal, workspace
-<<<<<<< HEAD
-        self.closing = self._told = False  #: `close` was called; the latest trouble was said.
-        self.closed = anyio.Event()  #: set when nothing of the session is left.
-        self._context, self._lease = context, lease
-        words = notices.queue_words(context.capabilities)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
-=======
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
         self.closing = self._told = False  #: `close` was called; a start's trouble was told.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
->>>>>>> sf
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
