@@ -71,7 +71,7 @@ class Session:
         self.journal, self.workspace = journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
-        self.closing = self._told = False  #: `close` was called; the latest trouble was said.
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
