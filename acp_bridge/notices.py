@@ -11,15 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import (
-    AGENT_MESSAGE,
-    CAN_PAUSE,
-    Json,
-    can_ask,
-    can_own,
-    text_chunk,
-    with_own_meta,
-)
+from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -115,42 +107,9 @@ CANNOT_PAUSE: Final = (
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
-#: what stands behind `/queue` for every agent.
-_WORDS: Final = (
-    "hold",
-    "go",
-    "run",
-    "drop [number]",
-    "memory new",
-    "memory restore",
-    "title WORDS",
-)
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
-
-
-def queue_words(capabilities: object) -> tuple[str, ...]:
-    """Return what may stand behind `/queue`, for an agent that can do this."""
-    pause = ("pause",) if can_own(capabilities, CAN_PAUSE) else ()
-    return (*pause, *_WORDS, *(("ask QUESTION",) if can_ask(capabilities) else ()))
-
-
-def queue_command(words: tuple[str, ...]) -> Json:
-    """Return the command as clients list it."""
-    return {
-        "name": "queue",
-        "description": (
-            "Show the prompts that wait; stop or start what waits; run or drop what is held since"
-            " a restart"
-        ),
-        "input": {"hint": " | ".join(words)},
-    }
-
-
-def queue_usage(words: tuple[str, ...]) -> str:
-    """Return the answer to words that `/queue` doesn't know."""
-    return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
 def notice(text: str) -> Json:

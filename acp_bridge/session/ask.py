@@ -90,8 +90,9 @@ class Ask:
         client, stop = asked.request.client, "end_turn"
         try:
             answer = await self._run(asked, question)
-        except RpcError as exc:
-            self._say(notices.not_answered(exc.message))
+        except Exception as exc:
+            error = exc if isinstance(exc, RpcError) else errors.internal(exc, "asking failed")
+            self._say(notices.not_answered(error.message))
         else:
             if answer is None:
                 stop = "cancelled"

@@ -26,6 +26,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.session import queue_words
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -76,7 +77,7 @@ class QueueCommand:
         self._pauses = pauses
         self._ask = ask
         self._set_title = set_title
-        self._usage = notices.queue_usage(words)
+        self._usage = queue_words.usage(words)
         self._prompts = prompts
         self._transcript = transcript
 

@@ -25,7 +25,7 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import answers, failures, queue_command, to_client
+from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
@@ -69,12 +69,11 @@ class Session:
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
         self.journal, self.workspace = journal, workspace
-        self.closing = False  #: `close` was called.
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease = context, lease
-        self._told = False  #: the trouble with the latest start was said.
-        words = notices.queue_words(context.capabilities)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        words = queue_words.offered(context.capabilities)
+        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
@@ -93,10 +92,10 @@ class Session:
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
-        self.ask = Ask(self, context, self.to_agent, shown)
-        self.title = Title(self, context.journal, journal, shown)
-        does = (self.ask.command, self.title.set_own)
-        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *does, words)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        title = self.title = Title(self, context.journal, journal, shown)
+        own = ask.command, title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
 

@@ -290,7 +290,12 @@ async def test_no_hook_has_a_secret_in_its_environment(
         "DATABASE_URL": "postgres://user:hunter22@host/db",
         "openai_api_key": "x",
     }
-    kept = {"SSH_AUTH_SOCK": "/run/ssh", "LANG": "C.UTF-8", "MY_VARIABLE": "1"}
+    kept = {
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "SSH_AUTH_SOCK": "/run/ssh",
+        "LANG": "C.UTF-8",
+        "MY_VARIABLE": "1",
+    }
     for name, value in {**secrets, **kept}.items():
         monkeypatch.setenv(name, value)
     agent = first()

@@ -11,12 +11,11 @@ from acp_bridge.notices import (
     DROP_STOPPED,
     NOTHING_HELD,
     RUN_STOPPED,
-    queue_usage,
-    queue_words,
     running,
     titled,
 )
 from acp_bridge.protocol import USER_MESSAGE
+from acp_bridge.session import queue_words
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -83,7 +82,7 @@ class Stage:
             Pauses(self.port, self.transcript, None),
             lambda request, question: self.asked.append(question),
             str.upper,
-            queue_words(None),
+            queue_words.offered(None),
         )
         self._asked = 0
         #: the questions beside the session.
@@ -213,7 +212,7 @@ async def test_other_words_get_the_usage_and_do_nothing(
 ) -> None:
     stage = Stage(journal, "a")
     assert stage.types(f"/queue {words}") == [
-        queue_usage(queue_words(None)),
+        queue_words.usage(queue_words.offered(None)),
         DONE,
     ]
     assert (stage.held, stage.port.fed) == (["a"], [])
