@@ -456,6 +456,8 @@ class _Socket:
                 if isinstance(frame, Frame) and frame.opcode is Opcode.TEXT:
                     self._texts.append(bytes(frame.data).decode())
             await self._flush()
+            if self._protocol.close_expected():
+                raise anyio.EndOfStream
         return self._texts.pop(0)
 
     async def send(self, value: Json) -> None:
