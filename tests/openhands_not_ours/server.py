@@ -7,12 +7,12 @@ again on the same port.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ import httpx
 
 from tests.openhands_not_ours import environment
 from tests.openhands_not_ours.model import SECRET
-from tests.support.processes import descendants
+from tests.support.processes import MARK, kill_marked
 
 Json = dict[str, Any]
 KEY = "the-key-of-the-tests"
@@ -48,6 +48,7 @@ class AgentServer:
     #: beside its usual environment
     more_env: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def url(self) -> str:
@@ -97,6 +98,7 @@ class AgentServer:
             # else it fetches a table of prices
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "TMUX_TMPDIR": str(self.folder),
+            MARK: self._mark,
             **self.more_env,
         }
 
@@ -116,14 +118,10 @@ class AgentServer:
         raise environment.CannotSetUp(f"the agent-server doesn't answer:\n{log}")
 
     def kill(self) -> None:
-        """SIGKILL to it and to what it started."""
+        """SIGKILL to it and to what it started: its terminals leave its process tree."""
         if self.process is None:
             return
-        for pid in [*descendants(self.process.pid), self.process.pid]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill_marked(self._mark)
         self.process.wait()
         self.process = None
 
