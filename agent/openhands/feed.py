@@ -35,7 +35,14 @@ from agent.openhands.events import (
 from agent.openhands.texts import Texts
 
 #: what is kept of a snapshot, which may hold hundreds of kilobytes
-_KEPT = ("execution_status", "last_user_message_id", "confirmation_policy", "stats", "agent")
+_KEPT = (
+    "execution_status",
+    "last_user_message_id",
+    "confirmation_policy",
+    "stats",
+    "agent",
+    "agent_state",
+)
 
 
 @dataclass(frozen=True, slots=True)

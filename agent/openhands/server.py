@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -32,6 +33,8 @@ _MODEL_TIMEOUT: Final = httpx.Timeout(300, connect=5)
 #: seconds between tries of a read
 _READ_AGAIN: Final = (0.2, 1.0)
 _PAGE: Final = 100
+#: what an event has for a parent that stands at the beginning of a branch of its own
+_ROOT: Final = "__root__"
 _CONVERSATIONS: Final = "/api/conversations"
 
 
@@ -121,6 +124,13 @@ class Server:
     async def interrupt(self, conversation_id: str) -> None:
         path = f"{_at(conversation_id)}/interrupt"
         await self._ask("POST", path, limits=_INTERRUPT_TIMEOUT)
+
+    async def leave_out(self, conversation_id: str, message_id: str) -> None:
+        """Takes a message, and what came after it, off the branch on which the agent goes on."""
+        path = f"{_at(conversation_id)}/events/{quote(message_id, safe='')}"
+        before = _object(await self._read(path)).get("parent_id")
+        body = {"event_id": None if before == _ROOT else before}
+        await self._ask("POST", f"{_at(conversation_id)}/navigate", body)
 
     async def pause(self, conversation_id: str) -> None:
         await self._ask("POST", f"{_at(conversation_id)}/pause", limits=_LOCKED_TIMEOUT)

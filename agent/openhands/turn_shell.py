@@ -4,6 +4,7 @@ Invariants
 - Nothing that begins a run is sent before the confirmation policy is the one that was last in
   force: a server that was started again has the one of the conversation's creation, so that a
   restart would widen rights (invariant R13).
+- A message is sent only when no interrupted one would be given to the agent before it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from agent.client import Client, ClientError
 from agent.openhands import confirmation
 from agent.openhands.events import Action, Status
+from agent.openhands.interrupted import left_over
 from agent.openhands.live_feed import LiveFeed
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
@@ -42,6 +44,8 @@ class TurnShell:
         assert self.message is not None
         try:
             await self._keep_policy()
+            if left := left_over(self.live.feed.state):
+                await self.server.leave_out(self.conversation_id, left)
         except ServerProblem as problem:
             raise ServerProblem(Kind.UNREACHED, str(problem)) from problem
         await self.server.send_message(self.conversation_id, list(self.message.content))

@@ -1,0 +1,25 @@
+"""What an ACP agent inside the agent-server would be given again (sans-IO).
+
+The server takes an interrupted message of such an agent for one that is still to be sent: with the
+next message the agent would get it first, although it was answered `cancelled` (invariant C1).
+"""
+
+from __future__ import annotations
+
+from agent.openhands.events import Json, Status, status_of
+
+_ACP_AGENT = "ACPAgent"
+#: the member of the agent's state that names the last message that it has done
+_DONE = "acp_last_prompt_user_message_id"
+
+
+def left_over(state: Json) -> str | None:
+    """Returns the id of the message that would be given again; None if there is none."""
+    agent, last = state.get("agent"), state.get("last_user_message_id")
+    if not isinstance(agent, dict) or agent.get("kind") != _ACP_AGENT or not isinstance(last, str):
+        return None
+    if status_of(state.get("execution_status")) not in (Status.PAUSED, Status.ERROR):
+        return None
+    of_agent = state.get("agent_state")
+    done = of_agent.get(_DONE) if isinstance(of_agent, dict) else None
+    return None if done == last else last
