@@ -242,6 +242,7 @@ class FakeServer:
         if isinstance(deed, anyio.Event):
             await deed.wait()
         status, told_back = await self._do(method, target, headers, body, deed)
+        self._tell()
         if deed is Cut.AFTER:
             return
         if deed is Cut.NEVER:
