@@ -442,6 +442,7 @@ class _Socket:
         self._protocol = ServerProtocol()
         self._texts: list[str] = []
         self.deaf = False
+        self._sending = anyio.Lock()
 
     async def open(self, data: bytes) -> None:
         self._protocol.receive_data(data)
@@ -472,11 +473,12 @@ class _Socket:
         await self._flush()
 
     async def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            try:
-                await self._stream.send(data)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return
+        async with self._sending:
+            for data in self._protocol.data_to_send():
+                try:
+                    await self._stream.send(data)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
 
 
 def _page(events: list[Json], query: Json) -> Json:
