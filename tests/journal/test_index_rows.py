@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal, JournalError, days_ago
+<<<<<<< HEAD
 from tests.journal.files import all_bytes, remove
+=======
+from tests.journal.files import every_byte, remove
+>>>>>>> eyes
 
 pytestmark = pytest.mark.hazard("K2", "Q13")
 A, B = "a" * 32, "b" * 32
@@ -166,7 +170,11 @@ async def test_the_title_of_a_deleted_session_is_nowhere_in_the_files(
         if other_reads:
             await other.list()
         await journal.delete(f"{number:032x}", known=known)
+<<<<<<< HEAD
     left = all_bytes(home)
+=======
+    left = every_byte(home)
+>>>>>>> eyes
     assert [number for number in range(20) if b"secret of %02d" % number in left] == [
         *range(5),
         *range(15, 20),
