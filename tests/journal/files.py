@@ -29,3 +29,8 @@ def wal(path: Path) -> Path:
 def remove(folder: Path, pattern: str) -> None:
     for path in folder.glob(pattern):
         path.unlink()
+
+
+def every_byte(folder: Path) -> bytes:
+    """Return what is in all files below a folder."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
