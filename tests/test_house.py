@@ -67,7 +67,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (680, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/session/session.py": (315, "it puts the parts together, each with its port"),
-    "agent/openhands/turn.py": (365, "one machine: to be read, and proved, as a whole"),
+    "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/agents/guard.py": (360, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}

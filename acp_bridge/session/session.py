@@ -24,9 +24,10 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import CAN_PAUSE, Json, can_own, not_feedback, own_meta
-from acp_bridge.session import answers, failures, queue_command, to_client
+from acp_bridge.protocol import Json, not_feedback, own_meta
+from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
@@ -68,13 +69,11 @@ class Session:
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
         self.journal, self.workspace = journal, workspace
-        self.closing = False  #: `close` was called.
         self.closed = anyio.Event()  #: set when nothing of the session is left.
-        self._context = context
-        self._lease = lease
-        self._told = False  #: the trouble with the latest start was said.
-        words = notices.queue_words(pause=self.can_pause)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
+        self._context, self._lease = context, lease
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        words = queue_words.offered(context.capabilities)
+        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
@@ -88,13 +87,15 @@ class Session:
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.memory = Memory(journal)
+        memory = self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
-        self.pauses = Pauses(self, shown)
-        self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
-        self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
-        self._title = Title(self, context.journal, journal)
+        pauses = self.pauses = Pauses(self, shown, context.capabilities)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
+        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        title = self.title = Title(self, context.journal, journal, shown)
+        own = ask.command, title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
 
@@ -131,10 +132,6 @@ class Session:
     @property
     def ending(self) -> bool:
         return self._machine.ending
-
-    @property
-    def can_pause(self) -> bool:
-        return can_own(self._context.capabilities, CAN_PAUSE)
 
     @property
     def agent_replays(self) -> bool:
@@ -252,6 +249,7 @@ class Session:
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
+        self.ask.close()
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
@@ -278,7 +276,7 @@ class Session:
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
-            self._title.note_prompt(params)
+            self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
@@ -286,16 +284,16 @@ class Session:
         if key is not None:
             self.feed(ev.CancelPrompt(key))
             return True
-        return self.to_agent.cancel(client, request_id)
+        return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> Json:
+        """Keep an update that is about the session; returns it as it is to be shown."""
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
         self.user_settings.note_update(update, announced=announced)
-        self._title.note_update(update)
+        return self.title.note_update(update)
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

@@ -36,11 +36,13 @@ from agent.openhands.conversation import Conversation
 from agent.openhands.events import Json
 from agent.openhands.events_socket import open_socket
 from agent.openhands.introduction import AUTH_METHOD, introduction
+from agent.openhands.launch import check_cwd, check_id, folder_of
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
 from agent.openhands.server import Server
 from agent.openhands.settings import ServerSettings
+from agent.serve.extension import Extension
 from agent.serve.sdk_connection import Wire
 from agent.session.session_client import SessionClient
 from agent.session.session_params import SessionParams
@@ -56,6 +58,7 @@ class OpenHandsAgent:
         self._settings = settings
         self._wire = wire
         self._sessions: dict[str, Conversation] = {}
+        self._extension = Extension(self._session)
 
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
         self.initialized = True
@@ -84,7 +87,7 @@ class OpenHandsAgent:
         info = await launch.begin(self._server, session_id, params, self._settings.profile)
         session = await self._open(session_id, info)
         self._wire.later(session.begin)
-        return NewSessionResponse(session_id=session_id, **_choices(session))
+        return NewSessionResponse(session_id=session_id, **session.options.choices())
 
     async def load_session(
         self,
@@ -96,7 +99,7 @@ class OpenHandsAgent:
     ) -> LoadSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopened(session_id, params, replay=True)
-        return LoadSessionResponse(**_choices(session))
+        return LoadSessionResponse(**session.options.choices())
 
     async def resume_session(
         self,
@@ -108,7 +111,7 @@ class OpenHandsAgent:
     ) -> ResumeSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopened(session_id, params, replay=False)
-        return ResumeSessionResponse(**_choices(session))
+        return ResumeSessionResponse(**session.options.choices())
 
     async def fork_session(
         self,
@@ -120,12 +123,12 @@ class OpenHandsAgent:
     ) -> ForkSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         await launch.check_extras(self._server, params)
-        _check_cwd(await self._info(session_id), params)
+        check_cwd(await self._info(session_id), params)
         new_id = str(uuid.uuid4())
         await self._server.fork(session_id, new_id)
         session = await self._open(new_id, await self._info(new_id))
         self._wire.later(session.begin)
-        return ForkSessionResponse(session_id=new_id, **_choices(session))
+        return ForkSessionResponse(session_id=new_id, **session.options.choices())
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -135,12 +138,12 @@ class OpenHandsAgent:
         found = [
             SessionInfo(
                 session_id=str(each["id"]),
-                cwd=_folder(each),
+                cwd=folder_of(each),
                 title=each.get("title") or None,
                 updated_at=each.get("updated_at") or None,
             )
             for each in (items if isinstance(items, list) else [])
-            if isinstance(each, dict) and each.get("id") and cwd in (None, _folder(each))
+            if isinstance(each, dict) and each.get("id") and cwd in (None, folder_of(each))
         ]
         next_page = page.get("next_page_id")
         return ListSessionsResponse(
@@ -186,7 +189,7 @@ class OpenHandsAgent:
         return CloseSessionResponse()
 
     async def delete_session(self, session_id: str, **_: Any) -> None:
-        _check_id(session_id)
+        check_id(session_id)
         if session := self._sessions.pop(session_id, None):
             await session.close()
         try:
@@ -194,6 +197,12 @@ class OpenHandsAgent:
         except ServerProblem as problem:
             if problem.kind is not Kind.GONE:
                 raise
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await self._extension.call(f"_{method}", params)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        self._extension.notified(f"_{method}", params)
 
     # the connection
 
@@ -209,7 +218,7 @@ class OpenHandsAgent:
         raise unknown_session()
 
     async def _info(self, session_id: str) -> Json:
-        _check_id(session_id)
+        check_id(session_id)
         try:
             return await self._server.info(session_id)
         except ServerProblem as problem:
@@ -224,11 +233,11 @@ class OpenHandsAgent:
             if replay:
                 await session.replay()
             return session
-        _check_id(session_id)
+        check_id(session_id)
         await launch.wait_until_ready(self._server)
         await launch.check_extras(self._server, params)
         info = await self._info(session_id)
-        _check_cwd(info, params)
+        check_cwd(info, params)
         session = await self._open(session_id, info)
         try:
             await session.open_again(replay=replay)
@@ -266,25 +275,3 @@ class OpenHandsAgent:
             case _:
                 raise invalid_params("unknown configId")
         self._wire.later(partial(session.shown.all, changes))
-
-
-def _choices(session: Conversation) -> dict[str, Any]:
-    return {"modes": session.options.modes(), "config_options": session.options.listed()}
-
-
-def _check_id(session_id: str) -> None:
-    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
-    try:
-        uuid.UUID(session_id)
-    except ValueError:
-        raise unknown_session() from None
-
-
-def _check_cwd(info: Json, params: SessionParams) -> None:
-    if (folder := _folder(info)) != str(params.cwd):
-        raise invalid_params(f"cwd: this conversation's folder is {folder}")
-
-
-def _folder(info: Json) -> str:
-    workspace = info.get("workspace")
-    return str(workspace.get("working_dir") or "") if isinstance(workspace, dict) else ""

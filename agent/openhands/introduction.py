@@ -19,6 +19,7 @@ from acp.schema import (
 
 from acp_bridge import __version__
 from agent.openhands.settings import KEY_VARIABLE
+from agent.serve.extension import ABILITIES
 
 PROTOCOL_VERSION = 1
 AUTH_METHOD = AuthMethodAgent(
@@ -37,6 +38,7 @@ def introduction() -> InitializeResponse:
         agent_capabilities=AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            field_meta=ABILITIES,
             mcp_capabilities=McpCapabilities(http=False, sse=False),
             session_capabilities=SessionCapabilities(
                 list=SessionListCapabilities(),

@@ -3,30 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from acp_bridge.protocol import CAN_PAUSE, GO, PAUSE
-from agent.errors import invalid_params, unknown_method
-from agent.session.session import Session
+import anyio
+
+from acp_bridge.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
+from agent.errors import invalid_params, request_cancelled, unknown_method
+from agent.serve.sdk_transport import CANCELLED, REQUEST_ID
 
 #: what `agentCapabilities._meta` says of it
-ABILITIES = {"acp_bridge": {CAN_PAUSE: True}}
+ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 
 
-async def call(
-    method: str, params: dict[str, Any], session: Callable[[str], Session]
-) -> dict[str, Any]:
-    """Answers one of them. `session` returns the open session with an id, or raises RequestError.
+class Extended(Protocol):
+    """A session as the methods see it."""
 
-    Raises RequestError.
-    """
-    if method not in (PAUSE, GO):
-        raise unknown_method(method)
-    session_id = params.get("sessionId")
-    if not isinstance(session_id, str):
-        raise invalid_params("sessionId is missing")
-    found = session(session_id)
+    async def pause(self) -> bool:
+        """Returns True once the running turn waits; False if it ends or goes on before that."""
+        ...
+
+    def go(self) -> None: ...
+
+    async def ask(self, question: str) -> str:
+        """Returns the answer to a question that leaves the session as it is."""
+        ...
+
+
+class Extension:
+    """Answers the methods, and ends those that the client takes back."""
+
+    def __init__(self, session: Callable[[str], Extended]) -> None:
+        """`session` returns the open session with an id, or raises RequestError."""
+        self._session = session
+        self._running: dict[Any, anyio.CancelScope] = {}
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answers a request. Raises RequestError, ModelError."""
+        if method not in (PAUSE, GO, ASK):
+            raise unknown_method(method)
+        session_id = params.get("sessionId")
+        if not isinstance(session_id, str):
+            raise invalid_params("sessionId is missing")
+        session, request_id = self._session(session_id), params.get(REQUEST_ID)
+        with anyio.CancelScope() as scope:
+            self._running[request_id] = scope
+            try:
+                return await _answer(session, method, params)
+            finally:
+                self._running.pop(request_id, None)
+        raise request_cancelled()
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Takes a notification; one that means nothing here is dropped."""
+        scope = self._running.get(params.get("requestId")) if method == CANCELLED else None
+        if scope is not None:
+            scope.cancel()
+
+
+async def _answer(session: Extended, method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == PAUSE:
-        return {"paused": await found.pause()}
-    found.go()
-    return {}
+        return {"paused": await session.pause()}
+    if method == GO:
+        session.go()
+        return {}
+    question = params.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise invalid_params("question is missing")
+    return {"answer": await session.ask(question)}

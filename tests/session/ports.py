@@ -40,7 +40,6 @@ class Port:
         self.closing = False
         self.ending = False
         self.standstill = Standstill.OPEN
-        self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
         self.workspace = Workspace("/w")
@@ -74,8 +73,9 @@ class Port:
 
     # --- the other parts -----------------------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
+    def note_state(self, update: Json) -> Json:
         self.kept.append(update)
+        return update
 
     def wake(self) -> None:
         self.woken += 1
