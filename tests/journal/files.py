@@ -31,6 +31,6 @@ def remove(folder: Path, pattern: str) -> None:
         path.unlink()
 
 
-def every_byte(folder: Path) -> bytes:
-    """Return what is in all files below a folder."""
+def all_bytes(folder: Path) -> bytes:
+    """Return what stands in all the files of a folder, one behind the other."""
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

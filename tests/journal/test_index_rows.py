@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal, JournalError, days_ago
-from tests.journal.files import every_byte, remove
+from tests.journal.files import all_bytes, remove
 
 pytestmark = pytest.mark.hazard("K2", "Q13")
 A, B = "a" * 32, "b" * 32
@@ -99,6 +99,18 @@ async def test_a_row_that_is_written_late_does_not_bring_back_what_another_bridg
     await other.close()
 
 
+async def test_a_session_that_was_set_aside_and_is_made_again_is_listed_late(
+    journal: Journal,
+) -> None:
+    await journal.create(A, cwd="/p", agent="demo", prompted=False)
+    await journal.set_aside(A)
+    with full_index(journal):
+        session = await journal.create(A, cwd="/p", agent="demo", prompted=False)
+        session.accept("a", {"prompt": []})
+        await journal.touch(A, title="again")
+    assert await titles(journal) == ["again"]
+
+
 async def test_a_session_that_is_just_being_made_is_no_damage(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,7 +166,7 @@ async def test_the_title_of_a_deleted_session_is_nowhere_in_the_files(
         if other_reads:
             await other.list()
         await journal.delete(f"{number:032x}", known=known)
-    left = every_byte(home)
+    left = all_bytes(home)
     assert [number for number in range(20) if b"secret of %02d" % number in left] == [
         *range(5),
         *range(15, 20),
