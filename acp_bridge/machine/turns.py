@@ -120,8 +120,8 @@ class Turns:
 
     @property
     def asleep(self) -> bool:
-        """There is no process because the session was at rest for long."""
-        return self._sleeps and self.state is State.COLD
+        """There is no process, or it ends, because the session was at rest for long."""
+        return self._sleeps and self.state in (State.COLD, State.KILLING)
 
     @property
     def waiting(self) -> tuple[int, ...]:

@@ -46,8 +46,11 @@ class FromAgentPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> bool:
+        """Keep an update that is about the session; returns False if no client is to see it."""
+
+    def disturb(self) -> None:
+        """Note that the agent has said something."""
 
 
 class FromAgent:
@@ -98,11 +101,12 @@ class FromAgent:
         told = {**params, "update": shown}
         told.pop("sessionId", None)
         if is_state(shown):
-            self._port.note_state(shown)
+            if not self._port.note_state(shown):
+                return
             if unread:
                 self._withheld[shown["sessionUpdate"]] = told
                 return
-        self._transcript.show(told)
+        self._transcript.show(told, again=self._phase is Phase.REPLAY)
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
@@ -140,6 +144,7 @@ class FromAgent:
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
+        self._port.disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
@@ -156,6 +161,11 @@ class FromAgent:
             with anyio.CancelScope() as self._pause:
                 await slow.room(self._limit)
             self._pause = None
+
+    @property
+    def unread(self) -> bool:
+        """The process is not read just now, because a client doesn't read."""
+        return self._pause is not None
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         self._port.feed(ev.AgentExited(link.epoch, exit_))

@@ -39,6 +39,7 @@ from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.sleep import Sleep
 from acp_bridge.session.stepping import Stepping, new_machine
 from acp_bridge.session.title import Title
 from acp_bridge.session.to_agent import ToAgent
@@ -70,26 +71,25 @@ class Session:
         self.journal, self.workspace = journal, workspace
         self.closing = False  #: `close` was called.
         self.closed = anyio.Event()  #: set when nothing of the session is left.
-        self._context = context
-        self._lease = lease
+        self._context, self._lease, settings = context, lease, context.settings
         self._told = False  #: the trouble with the latest start was said.
         words = notices.queue_words(pause=self.can_pause)
         updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
-        limit = context.settings.client_limit
-        self._deadlines = Deadlines(self, context.settings)
+        limit, self._deadlines = settings.client_limit, Deadlines(self, settings)
+        memory = self.memory = Memory(journal)
+        sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
-        self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
+        self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.memory = Memory(journal)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
+        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
         self.pauses = Pauses(self, shown)
         self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
@@ -97,6 +97,7 @@ class Session:
         self._title = Title(self, context.journal, journal)
         if link:
             self._processes.add(link, 1)
+            sleep.begin(link)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -129,6 +130,19 @@ class Session:
         return self._machine.standstill
 
     @property
+    def at_rest(self) -> bool:
+        return self._machine.at_rest
+
+    @property
+    def asleep(self) -> bool:
+        """There is no process because the session was at rest for long."""
+        return self._machine.asleep
+
+    @property
+    def unread(self) -> bool:
+        return self.from_agent.unread
+
+    @property
     def ending(self) -> bool:
         return self._machine.ending
 
@@ -147,6 +161,9 @@ class Session:
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)
+
+    def disturb(self) -> None:
+        self._sleep.disturb()
 
     def wake(self) -> None:
         """Have a process started and given the session, if there is none."""
@@ -170,12 +187,14 @@ class Session:
         self.transcript.flush()
         self.from_agent.look_again()
         self.to_agent.look_again()
+        self._sleep.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
         match effect:
             case ef.Commit(key):
                 self._prompts.commit(key)
             case ef.SendPrompt(epoch, key):
+                self._sleep.note_turn()
                 self._turn.begin(self._processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self._turn.cancel(self._processes.link(epoch), key)
@@ -290,12 +309,15 @@ class Session:
 
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> bool:
+        """Keep an update that is about the session; returns False if no client is to see it."""
+        chosen = self.user_settings
+        again = self._machine.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
-        self.user_settings.note_update(update, announced=announced)
+        chosen.note_update(update, announced=announced)
         self._title.note_update(update)
+        return not again and (announced or not chosen.tells_later(update))
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

@@ -43,6 +43,13 @@ class ToAgentPort(Protocol):
     def passing(self) -> Passing:
         """What becomes of a request now."""
 
+    @property
+    def asleep(self) -> bool:
+        """True while there is no process because the session was at rest."""
+
+    def disturb(self) -> None:
+        """Note that the agent or a client has said something."""
+
     def wake(self) -> None:
         """Have a process started if there is none."""
 
@@ -93,6 +100,8 @@ class ToAgent:
         self._patience = patience
         #: requests that came while the agent was not ready, in order.
         self._deferred: list[_Asked] = []
+        #: notifications that came while the session slept.
+        self._notices: list[tuple[str, Json]] = []
         #: requests that the agent has.
         self._passed: list[_Asked] = []
 
@@ -222,6 +231,8 @@ class ToAgent:
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
+        if self._port.passing in (Passing.REFUSED, Passing.GONE):
+            self._notices.clear()
         if self._deferred and self._port.passing is not Passing.WAITS:
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
@@ -237,6 +248,9 @@ class ToAgent:
         What a process was not asked before its end waits for the next one. Ends without a step
         between the last answer and the return, so that none is overtaken by the next prompt.
         """
+        notices, self._notices = self._notices, []
+        for method, params in notices:
+            link.peer.notify(method, for_agent(link, params))
         while self._deferred and not link.gone:
             asked = self._deferred.pop(0)
             self._send(link, asked)
@@ -251,9 +265,16 @@ class ToAgent:
                         self._transcript.record_only({"update": user_chunk(block)})
 
     def pass_notification(self, method: str, params: Json) -> None:
-        """Send a notification to the agent; without a process it goes to nobody."""
+        """Send a notification to the agent, which is woken for it if it sleeps.
+
+        Without a process for another reason it goes to nobody.
+        """
+        self._port.disturb()
         if link := self._port.link:
             link.peer.notify(method, for_agent(link, params))
+        elif self._port.asleep or self._notices:
+            self._notices.append((method, params))
+            self._port.wake()
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:
         told = answer

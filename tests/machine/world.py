@@ -173,7 +173,7 @@ class World:
             stranded = any(asked.committed for asked in known.next()[:1])
             assert known.gate_closed or known.hooked or not stranded, "stranded"
         if turns.asleep:
-            assert state == "COLD"
+            assert state in ("COLD", "KILLING")
             assert known.asleep
         assert not (known.asleep and state == "COLD") or turns.asleep
         assert isinstance(turns.tainted, bool)
