@@ -65,6 +65,10 @@ TRANSCRIPT_WHOLE: Final = (
 )
 TRANSCRIPT_CUT: Final = f"{TRANSCRIPT_WHOLE} It is long: the older part is left out."
 
+HOOKS_UNREAD: Final = (
+    "[acp-bridge] The files of hooks could not be read in time: no hook runs in this session until"
+    " it is opened again; every permission is asked of you."
+)
 FEEDBACK_UNWRITTEN: Final = (
     "[acp-bridge] A hook would send the agent back to work, but the journal can't be written: its"
     " feedback was not given."
@@ -95,38 +99,18 @@ NOTHING_TO_PAUSE: Final = (
     "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
     " waiting."
 )
+ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
+CANNOT_ASK: Final = (
+    "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
+)
 CANNOT_PAUSE: Final = (
     "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
-#: what stands behind `/queue` for every agent.
-_WORDS: Final = ("hold", "go", "run", "drop [number]", "memory new", "memory restore")
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
-
-
-def queue_words(*, pause: bool) -> tuple[str, ...]:
-    """Return what may stand behind `/queue`; `pause`: the agent can pause a turn."""
-    return (*(("pause",) if pause else ()), *_WORDS)
-
-
-def queue_command(words: tuple[str, ...]) -> Json:
-    """Return the command as clients list it."""
-    return {
-        "name": "queue",
-        "description": (
-            "Show the prompts that wait; stop or start what waits; run or drop what is held since"
-            " a restart"
-        ),
-        "input": {"hint": " | ".join(words)},
-    }
-
-
-def queue_usage(words: tuple[str, ...]) -> str:
-    """Return the answer to words that `/queue` doesn't know."""
-    return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
 def notice(text: str) -> Json:
@@ -163,6 +147,21 @@ def held(prompts: list[Json]) -> str:
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
         f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
+
+
+def titled(title: str) -> str:
+    """Return the answer to `/queue title`; an empty `title` was given none."""
+    return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
+
+
+def answered_beside(answer: str) -> str:
+    """Return how the answer to `/queue ask` is shown."""
+    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{answer}"
+
+
+def not_answered(why: str) -> str:
+    """Return what is said when `/queue ask` has no answer."""
+    return f"[acp-bridge] Not answered: {why}."
 
 
 def not_paused(why: str) -> str:

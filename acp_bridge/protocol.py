@@ -74,6 +74,8 @@ PAUSE: Final = "_acp_bridge/pause"
 HOLD: Final = "_acp_bridge/hold"
 #: the end of a pause or a hold.
 GO: Final = "_acp_bridge/go"
+#: the user's own title of the session.
+TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
 ASK: Final = "_acp_bridge/ask"
 
@@ -106,6 +108,9 @@ STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO
 _STATE: Final = frozenset(STATE)
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
+
+#: ids of modes in which agents in use only read.
+READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
@@ -162,6 +167,11 @@ def own_meta(params: Json) -> Json:
 def can_own(capabilities: object, ability: str) -> bool:
     """Return True when an agent says in its capabilities that it has an ability of ours."""
     return has(capabilities, "_meta", _OWN, ability)
+
+
+def can_ask(capabilities: object) -> bool:
+    """Return True when an agent can be asked beside a session: by itself, or in a fork."""
+    return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
 
 
 def with_own_meta(holder: Json, own: Json) -> Json:

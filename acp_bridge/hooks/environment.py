@@ -10,7 +10,9 @@ from acp_bridge.agents.guard import KEY_WORDS
 from acp_bridge.log import masked
 
 #: names that say where a secret is, or who asks for it, and not what it is.
-_PLACE: Final = re.compile(r"_(FILE|PATH|DIR|SOCK|HOME|HOST|URL|NAME|USER|TYPE)$|ASKPASS$")
+_PLACE: Final = re.compile(
+    r"_(FILE|PATH|DIR|SOCK|HOME|HOST|URL|NAME|USER|TYPE)$|ASKPASS$|^GIT_AUTHOR_"
+)
 _PLACES: Final = frozenset({"XAUTHORITY"})
 
 
@@ -21,7 +23,7 @@ def environment(env: Mapping[str, str], cwd: str) -> dict[str, str]:
     their scripts with it.
     """
     kept = {name: value for name, value in env.items() if not _is_secret(name, value)}
-    return {**kept, "CLAUDE_PROJECT_DIR": cwd}
+    return {**kept, "CLAUDE_PROJECT_DIR": cwd, "PWD": cwd}
 
 
 def _is_secret(name: str, value: str) -> bool:

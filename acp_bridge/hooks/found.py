@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
+from acp_bridge import notices, waits
+
 if TYPE_CHECKING:
     from acp_bridge.hooks.definitions import Hook
 
@@ -28,6 +32,12 @@ class Project:
 
     folder: Path
     trusted: dict[str, str]
+
+    async def look_again(self) -> list[str]:
+        """Return what `changes` does; a folder that doesn't answer has changed."""
+        with anyio.move_on_after(waits.HOOKS_READ):
+            return await anyio.to_thread.run_sync(self.changes, abandon_on_cancel=True)
+        return [PROJECT_FILE]
 
     def changes(self) -> list[str]:
         """Return what has changed since, by name; a file that can't be read has."""
@@ -52,6 +62,13 @@ class FoundHooks:
     notices: tuple[str, ...] = ()
     #: a hook that is not here might refuse a permission: the person is asked.
     person_asked: bool = False
+
+
+async def look(home: Path, cwd: str) -> FoundHooks | None:
+    """Return what `find` does; a folder that doesn't answer has hooks that can't be read."""
+    with anyio.move_on_after(waits.HOOKS_READ):
+        return await anyio.to_thread.run_sync(find, home, cwd, abandon_on_cancel=True)
+    return FoundHooks(notices=(notices.HOOKS_UNREAD,), person_asked=True)
 
 
 def find(home: Path, cwd: str) -> FoundHooks | None:

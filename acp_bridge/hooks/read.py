@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from acp_bridge import notices
@@ -52,6 +53,8 @@ def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
 def _of_home(path: Path) -> FoundHooks | None:
     try:
         loaded = load(path, project=False)
+        if loaded and path.stat().st_mode & stat.S_IWOTH:
+            raise config.BadHooks("anybody may write this file; `chmod o-w` it")
     except config.BadHooks as bad:
         return FoundHooks(notices=(notices.bad_hooks(str(path), str(bad)),), person_asked=True)
     return FoundHooks(loaded[1]) if loaded else None

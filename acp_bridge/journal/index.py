@@ -56,7 +56,7 @@ class Index:
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
-            gone = "SELECT 1 FROM sessions WHERE deleted AND session_id = ?"
+            gone = "SELECT 1 FROM sessions WHERE deleted AND prompted AND session_id = ?"
             if late and db.execute(gone, (info.session_id,)).fetchone():
                 return
             had = db.execute(

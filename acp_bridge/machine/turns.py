@@ -328,8 +328,7 @@ class Turns:
 
     def _supersede(self, key: int, victim: int) -> None:
         running = self._queue.running
-        if running is None or running.root == victim:
-            self._gate.end_older_pause(key)
+        self._gate.end_older_pause(key)
         if self.state is State.RUNNING and running and running.root == victim:
             self._drain()
         self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim))

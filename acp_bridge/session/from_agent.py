@@ -46,8 +46,11 @@ class FromAgentPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def note_state(self, update: Json) -> bool:
-        """Keep an update that is about the session; returns False if no client is to see it."""
+    def note_state(self, update: Json) -> Json | None:
+        """Keep an update that is about the session, not of the conversation.
+
+        Returns it as it is to be shown, or None if no client is to see it.
+        """
 
     def disturb(self) -> None:
         """Note that the agent has said something."""
@@ -98,14 +101,13 @@ class FromAgent:
             return
         if (shown := self._taken(link, update)) is None:
             return
+        if is_state(shown) and (shown := self._port.note_state(shown)) is None:
+            return
         told = {**params, "update": shown}
         told.pop("sessionId", None)
-        if is_state(shown):
-            if not self._port.note_state(shown):
-                return
-            if unread:
-                self._withheld[shown["sessionUpdate"]] = told
-                return
+        if unread and is_state(shown):
+            self._withheld[shown["sessionUpdate"]] = told
+            return
         self._transcript.show(told, again=self._phase is Phase.REPLAY)
 
     def _taken(self, link: Link, update: Json) -> Json | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from acp_bridge import errors, notices
 from acp_bridge.hooks.found import FoundHooks
@@ -90,6 +91,7 @@ class HookRuns:
     ) -> None:
         try:
             with run.scope:
+                await anyio.lowlevel.checkpoint()  # one that was stopped by now does not begin
                 await work()
         except Exception as exc:
             errors.internal(exc, "hooks failed")
@@ -118,7 +120,7 @@ class HookRuns:
 
         cwd = self._port.workspace.cwd
         common = {"session_id": self._port.id, "cwd": cwd, "hook_event_name": name}
-        payload = json.dumps({**common, **given}).encode()
+        payload = json.dumps({**common, **given}).encode() + b"\n"
         said: list[Verdict] = []
         for hook in self._found.hooks:
             if hook.event != name or not hook.matches(names):
@@ -140,7 +142,7 @@ class HookRuns:
         project = self._found.project
         if project is None or self._lost:
             return False
-        changed = await anyio.to_thread.run_sync(project.changes)
+        changed = await project.look_again()
         if changed and not self._lost:
             self._lost = self.person_asked = True
             self.unsaid.append(notices.changed_hooks(changed, str(project.folder)))

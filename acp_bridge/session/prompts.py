@@ -134,8 +134,7 @@ class Prompts:
         answer = answers.of_outcome(outcome)
         own = outcome.answer if isinstance(outcome, Replied) else None
         try:
-            if prompt.answer is None:
-                self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)

@@ -108,6 +108,7 @@ class Restart:
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
         await self._sleep.look(link)
+        self._sleep.send_kept(link)
         await self._to_agent.send_deferred(link)
         for name, before, now in self._user_settings.take_given_up():
             self._transcript.notice(notices.given_up(name, before, now))

@@ -24,9 +24,10 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import CAN_PAUSE, Json, can_own, not_feedback, own_meta
-from acp_bridge.session import answers, failures, queue_command, to_client
+from acp_bridge.protocol import Json, not_feedback, own_meta
+from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
@@ -67,14 +68,12 @@ class Session:
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
-        self.id = journal.info.session_id
-        self.journal, self.workspace = journal, workspace
-        self.closing = False  #: `close` was called.
+        self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease, settings = context, lease, context.settings
-        self._told = False  #: the trouble with the latest start was said.
-        words = notices.queue_words(pause=self.can_pause)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        words = queue_words.offered(context.capabilities)
+        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
@@ -90,11 +89,13 @@ class Session:
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
-        self.pauses = Pauses(self, shown)
-        self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory, said)
-        self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
-        self._title = Title(self, context.journal, journal)
+        pauses = self.pauses = Pauses(self, shown, context.capabilities)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
+        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        self.ask = Ask(self, context, self.to_agent, shown)
+        self.title = Title(self, context.journal, journal, shown)
+        own = self.ask.command, self.title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
             sleep.begin(link)
@@ -139,16 +140,12 @@ class Session:
         return self._machine.asleep
 
     @property
-    def unread(self) -> bool:
-        return self.from_agent.unread
+    def occupied(self) -> bool:
+        return self.from_agent.unread or self.ask.open
 
     @property
     def ending(self) -> bool:
         return self._machine.ending
-
-    @property
-    def can_pause(self) -> bool:
-        return can_own(self._context.capabilities, CAN_PAUSE)
 
     @property
     def agent_replays(self) -> bool:
@@ -271,6 +268,7 @@ class Session:
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
+        self.ask.close()
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
@@ -297,7 +295,7 @@ class Session:
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
-            self._title.note_prompt(params)
+            self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
@@ -305,19 +303,28 @@ class Session:
         if key is not None:
             self.feed(ev.CancelPrompt(key))
             return True
-        return self.to_agent.cancel(client, request_id)
+        return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
+
+    def pass_notification(self, method: str, params: Json) -> None:
+        """Send a client's notification to the agent, which is woken for it if it sleeps."""
+        self._sleep.disturb()
+        if self.link is None and self._sleep.keeps(method, params):
+            self.wake()
+        else:
+            self.to_agent.pass_notification(method, params)
 
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> bool:
-        """Keep an update that is about the session; returns False if no client is to see it."""
+    def note_state(self, update: Json) -> Json | None:
+        """Keep an update that is about the session; returns it as it is to be shown, if it is."""
         chosen = self.user_settings
         again = self._machine.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
-        self._title.note_update(update)
-        return not again and (announced or not chosen.tells_later(update))
+        told_later = not announced and chosen.tells_later(update)
+        shown = self.title.note_update(update)
+        return None if again or told_later else shown
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

@@ -20,8 +20,11 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Passing
+from acp_bridge.protocol import Json
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.to_agent import for_agent
 from acp_bridge.updates import Updates
 
 
@@ -35,16 +38,24 @@ class SleepPort(Protocol):
         """True while a process has the session, and neither a prompt nor a hook is about."""
 
     @property
+    def asleep(self) -> bool:
+        """True while there is no process because the session was at rest."""
+
+    @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
+
+    @property
+    def passing(self) -> Passing:
+        """What becomes of a request now."""
 
     @property
     def workspace(self) -> Workspace:
         """Where the session works now."""
 
     @property
-    def unread(self) -> bool:
-        """True while the process is not read, because a client doesn't read."""
+    def occupied(self) -> bool:
+        """True while a question is asked beside the session, or the process is not read."""
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
@@ -82,6 +93,8 @@ class Sleep:
         self._resting: anyio.CancelScope | None = None
         #: the process that was looked at when it had the session, and what its tree had then.
         self._seen: tuple[Link, frozenset[int]] | None = None
+        #: notifications of clients for the process that is to come.
+        self._kept: list[tuple[str, Json]] = []
         #: how many prompts agents were sent.
         self._turns = 0
 
@@ -110,6 +123,19 @@ class Sleep:
         """Note that a process has taken up the session, or would not though it should know it."""
         self._port.spawn(self._reloads.note if well else self._reloads.forget, link)
 
+    def keeps(self, method: str, params: Json) -> bool:
+        """Keep a client's notification, which is to wake the session; False if it doesn't sleep."""
+        sleeps = self._port.asleep or bool(self._kept)
+        if sleeps:
+            self._kept.append((method, params))
+        return sleeps
+
+    def send_kept(self, link: Link) -> None:
+        """Send what was kept to the process that has come."""
+        kept, self._kept = self._kept, []
+        for method, params in kept:
+            link.peer.notify(method, for_agent(link, params))
+
     # --- the rest ------------------------------------------------------------------------------
 
     def disturb(self) -> None:
@@ -121,6 +147,8 @@ class Sleep:
         """Follow a change of the machine's state."""
         if not self._seconds:
             return
+        if self._port.passing in (Passing.REFUSED, Passing.GONE):
+            self._kept.clear()
         self.disturb()
         if self._port.at_rest and self._resting is None:
             self._resting = anyio.CancelScope()
@@ -164,7 +192,7 @@ class Sleep:
     def _busy(self, link: Link) -> bool:
         """Return True while something is open."""
         at_clients = link.at_clients.questions or link.at_clients.terminals
-        open_here = self._port.unread or self._updates.has_open_cards or link.peer.busy
+        open_here = self._port.occupied or self._updates.has_open_cards or link.peer.busy
         return bool(link.gone or at_clients or open_here or self._port.workspace.mcp_servers)
 
     def _remembers(self) -> bool:

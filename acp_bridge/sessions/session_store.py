@@ -15,7 +15,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
-from acp_bridge.hooks.found import FoundHooks, find
+from acp_bridge.hooks.found import look
 from acp_bridge.journal import (
     IndexUnusable,
     JournalError,
@@ -95,7 +95,7 @@ class SessionStore:
             )
             if fill:
                 await fill(journal)
-            hooks = await self._hooks(workspace)
+            hooks = await look(context.settings.home, workspace.cwd)
             session = Session(context, journal, lock, workspace, link, hooks)
             session.hooks.start("fork" if fill else "resume" if prompted else "startup")
             return session, lock
@@ -122,7 +122,7 @@ class SessionStore:
             journal = await self._context.journal.open(session_id)
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
-            hooks = await self._hooks(workspace)
+            hooks = await look(self._context.settings.home, workspace.cwd)
             session = Session(self._context, journal, lock, workspace, None, hooks)
             await session.replay.recover()
         except BaseException as exc:
@@ -138,11 +138,6 @@ class SessionStore:
             raise
         event("session.opened", session=session_id)
         return session
-
-    async def _hooks(self, workspace: Workspace) -> FoundHooks | None:
-        """Return the hooks of a session; its folder may be on a disk that does not answer."""
-        home = self._context.settings.home
-        return await anyio.to_thread.run_sync(find, home, workspace.cwd, abandon_on_cancel=True)
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
         self.check_agent(journal.info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from acp_bridge.hooks import trust
 from acp_bridge.hooks.config import parse
 from acp_bridge.hooks.definitions import Hook, HookEvent
-from acp_bridge.hooks.found import FoundHooks, find
+from acp_bridge.hooks.found import FoundHooks, find, look
 
 FILE = ".acp_bridge/hooks.toml"
 
@@ -175,7 +176,7 @@ def test_broken_hooks_of_a_project_that_nobody_trusts_are_named_and_hinder_nothi
     assert not found.person_asked
 
 
-@pytest.mark.parametrize("odd", ["folder", "pipe", "bytes", "large", "link"])
+@pytest.mark.parametrize("odd", ["folder", "pipe", "bytes", "large", "link", "open"])
 def test_a_file_of_hooks_that_is_odd_is_an_error_and_never_waited_for(
     place: Place, odd: str
 ) -> None:
@@ -191,7 +192,28 @@ def test_a_file_of_hooks_that_is_odd_is_an_error_and_never_waited_for(
             path.write_text("#" * 2_000_000)
         case "link":
             path.symlink_to(path)
+        case "open":
+            path.write_text("[[Stop]]\ncommand = 'true'\n")
+            path.chmod(0o666)
     found = place.find()
+    assert found is not None
+    assert found.person_asked
+    assert found.notices
+    assert found.hooks == ()
+
+
+async def test_a_folder_that_does_not_answer_has_hooks_that_nobody_knows(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def hang(*_: object) -> None:
+        answers.wait(5)
+
+    monkeypatch.setattr("acp_bridge.hooks.found.find", hang)
+    monkeypatch.setattr("acp_bridge.waits.HOOKS_READ", 0.01)
+    found = await look(place.home, str(place.project))
+    answers.set()
     assert found is not None
     assert found.person_asked
     assert found.notices

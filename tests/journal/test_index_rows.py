@@ -99,6 +99,18 @@ async def test_a_row_that_is_written_late_does_not_bring_back_what_another_bridg
     await other.close()
 
 
+async def test_a_session_that_was_set_aside_and_is_made_again_is_listed_late(
+    journal: Journal,
+) -> None:
+    await journal.create(A, cwd="/p", agent="demo", prompted=False)
+    await journal.set_aside(A)
+    with full_index(journal):
+        session = await journal.create(A, cwd="/p", agent="demo", prompted=False)
+        session.accept("a", {"prompt": []})
+        await journal.touch(A, title="again")
+    assert await titles(journal) == ["again"]
+
+
 async def test_a_session_that_is_just_being_made_is_no_damage(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -199,9 +199,7 @@ class Reference(Line):
         asked = next((a for a in self.next() if a.key == key and not a.committed), None)
         if asked:
             asked.committed = True
-            if asked.victim is not None and (
-                self.running is None or self.running.key == asked.victim
-            ):
+            if asked.victim is not None:
                 self.paused &= asked.key <= self.paused_at
             for other in self.line:
                 if other.root == asked.victim and not (other is self.running and self.died):

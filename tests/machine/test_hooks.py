@@ -396,6 +396,10 @@ def test_cancelled_does_not_wait_for_ever_for_a_hook_that_will_not_die() -> None
     here.fire(Timer.DRAIN)
     here.dead()
     assert cancelled(1) in here.fire(Timer.KILL)
+    assert here.prompt(2) == [Start(2)]
+    here.ready()
+    here.do(Cancel())
+    assert cancelled(2) in here.answer("cancelled")  # the lost hook holds up no other turn
 
 
 @pytest.mark.hazard("C3")

@@ -54,10 +54,9 @@ class Port:
         #: the client has asked the agent something that is not answered yet.
         self.excused = False
         self.waiting: tuple[int, ...] = ()
-        self.closing = self.unread = self.asleep = False
+        self.closing = self.occupied = self.asleep = False
         self.ending = False
         self.standstill = Standstill.OPEN
-        self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
         self.workspace = Workspace("/w")
@@ -95,9 +94,9 @@ class Port:
 
     # --- the other parts -----------------------------------------------------------------------
 
-    def note_state(self, update: Json) -> bool:
+    def note_state(self, update: Json) -> Json | None:
         self.kept.append(update)
-        return True
+        return update
 
     def disturb(self) -> None:
         self.disturbed += 1

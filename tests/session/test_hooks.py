@@ -10,6 +10,7 @@ import pytest
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.session.memory import transcript
 from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import CANCELLED, DONE, first
@@ -289,7 +290,12 @@ async def test_no_hook_has_a_secret_in_its_environment(
         "DATABASE_URL": "postgres://user:hunter22@host/db",
         "openai_api_key": "x",
     }
-    kept = {"SSH_AUTH_SOCK": "/run/ssh", "LANG": "C.UTF-8", "MY_VARIABLE": "1"}
+    kept = {
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "SSH_AUTH_SOCK": "/run/ssh",
+        "LANG": "C.UTF-8",
+        "MY_VARIABLE": "1",
+    }
     for name, value in {**secrets, **kept}.items():
         monkeypatch.setenv(name, value)
     agent = first()
@@ -311,3 +317,19 @@ async def test_what_there_is_to_say_of_hooks_is_said_once_with_the_first_turn(
         await here.turn(agent)
         await here.turn(agent)
         assert here.texts() == ["they are off"]
+
+
+async def test_a_transcript_for_the_agent_does_not_take_a_hooks_words_for_the_users(
+    tmp_path: Path,
+) -> None:
+    agent = first()
+    stop = (STOP, "test -e done || { touch done; echo again >&2; exit 2; }")
+    async with hooked(tmp_path, (PROMPT, "echo extra"), stop, agent=agent) as here:
+        asked = here.prompt()
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        await here.answered(asked)
+        told = await transcript(here.journal)
+        assert "User: mend" in told
+        assert "Hook: extra" in told
+        assert "Hook: [acp-bridge] Feedback" in told

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import waits
+from acp_bridge import notices, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
