@@ -80,12 +80,15 @@ class FromAgent:
         self._phased: Link | None = None
         self._phase = Phase.NOTHING
         self._draining = False
+        #: the read that is being taken holds more than answers.
+        self._spoke = False
         #: by its kind the last state that the agent told while nobody could be shown it.
         self._withheld: dict[str, Json] = {}
 
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
+        self._spoke = True
         if link is not self._phased:
             self._phased, self._phase = link, self._port.phase(link.epoch)
             self._draining = self._port.permits.stopped
@@ -120,6 +123,7 @@ class FromAgent:
             return None
 
     def on_agent_request(self, link: Link, call: Call) -> None:
+        self._spoke = True
         self._transcript.flush()
         phase = self._port.phase(link.epoch)
         early = link.epoch == self._port.epoch and self._port.permits.asks_early
@@ -137,6 +141,7 @@ class FromAgent:
             self._leaked(link)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
+        self._spoke = True
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
             take_back(link, named.get("requestId", UNSET))
@@ -146,7 +151,9 @@ class FromAgent:
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
-        self._port.disturb()
+        if self._spoke:
+            self._spoke = False
+            self._port.disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:

@@ -174,7 +174,11 @@ class Sleep:
     def _last(self) -> float:
         """Return when the agent or a client did something last."""
         link = self._port.link
-        return max(self._since, link.at_clients.touched if link else 0)
+        return (
+            max(self._since, link.at_clients.touched, link.requests.touched)
+            if link
+            else self._since
+        )
 
     async def _may_end(self) -> Link | None:
         """Return the process if it may end now."""

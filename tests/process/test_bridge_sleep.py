@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_bridge.agents.descendants import descendants
@@ -31,7 +32,7 @@ async def marked_asleep(client: RecordingClient) -> list[str]:
 async def until(true: Callable[[], Awaitable[object]]) -> None:
     with anyio.fail_after(10):
         while not await true():
-            await anyio.sleep(0.01)
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("way", [(), ("load-only",)])
