@@ -239,7 +239,7 @@ async def sleep(it: Round) -> None:
         await client.prompt("say first")
         kill_agent(client)  # the agent is seen to take the session up again
         for n in range(it.rng.randrange(1, 4)):
-            await client.prompt(f"say p{n}", within=15)
+            await client.answer_to(client.send_prompt(f"say p{n}"), within=15)
             await anyio.sleep(0.04 + it.rng.random() * 0.06)
         client.send_prompt("say last")
         await steps(it.rng.randrange(300))
