@@ -33,6 +33,11 @@ class SeenReloads:
         #: names and versions of which this bridge has seen a reload.
         self._here: set[tuple[str, str]] = set()
 
+    @property
+    def is_ours(self) -> bool:
+        """The agent is the built-in one, which has no process but for work."""
+        return self._settings.builtin
+
     async def seen(self, link: Link) -> bool:
         """Return True if a reload of the agent of this process has worked."""
         name, version = self._known_as(link)

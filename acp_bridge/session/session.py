@@ -141,7 +141,7 @@ class Session:
 
     @property
     def occupied(self) -> bool:
-        return self.from_agent.unread or self.ask.open
+        return self.from_agent.unread or self.ask.open or self.journal.behind
 
     @property
     def ending(self) -> bool:

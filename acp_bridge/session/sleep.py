@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge.agents.descendants import descendants
+from acp_bridge.agents.descendants import descendants, first_descendants
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
@@ -55,7 +55,8 @@ class SleepPort(Protocol):
 
     @property
     def occupied(self) -> bool:
-        """True while a question is asked beside the session, or the process is not read."""
+        """True while a question is asked beside the session, the process is not read, or the
+        journal can't be written, so that a reload would fail."""
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
@@ -66,6 +67,10 @@ class SleepPort(Protocol):
 
 class SleepReloads(Protocol):
     """Says whether the agent can be trusted to come back (`reloads.SeenReloads`)."""
+
+    @property
+    def is_ours(self) -> bool:
+        """The agent has no process beside its main one but for work."""
 
     async def seen(self, link: Link) -> bool:
         """Return True if a reload of the agent has worked."""
@@ -110,10 +115,13 @@ class Sleep:
         """Note which processes the agent has by now, unless it was given work meanwhile."""
         if not self._seconds or self._port.workspace.mcp_servers:
             return
+        if self._reloads.is_ours:  # the next prompt need not wait for a look
+            self._seen = link, frozenset()
+            return
         before = self._turns
-        found = await anyio.to_thread.run_sync(descendants, link.pid)
+        found = await anyio.to_thread.run_sync(first_descendants, link.pid)
         if before == self._turns:
-            self._seen = link, found or frozenset()
+            self._seen = link, found
 
     def note_turn(self) -> None:
         """Note that the agent is sent a prompt: what it starts from now on may be work."""

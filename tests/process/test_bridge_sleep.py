@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.agents.descendants import descendants
+from acp_bridge.agents.descendants import descendants, first_descendants
 from tests.process.bridge_support import World, kill_agent
 from tests.support.client import RecordingClient
 
@@ -75,7 +75,10 @@ async def test_a_process_that_the_agent_has_started_in_a_turn_keeps_it_awake(
     async with world.inside(sleep_after=SOON) as client:
         await reloaded(world, client)
         await client.prompt("child")
-        assert descendants(world.log.pids()[-1])
+        main = world.log.pids()[-1]
+        found = descendants(main)
+        assert found
+        assert first_descendants(main) == found
         with anyio.move_on_after(10 * SOON):
             await until(lambda: marked_asleep(client))
         assert await marked_asleep(client) == []

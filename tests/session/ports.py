@@ -15,6 +15,8 @@ from acp_bridge.session.opening import Workspace
 class Reloads:
     """Keeps what is noted of reloads."""
 
+    is_ours = False
+
     def __init__(self) -> None:
         self.worked = False
 

@@ -26,7 +26,8 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "edit"
 def tree(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Return the processes that every agent has beside its main one."""
     found: set[int] = set()
-    monkeypatch.setattr(sleep, "descendants", lambda main: frozenset(found))
+    for look in ("descendants", "first_descendants"):
+        monkeypatch.setattr(sleep, look, lambda main: frozenset(found))
     return found
 
 
