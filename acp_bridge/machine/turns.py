@@ -615,7 +615,7 @@ class Turns:
     # --- the end -------------------------------------------------------------------------------
 
     def _on_end(self, event: events.Close | events.Shutdown) -> None:
-        self._closing = True
+        self._closing, self._sleeps = True, False
         self._gate = Gate()
         self._emit(*self._epochs.drop_spare())
         if self.state is not State.RUNNING or isinstance(event, events.Shutdown):
