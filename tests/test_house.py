@@ -63,7 +63,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (535, "one machine: to be read, and proved, as a whole"),
     "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/agents/guard.py": (360, "one program, which can import nothing of ours"),
+    "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 

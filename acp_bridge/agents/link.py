@@ -109,9 +109,14 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        words, files = self.command.words, self.command.open_files
+        command = self.command
         process = await AgentProcess.start(
-            tasks, words, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
+            tasks,
+            command.words,
+            parent=command.parent,
+            lock_fd=lock_fd,
+            open_files=command.open_files,
+            on_stderr=self._on_stderr,
         )
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)
