@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import importlib
 import os
 import random
 import select
@@ -42,12 +41,6 @@ THREADS: Final = b"threads"
 FORK: Final = b"fork"
 FAILED: Final = b"failed"
 
-#: what an agent imports when it serves.
-_IMPORTED: Final = (
-    "anyio._backends._asyncio",
-    "agent.serve.connection",
-    "agent.serve.sdk_transport",
-)
 _STREAMS: Final = 3
 #: the guard's control socket in a forked guard.
 _CONTROL: Final = 3
@@ -92,8 +85,10 @@ def load(model: str | None, home: str | None) -> None:
     from acp_bridge.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
-    for name in _IMPORTED:
-        importlib.import_module(name)
+    import anyio._backends._asyncio  # noqa: F401
+
+    import agent.serve.connection
+    import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
     from agent.providers import library
     from agent.providers.all_models import AllModels

@@ -109,14 +109,9 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        command = self.command
+        words, files, parent = self.command.words, self.command.open_files, self.command.parent
         process = await AgentProcess.start(
-            tasks,
-            command.words,
-            parent=command.parent,
-            lock_fd=lock_fd,
-            open_files=command.open_files,
-            on_stderr=self._on_stderr,
+            tasks, words, parent, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
         )
         self._process = process
         event("agent.started", agent=self.name, pid=process.pid)
