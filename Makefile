@@ -66,9 +66,9 @@ bench-openhands: $(VENV)/.ready ## the figures on that server, into docs/benchma
 lock: ## resolve the lock files anew (needs uv)
 	@before=$$($(PYTHON) -c 'import datetime as d; \
 	  print((d.datetime.now(d.UTC) - d.timedelta(days=7)).strftime("%Y-%m-%dT00:00:00Z"))'); \
-	for extra in "" dev; do \
-	  lock=requirements$${extra:+-$$extra}.lock; \
-	  $(UV) pip compile pyproject.toml $${extra:+--extra $$extra} --upgrade --universal --no-config \
+	for extra in openhands dev; do \
+	  lock=requirements; test $$extra = dev && lock=$$lock-dev; lock=$$lock.lock; \
+	  $(UV) pip compile pyproject.toml --extra $$extra --upgrade --universal --no-config \
 	    --generate-hashes --exclude-newer $$before --no-header --quiet --output-file $$lock || exit 1; \
 	  { echo "# Made by 'make lock': nothing uploaded after $$before."; cat $$lock; } > $$lock.new; \
 	  mv $$lock.new $$lock; echo "$$lock: up to $$before"; \

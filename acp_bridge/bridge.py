@@ -144,6 +144,10 @@ class Bridge:
             session = self._session(params)
             check.prompt(params)
             session.on_prompt(request, params)
+        elif method == protocol.ASK:
+            client.run(self._tasks, request, self._session(params).ask.answer, params)
+        elif method == protocol.TITLE:
+            self._session(params).title.take(request)
         elif method in pauses.METHODS:
             self._session(params).pauses.take(request)
         elif "sessionId" in params:
@@ -166,6 +170,7 @@ class Bridge:
             session.transcript.wake(client)
         if method == protocol.SESSION_CANCEL:
             if session:
+                session.ask.stop()
                 session.feed(ev.Cancel())
         elif session:
             session.to_agent.pass_notification(method, named)

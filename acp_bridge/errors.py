@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable
 
 from acp_bridge.protocol import ErrorCode
 from acp_bridge.wire.jsonrpc import RpcError
@@ -20,6 +21,14 @@ def internal(exc: BaseException | None = None, what: str = "internal error") -> 
     error_id = secrets.token_hex(4)
     log.error("error id=%s %s", error_id, what, exc_info=exc)
     return RpcError(ErrorCode.INTERNAL_ERROR, f"{what} (the log has more under id {error_id})")
+
+
+def contained(call: Callable[..., None], *args: object, what: str) -> None:
+    """Call it; what it raises goes to the log alone, and the caller goes on (invariant P6)."""
+    try:
+        call(*args)
+    except Exception as exc:
+        internal(exc, what)
 
 
 def invalid(message: str, where: str | None = None) -> RpcError:

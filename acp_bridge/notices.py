@@ -64,6 +64,15 @@ TRANSCRIPT_WHOLE: Final = (
 )
 TRANSCRIPT_CUT: Final = f"{TRANSCRIPT_WHOLE} It is long: the older part is left out."
 
+HOOKS_UNREAD: Final = (
+    "[acp-bridge] The files of hooks could not be read in time: no hook runs in this session until"
+    " it is opened again; every permission is asked of you."
+)
+FEEDBACK_UNWRITTEN: Final = (
+    "[acp-bridge] A hook would send the agent back to work, but the journal can't be written: its"
+    " feedback was not given."
+)
+
 #: by the name of a state, what is said of a pause or a hold when it begins, and to who comes later.
 STANDSTILL: Final = {
     "pausing": (
@@ -89,38 +98,18 @@ NOTHING_TO_PAUSE: Final = (
     "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
     " waiting."
 )
+ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
+CANNOT_ASK: Final = (
+    "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
+)
 CANNOT_PAUSE: Final = (
     "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
-#: what stands behind `/queue` for every agent.
-_WORDS: Final = ("hold", "go", "run", "drop [number]", "memory new", "memory restore")
 NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
-
-
-def queue_words(*, pause: bool) -> tuple[str, ...]:
-    """Return what may stand behind `/queue`; `pause`: the agent can pause a turn."""
-    return (*(("pause",) if pause else ()), *_WORDS)
-
-
-def queue_command(words: tuple[str, ...]) -> Json:
-    """Return the command as clients list it."""
-    return {
-        "name": "queue",
-        "description": (
-            "Show the prompts that wait; stop or start what waits; run or drop what is held since"
-            " a restart"
-        ),
-        "input": {"hint": " | ".join(words)},
-    }
-
-
-def queue_usage(words: tuple[str, ...]) -> str:
-    """Return the answer to words that `/queue` doesn't know."""
-    return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
 def notice(text: str) -> Json:
@@ -159,6 +148,21 @@ def held(prompts: list[Json]) -> str:
     )
 
 
+def titled(title: str) -> str:
+    """Return the answer to `/queue title`; an empty `title` was given none."""
+    return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
+
+
+def answered_beside(answer: str) -> str:
+    """Return how the answer to `/queue ask` is shown."""
+    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{answer}"
+
+
+def not_answered(why: str) -> str:
+    """Return what is said when `/queue ask` has no answer."""
+    return f"[acp-bridge] Not answered: {why}."
+
+
 def not_paused(why: str) -> str:
     """Return what is said when the agent refused to pause the turn that runs."""
     return (
@@ -195,6 +199,67 @@ def dropped(count: int) -> str:
 def no_such_held(words: list[str], usage: str) -> str:
     """Return the answer to `/queue drop` with something that is no number of a held prompt."""
     return f"There is no held prompt {' '.join(words)!r}. {usage}"
+
+
+def bad_hooks(file: str, why: str) -> str:
+    """Return what is said of a file of hooks that can't be used."""
+    return (
+        f"[acp-bridge] `{file}`: {why}. No hook of this file runs until that is mended and the"
+        " session is opened again; every permission is asked of you."
+    )
+
+
+def untrusted_hooks(folder: str) -> str:
+    """Return what is said of a project whose hooks are not trusted."""
+    return (
+        "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
+        f" `acp-bridge trust {folder}` on a terminal shows them, and turns them on for sessions"
+        " that are opened after that."
+    )
+
+
+def changed_hooks(files: list[str], folder: str) -> str:
+    """Return what is said of trusted hooks that are not as they were."""
+    named = ", ".join(f"`{name}`" for name in files[:5]) + (" and more" if len(files) > 5 else "")
+    return (
+        f"[acp-bridge] The hooks of this project are off, since {named} changed after you trusted"
+        f" them; every permission is asked of you. `acp-bridge trust {folder}` on a terminal turns"
+        " them on again, for sessions that are opened after that."
+    )
+
+
+def hook_failed(event: str, command: str, why: str) -> str:
+    """Return what is said of a hook that has failed."""
+    return f"[acp-bridge] A hook of {event} failed (`{_code(command)}`): {why}."
+
+
+def prompt_refused(why: str) -> str:
+    """Return what is said beside a prompt that a hook has refused."""
+    return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {why}"
+
+
+def permission_refused(title: str, why: str) -> str:
+    """Return what is said of a tool call that a hook has refused."""
+    return f"[acp-bridge] A hook refused `{_code(title)}`: {why}"
+
+
+def feedback(text: str) -> str:
+    """Return the prompt that sends the agent back to work: not the user's, and it says so."""
+    return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
+
+
+def enough_feedback(text: str) -> str:
+    """Return what is said of feedback that the agent is not given any more."""
+    return (
+        "[acp-bridge] Hooks have sent the agent back to work often enough. This was not given to it"
+        f" any more:\n\n{text}"
+    )
+
+
+def _code(text: str) -> str:
+    """Return a text as one short line that can stand between backticks."""
+    line = " ".join(text.split()).replace("`", "'")
+    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 def summary(prompt: list[Any], length: int) -> str:

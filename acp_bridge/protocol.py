@@ -74,6 +74,8 @@ PAUSE: Final = "_acp_bridge/pause"
 HOLD: Final = "_acp_bridge/hold"
 #: the end of a pause or a hold.
 GO: Final = "_acp_bridge/go"
+#: the user's own title of the session.
+TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
 ASK: Final = "_acp_bridge/ask"
 
@@ -106,6 +108,9 @@ STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO
 _STATE: Final = frozenset(STATE)
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
+
+#: ids of modes in which agents in use only read.
+READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
@@ -146,6 +151,10 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
 _OWN: Final = "acp_bridge"
+#: marks a prompt that a hook made, and its words in the transcript.
+FEEDBACK: Final = "feedback"
+#: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
+CONTEXT: Final = "context"
 
 
 def own_meta(params: Json) -> Json:
@@ -160,10 +169,40 @@ def can_own(capabilities: object, ability: str) -> bool:
     return has(capabilities, "_meta", _OWN, ability)
 
 
+def can_ask(capabilities: object) -> bool:
+    """Return True when an agent can be asked beside a session: by itself, or in a fork."""
+    return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
+
+
 def with_own_meta(holder: Json, own: Json) -> Json:
     """Return a result or an update with what the bridge itself says; other `_meta` stays."""
     meta = holder.get("_meta")
     return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
+
+
+def words_of(params: Json) -> list[Json]:
+    """Return the updates that show a prompt's words; a hook's feedback is marked in `_meta`."""
+    blocks = params.get("prompt")
+    said = [{"update": user_chunk(block)} for block in blocks] if isinstance(blocks, list) else []
+    return [with_own_meta(each, {FEEDBACK: True}) for each in said] if is_feedback(params) else said
+
+
+def is_feedback(params: Json) -> bool:
+    """Return True for the parameters of a prompt that a hook made."""
+    return own_meta(params).get(FEEDBACK) is True
+
+
+def feedback_prompt(text: str) -> Json:
+    """Return the parameters of `session/prompt` for a hook's feedback, without the session's id."""
+    return with_own_meta({"prompt": [{"type": "text", "text": text}]}, {FEEDBACK: True})
+
+
+def not_feedback(params: Json) -> Json:
+    """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
+    own = own_meta(params)
+    if FEEDBACK not in own:
+        return params
+    return with_own_meta(params, {key: value for key, value in own.items() if key != FEEDBACK})
 
 
 def without_own_meta(params: Json) -> Json:

@@ -10,13 +10,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from acp_bridge import protocol
 from acp_bridge.late_replay import Echo, LateReplay
 from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import ENDED, TOOL_CALL, TOOL_CALL_UPDATE, Json
+
+#: what says which tool is called, with what.
+_TELLING = ("title", "kind", "rawInput", "_meta")
 
 
 class Leak(Exception):
@@ -29,6 +32,8 @@ class _Card:
     turn: int
     open: bool = True
     dead: bool = False
+    #: what the agent said of the call, while it is open and that is wanted.
+    told: Json = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -45,6 +50,8 @@ class Updates:
         """`taken`: every client-side id that the session used before; `queue_command`: ours, to
         be listed with the agent's."""
         self._taken = taken
+        #: keep what is said of a call: hooks that decide about it are told all of it.
+        self.keeps_calls = False
         self._queue_command = queue_command
         self._cards: dict[str, _Card] = {}
         self._messages: dict[str, _Message] = {}
@@ -155,6 +162,8 @@ class Updates:
             changed.pop("status", None)
         elif call.get("status") in ENDED:
             card.open = False
+        if self.keeps_calls:
+            card.told = {**card.told, **_telling(call)} if card.open else {}
         return changed
 
     def asked_about(self, call: Json) -> tuple[Json, bool]:
@@ -167,6 +176,12 @@ class Updates:
         card = self._cards.get(str(call.get("toolCallId")))
         ended = card is not None and card.turn != self._turn and not card.open
         return self.card(call, creates=ended), ended or card is None
+
+    def told_of(self, call: Json) -> Json:
+        """Return a tool call as the agent has described it until now, in the agent's own ids."""
+        card = self._cards.get(str(call.get("toolCallId")))
+        known = card.told if card and card.open else {}
+        return {**known, **_telling(call), "toolCallId": call.get("toolCallId")}
 
     def client_card_id(self, agent_id: str) -> str:
         """Return the id under which the client knows a tool call."""
@@ -226,6 +241,10 @@ class Updates:
         if self.own_queue or not self._queue_command:
             return update
         return {**update, "availableCommands": [*commands, self._queue_command]}
+
+
+def _telling(call: Json) -> Json:
+    return {key: call[key] for key in _TELLING if call.get(key) is not None}
 
 
 def closing_update(client_id: str) -> Json:

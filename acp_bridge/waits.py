@@ -48,6 +48,10 @@ EOF_GRACE: Final = 0.4
 #: A process that has closed its stdin or stdout ends by itself. Not below CLOSE_GRACE, or an agent
 #: that closes a pipe first would get less than that.
 CUT_OFF_GRACE: Final = 1.0
+#: A session's folder is looked at for hooks; it may be on a disk that does not answer.
+HOOKS_READ: Final = 5.0
+#: The hooks of a session's end, together. With CLOSE_GRACE below END, since they run behind it.
+HOOK_AT_END: Final = 1.0
 #: All sessions end when the client is gone or a signal came.
 END: Final = 2.4
 #: The last output reaches the client after that.
@@ -70,6 +74,11 @@ REQUEST: Final = 60.0
 
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
+
+# --- an agent is asked beside a session -----------------------------------------------------
+
+#: An agent answers a question; a model may think for minutes.
+ASK: Final = 300.0
 
 # --- an agent is asked by the way ------------------------------------------------------------
 

@@ -4,6 +4,7 @@
     -32600   not_initialized   a request came before `initialize`
     -32601   unknown_method    an extension's method that this agent doesn't have
     -32602   invalid_params    a parameter is malformed or unknown, or this agent can't take it
+    -32800   request_cancelled the client took the request back, or closed its session
     -32002   unknown_session   there is no session with that id
     -32000   auth_required     the key of a model's provider is missing
     -32603   model_failed      the model could not answer, and why; a key that was refused too
@@ -63,6 +64,10 @@ def invalid_params(problem: str) -> RequestError:
 
 def unknown_method(method: str) -> RequestError:
     return _error(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+
+
+def request_cancelled() -> RequestError:
+    return _error(ErrorCode.REQUEST_CANCELLED, "Request cancelled")
 
 
 def unknown_session() -> RequestError:

@@ -27,6 +27,7 @@ TARGETS = {
     "acp_bridge/machine/turns.py": "tests/machine",
     "acp_bridge/machine/prompt_queue.py": "tests/machine",
     "acp_bridge/machine/epochs.py": "tests/machine",
+    "acp_bridge/machine/gate.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")

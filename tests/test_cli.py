@@ -53,6 +53,26 @@ def test_the_model_and_the_home_are_given_on_to_the_built_in_agent() -> None:
     assert settings.command[4:] == ("--model", "demo", "--home", "/h")
 
 
+def test_an_agent_server_s_address_starts_its_agent_without_a_key_in_the_arguments() -> None:
+    arguments = ["--openhands", "http://h:1/", "--openhands-profile", "p", "--home", "/h"]
+    parsed = options.parse(arguments, {"OPENHANDS_SESSION_API_KEY": "the-key"})
+    settings = parsed.settings
+    agent = (sys.executable, "-I", "-m", "agent.openhands")
+    given = ("--url", "http://h:1", "--profile", "p", "--home", "/h")
+    assert settings.command == (*agent, *given)
+    assert (parsed.own_agent, settings.builtin, settings.agent_name) == (True, False, "openhands")
+    assert settings.drain_timeout == 7  # its interrupt waits up to five seconds itself
+    shorter = options.parse([*arguments, "--drain-timeout", "3"], {}).settings
+    assert shorter.drain_timeout == 3
+
+
+def test_a_command_wins_over_an_agent_server_of_the_environment() -> None:
+    env = {"ACP_BRIDGE_OPENHANDS": "http://h", "ACP_BRIDGE_OPENHANDS_PROFILE": "p"}
+    parsed = options.parse(["--", "an-agent"], env)
+    assert parsed.settings.command == ("an-agent",)
+    assert (parsed.settings.drain_timeout, parsed.own_agent) == (2, False)
+
+
 def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
     env = {
         "ACP_BRIDGE_DELIVERY": "interrupt",
@@ -61,6 +81,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_MODEL": "demo",
+        "ACP_BRIDGE_OPENHANDS": "http://server:1",
+        "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
         "ACP_BRIDGE_AGENT_NAME": "mine",
         "ACP_BRIDGE_HOME": "/h",
         "ACP_BRIDGE_LOG_FILE": "/log",
@@ -74,7 +96,10 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert settings.home == Path("/h")
     assert (settings.agent_name, settings.named) == ("mine", True)
-    assert "built-in" in settings.former_names
+    assert settings.command[3:8] == (
+        *("agent.openhands", "--url", "http://server:1", "--profile", "bench"),
+    )
+    assert "openhands" in settings.former_names
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
@@ -93,6 +118,14 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),
+        (["--model", "m", "--openhands", "http://h"], "--model is the built-in agent's"),
+        (["--openhands", "h:8000"], "--openhands: an address such as http://127.0.0.1:8000"),
+        (["--openhands", "ftp://h"], "--openhands: an address such as http://127.0.0.1:8000"),
+        (["--openhands", "http://h:x"], "--openhands: an address such as http://127.0.0.1:8000"),
+        (["--openhands", "http://u:p@h"], "the key goes in OPENHANDS_SESSION_API_KEY"),
+        (["--openhands", "http://h?key=x"], "the key goes in OPENHANDS_SESSION_API_KEY"),
+        (["--openhands", "http://h", "--", "an-agent"], "are two agents; choose one"),
+        (["--openhands-profile", "p"], "--openhands-profile needs --openhands URL"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line_and_ends_with_2(

@@ -17,7 +17,10 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
 )
 README, SETTINGS = (ROOT / "README.md", ROOT / "docs" / "settings.md")
 #: The programs with options of their own.
-PROGRAMS = (("acp_bridge",), ("acp_bridge", "demo"), ("agent",))
+PROGRAMS = (
+    *(("acp_bridge",), ("acp_bridge", "demo"), ("acp_bridge", "trust")),
+    *(("agent",), ("agent.openhands",)),
+)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 VARIABLE = re.compile(r"\bACP_BRIDGE_[A-Z_]+\b")
 #: Markdown's [text](target), without web addresses.

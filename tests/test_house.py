@@ -28,6 +28,7 @@ FLOORS: list[set[str]] = [
     {"clients"},
     {"updates"},
     {"late_replay", "machine"},
+    {"hooks"},
     {"agents", "journal"},
     {"notices"},
     {"errors", "keyed_locks", "log", "open_files", "settings", "signals", "waits"},
@@ -47,6 +48,9 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "hooks.config",
+    "hooks.definitions",
+    "hooks.verdict",
     "late_replay",
     "notices",
     "protocol",
@@ -61,8 +65,10 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/turns.py": (535, "one machine: to be read, and proved, as a whole"),
-    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/machine/turns.py": (680, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/session/session.py": (315, "it puts the parts together, each with its port"),
+    "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
+    "acp_bridge/notices.py": (330, "every sentence stands here, once"),
     "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}

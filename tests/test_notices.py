@@ -1,11 +1,13 @@
 """What the bridge itself says: one form, marked, and each prompt named in one short line."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from acp_bridge import notices
 from acp_bridge.protocol import own_meta
+from acp_bridge.session import queue_words
 
 Json = dict[str, Any]
 SENTENCES = [
@@ -83,18 +85,21 @@ def test_a_notice_is_an_agent_message_of_its_own_marked_as_the_bridges(sentence:
 
 
 def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None:
-    for pause in (True, False):
-        words = notices.queue_words(pause=pause)
-        command = notices.queue_command(words)
+    for pause, ask in product((True, False), repeat=2):
+        own = {"acp_bridge": {"pause": pause, "ask": ask}}
+        words = queue_words.offered({"_meta": own})
+        command = queue_words.command(words)
         hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
-        assert [hint for hint in hints if hint != "/queue pause"] == [
+        optional = {"/queue pause": pause, "/queue ask QUESTION": ask}
+        assert [hint for hint in hints if hint not in optional] == [
             "/queue hold",
             "/queue go",
             "/queue run",
             "/queue drop [number]",
             "/queue memory new",
             "/queue memory restore",
+            "/queue title WORDS",
         ]
-        assert ("/queue pause" in hints) is pause
+        assert {hint: hint in hints for hint in optional} == optional
         for named in ("/queue", *hints):
-            assert f"`{named}`" in notices.queue_usage(words)
+            assert f"`{named}`" in queue_words.usage(words)

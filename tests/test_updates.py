@@ -8,8 +8,8 @@ import pytest
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine.states import Phase
-from acp_bridge.notices import queue_command, queue_words
 from acp_bridge.protocol import TRANSCRIPT, is_state
+from acp_bridge.session import queue_words
 from acp_bridge.updates import Leak, OpenCards, Updates, for_replay
 
 Json = dict[str, Any]
@@ -201,7 +201,7 @@ def test_odd_ids_states_and_commands_are_passed_on_and_break_nothing() -> None:
 
 
 def test_the_queue_command_is_added_to_the_agents_own_unless_it_has_one() -> None:
-    ours = queue_command(queue_words(pause=False))
+    ours = queue_words.command(queue_words.offered(None))
     updates = Updates(set(), ours)
     commands = [{"name": "compact", "description": "d"}, "odd", {"name": ["odd"]}]
     shown = live(

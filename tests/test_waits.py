@@ -28,6 +28,7 @@ def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None
     assert waits.CLOSE_ANSWER * 2 + waits.EOF_GRACE < waits.CLOSE_GRACE <= waits.CUT_OFF_GRACE
     assert waits.CLOSE_GRACE + GUARD_PAUSE < waits.END
     assert waits.CLOSE_GRACE < waits.UNDO
+    assert waits.CLOSE_GRACE + waits.HOOK_AT_END < waits.END
 
 
 def test_everything_has_ended_in_the_time_that_is_promised() -> None:

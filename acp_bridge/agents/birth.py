@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -53,14 +53,23 @@ class NoParent(Exception):
 class ByCommand:
     """Starts the guard's command line, which executes the agent's."""
 
-    def __init__(self, command: Sequence[str], open_files: int | None) -> None:
-        """`open_files` is the agent's soft limit; None: that of this process."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        open_files: int | None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`open_files` is the agent's soft limit; without it, `cwd` or `env` this process's own."""
         self._command = command
         self._open_files = open_files
+        self._cwd = cwd
+        self._env = env
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
         """Start it; see `Birth`."""
-        locale = f"LC_CTYPE={os.environ['LC_CTYPE']}" if "LC_CTYPE" in os.environ else ""
+        env = os.environ if self._env is None else self._env
+        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         arguments = str(control), locale, str(self._open_files or "")
         process = subprocess.Popen(
             [*guard.COMMAND_LINE, *arguments, *self._command],
@@ -68,7 +77,8 @@ class ByCommand:
             stdout=streams[1],
             stderr=streams[2],
             pass_fds=[control],
-            env=os.environ,  # the C library's may hold more: readline puts COLUMNS there
+            cwd=self._cwd,
+            env=env,  # the C library's may hold more: readline puts COLUMNS there
             start_new_session=True,
         )
         return ChildGuard(process)

@@ -12,13 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, waits
 from acp_bridge.agents.at_clients import AtClients
+from acp_bridge.agents.beside import Forks
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests
@@ -34,6 +36,8 @@ _READ_BYTES = 64 * 1024
 _AGENT_LIMIT = 64 * 1024 * 1024
 #: bytes that an agent may say while it is parked; with more it is killed.
 _PARKED_LIMIT = 16 * 1024 * 1024
+#: an owner's own trouble must not stop the clean-up.
+_tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
 
 class Owner(Protocol):
@@ -86,6 +90,8 @@ class Link:
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
         self.dead = anyio.Event()
+        #: forks of the session that were made to be asked.
+        self.forks = Forks()
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
@@ -151,7 +157,7 @@ class Link:
                     killed = await self.kill()
                 if killed or await process.wait_dead():  # a tree may outlive the kill for a while
                     self.dead.set()
-                    _contained(self.owner.on_dead, self)
+                    _tell(self.owner.on_dead, self)
             finally:
                 with anyio.CancelScope(shield=True):
                     await process.close(0)
@@ -163,7 +169,7 @@ class Link:
             event("agent.exited", agent=self.name, how=self._exit.describe())
         self.peer.eof()
         self.gone = True
-        _contained(self.owner.on_gone, self, self._exit)
+        _tell(self.owner.on_gone, self, self._exit)
         how = f" ({self._exit.describe()})" if self._exit else ""
         self.peer.close(errors.agent_trouble(f"the agent's process has ended{how}"))
 
@@ -244,21 +250,22 @@ class Link:
                 self._hand_over(method, params)
         owner.on_batch_end(self)
         if changed and self.gone:
-            _contained(owner.on_gone, self, self._exit)
+            _tell(owner.on_gone, self, self._exit)
             if self.dead.is_set():
-                _contained(owner.on_dead, self)
+                _tell(owner.on_dead, self)
 
     # --- the agent's side of the wire ----------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        self.owner.on_agent_request(self, call)
+        if not self.forks.take_request(self.peer, call):
+            self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
         named = isinstance(params, dict) and "sessionId" in params
         if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if params.get("sessionId") == self.agent_session_id:
                 self.owner.on_update(self, params)
-            else:
+            elif not self.forks.take_update(params):
                 event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and named and method != CANCEL_REQUEST:
             self._kept.append((method, params))
@@ -288,11 +295,3 @@ class Link:
             self._doomed.set()
         elif self._writer:
             self._writer.write(data)
-
-
-def _contained(tell: Callable[..., None], *what: object) -> None:
-    """Tell an owner; what it raises is logged, since its trouble must not stop the clean-up."""
-    try:
-        tell(*what)
-    except Exception as exc:
-        errors.internal(exc, "the owner of an agent failed")

@@ -17,9 +17,15 @@ def _demo(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _trust(arguments: Sequence[str]) -> int:
+    from acp_bridge.cli.trust import main
+
+    return main(arguments)
+
+
 #: Each takes the arguments after its name, returns the exit code, and imports what it needs only
 #: when it is run, so that serving does not wait for it.
-COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {"demo": _demo}
+COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {"demo": _demo, "trust": _trust}
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 HELP = """\
 usage: acp-bridge [OPTIONS] [-- COMMAND ARGS...]
        acp-bridge demo
+       acp-bridge trust FOLDER
 
 Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives
 the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout.
@@ -10,6 +11,7 @@ the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin an
   acp-bridge                        the built-in agent
   acp-bridge -- codex-acp           any other ACP agent
   acp-bridge demo                   show it working, offline, in under 20 seconds
+  acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
 
 options (and the environment variables that set them):
   --delivery queue|interrupt        a prompt that comes during a turn waits for its end, or

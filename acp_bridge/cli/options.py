@@ -62,6 +62,13 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     )
 
 
+def data_folder(home: str | None) -> Path:
+    """Return the folder in which everything is kept; `home`: the user's choice, if any."""
+    from platformdirs import user_data_dir
+
+    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser()
+
+
 def variable(option: str) -> str:
     """Return the name of the environment variable for an option."""
     return "ACP_BRIDGE_" + option.upper().replace("-", "_")
@@ -96,8 +103,6 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
 
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
-    from platformdirs import user_data_dir
-
     other = command or (_openhands(given) if given.openhands else [])
     if other and given.model and variable("model") not in env:
         instead = (
@@ -115,7 +120,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         agent_name=given.agent_name or found,
         former_names=former_names(command) | {found} if command else frozenset({found}),
         named=bool(given.agent_name),
-        home=Path(given.home or user_data_dir("acp-bridge", appauthor=False)).expanduser(),
+        home=data_folder(given.home),
         builtin=not other,
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,

@@ -13,12 +13,15 @@ from typing import Any
 
 from acp_bridge import __version__
 from acp_bridge.protocol import (
+    ASK,
     CAN_PAUSE,
     GO,
     HOLD,
     PAUSE,
+    TITLE,
     VERSION,
     Json,
+    can_ask,
     can_own,
     has,
     with_own_meta,
@@ -39,7 +42,7 @@ BUILTIN: Json = {
             "resume": {},
             "close": {},
         },
-        "_meta": {"acp_bridge": {"pause": True}},
+        "_meta": {"acp_bridge": {"pause": True, "ask": True}},
     },
     "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
     "authMethods": [
@@ -93,7 +96,8 @@ def for_client(agent: Json, settings: Json) -> Json:
 
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
-    return [*([PAUSE] if can_own(capabilities, CAN_PAUSE) else []), HOLD, GO]
+    optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
+    return [HOLD, GO, TITLE, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

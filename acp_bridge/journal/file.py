@@ -143,8 +143,9 @@ class SessionFile:
     async def sync(self) -> None:
         """Return when everything that was committed before this call is on the disk.
 
-        Calls that wait at the same time share one fsync. Raises JournalError, and does so for ever
-        after a first failure, since a second fsync would not find what the first one lost.
+        Calls that wait at the same time share one fsync. Raises JournalError, and after a first
+        failure until `checkpoint` has mended that: a second fsync would not find what the first
+        one lost.
         """
         if self.unwritten and not self.closed:
             with suppress(JournalError):
@@ -163,10 +164,26 @@ class SessionFile:
                 raise JournalError("the journal can't be synced") from error
             self._synced = covered
 
+    @property
+    def broken(self) -> bool:
+        """An fsync has failed, so none is believed until `checkpoint` has worked."""
+        return self._broken is not None
+
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, beside the writer. Raises JournalError."""
-        if not self.closed and os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
-            await in_thread(_checkpoint, self.path)
+        """Move a long WAL into the file, beside the writer. Raises JournalError.
+
+        After a failed fsync it moves any WAL: what that holds is written and synced anew.
+        """
+        if self.closed:
+            return
+        if not self.broken:
+            if os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
+                await in_thread(_checkpoint, self.path)
+            return
+        async with self._syncing:
+            covered = self._commits
+            if not self.closed and await in_thread(_checkpoint, self.path):
+                self._broken, self._synced = None, covered
 
     async def close(self) -> bool:
         """Close the file, which is whole on disk afterwards; returns False if it was closed before.
@@ -204,10 +221,12 @@ def _closed_connection() -> sqlite3.Connection:
     return connection
 
 
-def _checkpoint(path: Path) -> None:
+def _checkpoint(path: Path) -> bool:
+    """Return True if all of the WAL is in the file, which is synced."""
     with journal_errors(), closing(connect(path, wait=1)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+        _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         begin_wal(connection)
+        return bool(there == moved)
 
 
 def begin_wal(connection: sqlite3.Connection) -> None:

@@ -1,13 +1,13 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.journal import left_queue
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
-from acp_bridge.journal.left_queue import link_of
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
     connect,
@@ -43,9 +43,20 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     Raises:
-        JournalError: it is there already, or can't be written.
+        JournalError: it is there already, or can't be written, and nothing is left of it.
     """
     make_folders(path.parent.parent)
+    there = path.exists()
+    try:
+        return _create(path, info)
+    except JournalError:
+        if not there:
+            with suppress(JournalError):
+                remove_files(path)
+        raise
+
+
+def _create(path: Path, info: SessionInfo) -> SessionFile:
     with journal_errors():
         make_file(path)
         connection = connect(path, wait=1)
@@ -128,5 +139,6 @@ def remove_files(path: Path) -> None:
     """Remove the WAL before its file, as it would otherwise be played into a later file."""
     with journal_errors():
         shm = path.with_name(path.name + "-shm")
-        for each in (wal_of(path), path, shm, link_of(path), path.with_suffix(".lock")):
+        links = (left_queue.link_of(path), left_queue.draft_of(path))
+        for each in (wal_of(path), path, shm, *links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)

@@ -42,10 +42,11 @@ class Index:
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
 
-    async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
+    async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
 
-        An id at the agent that it had before stays hidden: the agent may list it still.
+        An id at the agent that it had before stays hidden: the agent may list it still. `late`: the
+        session may have been deleted meanwhile, and stays so.
 
         Raises IndexUnusable.
         """
@@ -53,6 +54,9 @@ class Index:
         marks = ", ".join("?" * len(values))
 
         def work(db: sqlite3.Connection) -> None:
+            gone = "SELECT 1 FROM sessions WHERE deleted AND prompted AND session_id = ?"
+            if late and db.execute(gone, (info.session_id,)).fetchone():
+                return
             had = db.execute(
                 "SELECT agent, agent_session_id FROM sessions WHERE session_id = ?"
                 " AND agent_session_id IS NOT NULL AND agent_session_id IS NOT ?",
@@ -92,10 +96,7 @@ class Index:
     # -- sessions without a prompt -----------------------------------------------------------
 
     async def set_aside(self, session_id: str) -> None:
-        """Remember a session of which nothing is left, since it never had a prompt.
-
-        Raises IndexUnusable.
-        """
+        """Remember a session that was removed without a prompt. Raises IndexUnusable."""
         await self._run(
             lambda db: db.execute(
                 "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
@@ -107,10 +108,7 @@ class Index:
         return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
-        """Return sessions that may never have had a prompt, used last before this time.
-
-        Raises IndexUnusable.
-        """
+        """Return sessions not used since then that may have no prompt. Raises IndexUnusable."""
         return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
 
     async def without_prompt(self) -> list[str]:

@@ -11,12 +11,16 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from acp_bridge.journal.errors import IndexUnusable, JournalError
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.threads import in_thread
+
+#: sessions without a prompt, the newest, into whose files the first listing looks.
+_LOOKED_AT: Final = 100
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +56,7 @@ class IndexRows:
         with suppress(IndexUnusable):
             while self._unwritten:
                 session_id, info = next(iter(self._unwritten.items()))
-                await self._index.put(info)
+                await self._index.put(info, late=True)
                 if self._unwritten.get(session_id) is info:
                     del self._unwritten[session_id]
 
@@ -60,9 +64,9 @@ class IndexRows:
         """Do what has to be done before a listing. Raises IndexUnusable."""
         await self.catch_up()
         if not self._looked:
-            for session_id in await self._index.without_prompt():
+            for session_id in (await self._index.without_prompt())[:_LOOKED_AT]:
                 with suppress(JournalError):  # no file, or one that can't be read
                     info = await in_thread(read_info, self._path(session_id))
                     if info and info.session_id == session_id and info.prompted:
-                        await self._index.put(info)
+                        await self._index.put(info, late=True)
             self._looked = True

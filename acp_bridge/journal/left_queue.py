@@ -31,6 +31,11 @@ def link_of(path: Path) -> Path:
     return path.with_suffix(".left")
 
 
+def draft_of(path: Path) -> Path:
+    """Return the path of a link that is being made; a kill may leave it."""
+    return path.with_suffix(".left-new")
+
+
 def read(path: Path) -> dict[int, Went]:
     """Return the named prompts of a session's file, by number."""
     try:
@@ -45,7 +50,7 @@ def add(path: Path, seq: int, went: Went) -> None:
     """Name one more prompt, or what else happened to it. Raises OSError."""
     named = read(path)
     named[seq] = named.get(seq, went) | went
-    draft = link_of(path).with_suffix(".left-new")
+    draft = draft_of(path)
     draft.unlink(missing_ok=True)
     draft.symlink_to(",".join(f"{each}{how.value}" for each, how in named.items()))
     draft.replace(link_of(path))
@@ -54,4 +59,5 @@ def add(path: Path, seq: int, went: Went) -> None:
 def clear(path: Path) -> None:
     """Name none any more: the file has it. Never raises."""
     with suppress(OSError):
-        link_of(path).unlink(missing_ok=True)
+        for link in (link_of(path), draft_of(path)):
+            link.unlink(missing_ok=True)

@@ -116,9 +116,8 @@ class SessionJournal:
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are held, in order (Q6).
 
-        Prompts that it had sent are done, with the outcome `INTERRUPTED` if they have none; those
-        that waited are held. `said`: by prompt, lines for `record` that end its transcript. To be
-        called once, after the session was opened. Raises JournalError: nothing is changed.
+        Prompts that it had sent are done, `INTERRUPTED` if they have no outcome. `said`: by prompt,
+        lines for `record` that end its transcript. Raises JournalError: nothing is changed.
         """
         with self._file.transaction():
             prompt_rows.recover(self._file.db, said or {})
@@ -151,6 +150,11 @@ class SessionJournal:
     def behind(self) -> bool:
         """Something could not be written yet: it is kept, and lost if the bridge is killed now."""
         return bool(self._file.unwritten)
+
+    @property
+    def broken(self) -> bool:
+        """An fsync has failed, so no prompt is taken until `checkpoint` has worked."""
+        return self._file.broken
 
     def catch_up(self) -> None:
         """Write what could not be written before. Raises JournalError: it still can't be."""
@@ -231,10 +235,8 @@ class SessionJournal:
         )
 
     def change_info(self, **changes: Any) -> None:
-        """Change fields of `info`, not in the index: see `Journal.touch`.
-
-        Raises JournalError as `record` does, and for a text that is no Unicode.
-        """
+        """Change fields of `info`, not in the index: see `Journal.touch`. Raises as `record` does,
+        and for a text that is no Unicode."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         sql = f"UPDATE session SET {columns}"
         self._file.write_or_keep(Write(((sql, tuple(changes.values())),)), key=sql)
@@ -266,7 +268,7 @@ class SessionJournal:
         await self._file.sync()
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, at the end of a turn. Raises JournalError."""
+        """Move a long WAL into the file, or any after a failed fsync. Raises JournalError."""
         await self._file.checkpoint()
 
     async def close(self) -> None:

@@ -106,14 +106,7 @@ class Journal:
         async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise JournalError("the session exists already")
-            there = path.exists()
-            try:
-                file = await in_thread(create_file, path, info)
-            except JournalError:
-                if not there:
-                    with suppress(JournalError):
-                        await in_thread(remove_files, path)
-                raise
+            file = await in_thread(create_file, path, info)
             try:
                 await self._rows.put(info, durable=True)
             except BaseException:

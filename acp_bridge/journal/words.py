@@ -15,7 +15,7 @@ from typing import Any, Final
 from acp_bridge.journal.merge import Entry, dumps, read_object
 from acp_bridge.journal.schema import connect, is_damage, journal_errors
 from acp_bridge.journal.threads import in_thread
-from acp_bridge.protocol import user_chunk
+from acp_bridge.protocol import words_of
 
 SHORT_WORDS: Final = 2048
 """Characters of a prompt's parameters that are read with the page in which its words stand."""
@@ -105,8 +105,6 @@ def _read_words(
     found = {}
     for seq, text in rows:
         params = read_object(text)
-        blocks = params.get("prompt") if params else None
         if params is not None:
-            given = blocks if isinstance(blocks, list) else []
-            found[seq] = [{"update": user_chunk(block)} for block in given]
+            found[seq] = words_of(params)
     return found

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from acp_bridge.machine.events import Event
 from acp_bridge.machine.outcomes import Outcome
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.states import Moment, Timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,49 @@ class NoteOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class EndTurn:
+    """Write to the journal that the agent ended the turn with this answer.
+
+    The client's request stays open: the hooks of the turn's end run, and may send the agent back.
+    """
+
+    key: int
+    answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class RunHooks:
+    """Run the hooks about this prompt, then feed `HooksDone`, once.
+
+    `again`: how often hooks have sent the agent back to work for this prompt of the user's.
+    """
+
+    key: int
+    moment: Moment
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopHooks:
+    """Kill every hook of the session that runs; what each owes is fed when it is dead (C10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseFeedback:
+    """Forget the prompt of a hook's feedback; `enough`: the agent was sent back often enough."""
+
+    key: int
+    enough: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TellDeath:
+    """Run the hooks about the end of the agent's process; nothing waits for them."""
+
+    detail: object
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupted:
     """Write to the journal, and only there, that the bridge ended while the prompt ran."""
 
@@ -171,6 +214,11 @@ Effect: TypeAlias = (
     | Disarm
     | AnswerPrompt
     | NoteOutcome
+    | EndTurn
+    | RunHooks
+    | StopHooks
+    | RefuseFeedback
+    | TellDeath
     | Interrupted
     | Hold
     | CloseCards

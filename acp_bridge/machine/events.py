@@ -32,6 +32,13 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The journal could not note that the prompt is sent; the agent has nothing of it (Q5)."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeld:
     """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run.
 
@@ -40,6 +47,33 @@ class RunHeld:
 
     carrier: int
     keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HooksDone:
+    """The hooks that `RunHooks` asked for have ended, or were killed; fed once for each.
+
+    `refusal`: why the prompt may not run, if it may not. `feedback`: the key of a new prompt that
+    sends the agent back to work, if it is to go on.
+    """
+
+    key: int
+    refusal: object = None
+    feedback: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HookBegan:
+    """A hook runs that the machine did not ask for: about a permission, say."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnded:
+    """No process of such a hook is left."""
+
+    run: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +214,9 @@ class Shutdown:
     """The bridge ends, and the session with it."""
 
 
-PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | RunHeld
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunHeld
 
+HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go
 
 AgentEvent: TypeAlias = (
@@ -199,6 +234,7 @@ AgentEvent: TypeAlias = (
 
 Event: TypeAlias = (
     PromptEvent
+    | HookEvent
     | GateEvent
     | Cancel
     | CancelPrompt

@@ -12,6 +12,8 @@ class Failure(Enum):
 
     #: the journal could not take the prompt.
     JOURNAL = auto()
+    #: the journal could not note that the prompt is sent: it was not.
+    NOT_BEGUN = auto()
     #: the agent's process ended during the turn.
     AGENT_DIED = auto()
     #: the agent could not be started or would not load the session.
@@ -40,6 +42,13 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A hook refused the prompt: the agent never gets it."""
+
+    reason: object
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The bridge answers the prompt with an error of its own."""
 
@@ -47,4 +56,4 @@ class Failed:
     detail: object = None
 
 
-Outcome: TypeAlias = Replied | Cancelled | Done | Failed
+Outcome: TypeAlias = Replied | Cancelled | Done | Refused | Failed

@@ -61,6 +61,17 @@ DEADLINES = {
 KEPT = {State.KILLING: (Timer.RESTART,)}
 
 
+class Moment(Enum):
+    """The moments at which a session's hooks run on the machine's word."""
+
+    #: a prompt's turn has come; the agent gets it after its hooks, unless they refuse it.
+    PROMPT = auto()
+    #: the agent has ended a turn; its hooks may send it back to work.
+    TURN_END = auto()
+    #: the agent's process ended by itself. Nothing waits for these.
+    DEATH = auto()
+
+
 class Standstill(Enum):
     """What the user's pause or hold has come to."""
 

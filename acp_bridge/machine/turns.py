@@ -13,6 +13,8 @@ and nothing here knows a clock, a process or JSON. The rules that must always ho
 - A state that is on its way somewhere has a deadline, armed before anything else is done.
 - Nothing starts while the user has paused or held the session; a Stop ends a turn that is paused
   as any other, whatever came before or comes after it.
+- Hooks run before a prompt is sent and after its turn, whatever the process does meanwhile; nothing
+  is sent while they run, and `cancelled` is answered only when they have ended (invariant C10).
 
       COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
                 ^           |            |         |           |
@@ -28,12 +30,13 @@ from typing import assert_never
 from acp_bridge.machine import effects, events
 from acp_bridge.machine.epochs import Epochs
 from acp_bridge.machine.gate import Gate
-from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
-from acp_bridge.machine.prompt_queue import PromptQueue
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
+from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
 from acp_bridge.machine.states import (
     DEADLINES,
     KEPT,
     PERMITS,
+    Moment,
     Permits,
     Phase,
     Standstill,
@@ -43,15 +46,25 @@ from acp_bridge.machine.states import (
 
 #: a restart is given up after so many starts that failed.
 MAX_TRIES = 3
+#: hooks send the agent back to work so often in a row for one prompt of the user's.
+MAX_AGAIN = 5
 
 
 class Turns:
     """One session's machine: `step` feeds it, the properties say where it stands."""
 
     def __init__(
-        self, *, epoch: int = 0, clear_on_cancel: bool = False, always_reload: bool = False
+        self,
+        *,
+        epoch: int = 0,
+        clear_on_cancel: bool = False,
+        always_reload: bool = False,
+        hooks: frozenset[Moment] = frozenset(),
     ) -> None:
-        """`epoch` > 0 names a process that has the session open already (`session/new`)."""
+        """`epoch` > 0 names a process that has the session open already (`session/new`).
+
+        `hooks`: the moments for which the session has hooks.
+        """
         self.state = State.IDLE if epoch else State.COLD
         #: the last turn was cancelled and nothing was sent since: what still comes is unclean.
         self.tainted = False
@@ -60,6 +73,9 @@ class Turns:
         self._queue = PromptQueue()
         self._epochs = Epochs(epoch)
         self._gate = Gate()
+        self._hooks = hooks
+        #: the hooks that run of which the machine was only told.
+        self._asides: set[int] = set()
         self._clear = clear_on_cancel
         #: no process is used again after a cancel: the setting, or the agent was seen to leak.
         self._distrust = always_reload
@@ -140,9 +156,12 @@ class Turns:
                 events.PromptReceived()
                 | events.Committed()
                 | events.CommitFailed()
+                | events.NotBegun()
                 | events.RunHeld()
             ):
                 self._on_prompt(event)
+            case events.HooksDone() | events.HookBegan() | events.HookEnded():
+                self._on_hooks(event)
             case events.Cancel() | events.CancelPrompt():
                 self._on_cancel(event)
             case events.Pause() | events.HoldQueue() | events.Go():
@@ -202,16 +221,15 @@ class Turns:
             case State.IDLE | State.RUNNING | State.DRAINING, events.Unclean():
                 self._distrust = True
                 self._replace(event)
-            case State.IDLE | State.UNAUTHENTICATED, events.AgentExited():
+            case State.IDLE | State.UNAUTHENTICATED, events.AgentExited(_, detail):
+                self._tell_death(detail)
                 self._kill(revive=False)
             case State.RUNNING, events.AgentAnswered(_, self.running, answer):
-                self._finish(Replied(answer))
-                self._rest()
+                self._answered(answer)
             case State.RUNNING, events.PauseAnswered(_, self._gate.asked, paused):
                 self._gate.answered(paused)
             case State.RUNNING, events.AgentExited(_, detail):
-                self._ending = Failed(Failure.AGENT_DIED, detail)
-                self._restart()
+                self._died(detail)
             case State.DRAINING, events.AgentAnswered(_, self.running):
                 self._drained(event)
             case State.DRAINING, events.AgentExited():
@@ -226,7 +244,7 @@ class Turns:
         self._emit(*self._epochs.bury(event.epoch))
         if event.epoch == self.epoch and isinstance(event, events.StartFailed) and event.permanent:
             self._count_failure(event.detail, permanent=True)
-        if self.state is State.KILLING and not self._epochs.dying:
+        if self.state is State.KILLING and not self._epochs.dying and not self._hooks_hold_up():
             self._finish_badly()
             self._go_on()
 
@@ -243,8 +261,10 @@ class Turns:
                 if self.state is not State.KILLING:
                     self._kill()
             case Timer.KILL:
+                self._asides.clear()
                 if self._closing:
                     self._emit(*self._epochs.bury(*sorted(self._epochs.dying)))
+                    self._emit(*self._queue.end_hooks())
                 self._tries = MAX_TRIES
                 self._finish_badly()
                 self._go_on()
@@ -260,10 +280,10 @@ class Turns:
             case events.PromptReceived(key) | events.RunHeld(key) if self._closing:
                 self._emit(effects.AnswerPrompt(key, Failed(Failure.CLOSED)))
             case events.PromptReceived(key, interrupt):
-                self._queue.receive(key, interrupt)
+                self._queue.receive(key, interrupt, self._hooks_due())
                 self._emit(effects.Commit(key))
             case events.RunHeld(carrier, keys):
-                self._emit(*self._queue.receive_held(carrier, keys))
+                self._emit(*self._queue.receive_held(carrier, keys, self._hooks_due()))
             case events.Committed(key):
                 prompt = self._queue.find(key)
                 if not prompt or prompt.committed:
@@ -276,29 +296,43 @@ class Turns:
                 failure = Failed(Failure.JOURNAL, detail)
                 out = self._queue.drop(failure, lambda p: p.key == key and not p.committed)
                 self._emit(*out or [effects.Dropped(event)])
+            case events.NotBegun(self.running) if self.state is State.RUNNING:
+                self._finish(Failed(Failure.NOT_BEGUN))
+                self._rest()
+            case events.NotBegun(self.running) if self.state is State.DRAINING:
+                self._end_drain()
+            case events.NotBegun():
+                self._drop(event)
             case _:
                 assert_never(event)
 
     def _supersede(self, key: int, victim: int) -> None:
-        if self.running in (None, victim):
-            self._gate.end_older_pause(key)
-        if self.state is State.RUNNING and self.running == victim:
+        running = self._queue.running
+        self._gate.end_older_pause(key)
+        if self.state is State.RUNNING and running and running.root == victim:
             self._drain()
-        self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.key == victim))
+        self._emit(*self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim))
 
     def _proceed(self) -> None:
         """After every event: send the next committed prompt, or start a process for it."""
         waiting = self._queue.waiting
         if not self._queue.unanswered:
             self._gate.end_pause()
-        if self._closing or self._gate.closed or not waiting or not waiting[0].committed:
+        if self._closing or self._gate.closed or self._queue.leaving:
+            return
+        if not waiting or not waiting[0].committed:
+            return
+        first, hooked = waiting[0], self._queue.hooked
+        if first.hooks is Hooks.DUE and not hooked and not self._queue.running:
+            self._emit(*self._queue.begin_hooks(first))
+        if self.state is State.IDLE and (hooked or first.hooks is not Hooks.PASSED):
             return
         if self.state is State.IDLE:
             self.tainted = self.replaying = False
             self._enter(State.RUNNING)
             prompt = self._queue.take_next()
             self._emit(effects.SendPrompt(self.epoch, prompt.key))
-        elif self.state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED):
+        elif self.state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED) and not first.ending:
             self._begin()
 
     def _on_gate(self, event: events.GateEvent) -> None:
@@ -324,6 +358,81 @@ class Turns:
         else:
             self._disarm(Timer.SIGN)
 
+    # --- hooks ---------------------------------------------------------------------------------
+
+    def _on_hooks(self, event: events.HookEvent) -> None:
+        match event:
+            case events.HooksDone(key):
+                prompt = self._queue.hooked
+                if prompt is None or prompt.key != key:
+                    self._drop(event)
+                    return
+                self._on_hooks_done(event)
+            case events.HookBegan() if self.state is State.CLOSED:
+                self._drop(event)
+                return
+            case events.HookBegan(run):
+                self._asides.add(run)
+                if self._closing or isinstance(self._ending_now, Cancelled):
+                    self._emit(effects.StopHooks())
+            case events.HookEnded(run):
+                if run not in self._asides:
+                    self._drop(event)
+                    return
+                self._asides.remove(run)
+            case _:
+                assert_never(event)
+        self._after_hooks()
+
+    def _on_hooks_done(self, event: events.HooksDone) -> None:
+        """Go on with the prompt whose hooks have ended."""
+        prompt, feedback = self._queue.hooked, event.feedback
+        assert prompt is not None
+        if prompt is self._queue.leaving:
+            enough = prompt.again >= MAX_AGAIN
+            if feedback is not None and not prompt.ending and not enough:
+                self._emit(*self._queue.follow(feedback))
+                return
+            if feedback is not None:
+                self._emit(effects.RefuseFeedback(feedback, enough and not prompt.ending))
+            self.tainted = isinstance(prompt.ending, Cancelled)
+        elif event.refusal is not None and not prompt.ending:
+            prompt.ending = Refused(event.refusal)
+        self._emit(*self._queue.end_hooks())
+
+    def _stop_asides(self) -> None:
+        if self._asides:
+            self._emit(effects.StopHooks())
+
+    def _hooks_due(self) -> Hooks:
+        return Hooks.DUE if Moment.PROMPT in self._hooks else Hooks.PASSED
+
+    def _tell_death(self, detail: object) -> None:
+        hooked = self._queue.hooked
+        if Moment.DEATH in self._hooks and not (hooked and hooked.ending):
+            self._emit(effects.TellDeath(detail))
+
+    @property
+    def _ending_now(self) -> Outcome | None:
+        """How the running turn ends, if it does."""
+        over = self.state in (State.DRAINING, State.KILLING) and self._queue.running
+        return self._ending if over else None
+
+    def _hooks_hold_up(self) -> bool:
+        """A cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
+        return bool(self._asides) and isinstance(self._ending_now, Cancelled)
+
+    def _after_hooks(self) -> None:
+        """Go on with what waited for the end of hooks."""
+        running = self._queue.running
+        if self._hooks_hold_up():
+            return
+        if self.state is State.KILLING and not self._epochs.dying:
+            self._finish_badly()
+            self._go_on()
+        elif self.state is State.DRAINING and running and running.noted:
+            self._end_drain()
+
     # --- the end of a turn ---------------------------------------------------------------------
 
     def _on_cancel(self, event: events.Cancel | events.CancelPrompt) -> None:
@@ -340,6 +449,8 @@ class Turns:
         self._gate.end_pause()
         if self.state is State.RUNNING:
             self._drain()
+        elif running:
+            self._stop_asides()
         self._ending = Cancelled()
         self._emit(
             *self._queue.drop(
@@ -352,12 +463,33 @@ class Turns:
         self._enter(State.DRAINING)
         if prompt := self._queue.running:
             self._emit(effects.SendCancel(self.epoch, prompt.key))
+        self._stop_asides()
+
+    def _died(self, detail: object) -> None:
+        """Go on from a turn in which the agent's process ended by itself."""
+        self._tell_death(detail)
+        self._ending = Failed(Failure.AGENT_DIED, detail)
+        self._restart()
+
+    def _answered(self, answer: object) -> None:
+        """Take the agent's answer to a prompt that nobody cancelled."""
+        if Moment.TURN_END in self._hooks:
+            self._emit(*self._queue.leave(answer))
+        else:
+            self._finish(Replied(answer))
+        self._rest()
 
     def _drained(self, event: events.AgentAnswered) -> None:
         """Take the answer that came in time to a cancelled prompt."""
         self._note(event)
+        self._end_drain()
+
+    def _end_drain(self) -> None:
+        """Go on from a cancelled turn that the agent has ended, unless a hook of it runs."""
         if (self._distrust or self._renew) and not self._closing:
             self._restart()
+            return
+        if self._hooks_hold_up():
             return
         self._emit(*self._epochs.drop_spare())
         self._finish_badly()
@@ -465,6 +597,8 @@ class Turns:
         self._closing = True
         self._gate = Gate()
         self._emit(*self._epochs.drop_spare())
+        if self.state is not State.RUNNING or isinstance(event, events.Shutdown):
+            self._stop_asides()
         if isinstance(event, events.Close):
             self._ending = Cancelled()
             self._emit(*self._queue.drop(Cancelled()))
@@ -501,6 +635,10 @@ class Turns:
         self._emit(*self._epochs.close())
 
     def _end(self) -> None:
+        if self._queue.hooked:
+            self._enter(State.KILLING)
+            return
+        self._asides.clear()
         self._enter(State.CLOSED)
         self._emit(effects.Closed())
 

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
@@ -24,6 +24,8 @@ def of_outcome(outcome: Outcome) -> Answer:
             return Ok({"stopReason": "cancelled"})
         case Done():
             return Ok({"stopReason": "end_turn"})
+        case Refused():
+            return Ok({"stopReason": "refusal"})
         case Failed(why, detail):
             return Err(_failure(why, detail))
         case _:
@@ -34,6 +36,8 @@ def _failure(why: Failure, detail: object) -> RpcError:
     match why:
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
+        case Failure.NOT_BEGUN:
+            return errors.agent_trouble("the journal can't be written, so the prompt was not sent")
         case Failure.AGENT_DIED:
             how = detail.describe() if isinstance(detail, Exit) else "it is gone"
             return errors.agent_trouble(

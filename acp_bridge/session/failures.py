@@ -18,6 +18,8 @@ def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
             return [ev.CommitFailed(key, error.message)]
         case ef.SendPrompt(epoch, key):  # sending is the last thing done: the agent has nothing
             return [ev.AgentAnswered(epoch, key, Err(error))]
+        case ef.RunHooks(key):
+            return [ev.HooksDone(key)]
     return []
 
 

@@ -46,8 +46,11 @@ class FromAgentPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> Json:
+        """Keep an update that is about the session, not of the conversation.
+
+        Returns it as it is to be shown.
+        """
 
 
 class FromAgent:
@@ -95,13 +98,13 @@ class FromAgent:
             return
         if (shown := self._taken(link, update)) is None:
             return
+        if is_state(shown):
+            shown = self._port.note_state(shown)
         told = {**params, "update": shown}
         told.pop("sessionId", None)
-        if is_state(shown):
-            self._port.note_state(shown)
-            if unread:
-                self._withheld[shown["sessionUpdate"]] = told
-                return
+        if unread and is_state(shown):
+            self._withheld[shown["sessionUpdate"]] = told
+            return
         self._transcript.show(told)
 
     def _taken(self, link: Link, update: Json) -> Json | None:

@@ -12,7 +12,15 @@ from typing import Any, Final
 from acp_bridge import notices
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
-from acp_bridge.protocol import AGENT_MESSAGE, TOOL_CALL, USER_MESSAGE, Json, own_meta
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    CONTEXT,
+    FEEDBACK,
+    TOOL_CALL,
+    USER_MESSAGE,
+    Json,
+    own_meta,
+)
 from acp_bridge.session.opening import Known
 
 #: characters of a transcript that a prompt carries; what is older is left out.
@@ -121,6 +129,8 @@ def _line(params: Json) -> str | None:
     text = content.get("text") if isinstance(content, dict) else None
     match update.get("sessionUpdate"):
         case kind if kind == USER_MESSAGE and isinstance(text, str):
+            if own_meta(params).keys() & {FEEDBACK, CONTEXT}:
+                return _cut(f"Hook: {text}")
             return None if text.startswith("/queue") else _cut(f"User: {text}")
         case kind if kind == AGENT_MESSAGE and isinstance(text, str):
             return _cut(f"Agent: {text}")

@@ -17,7 +17,17 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
-from acp_bridge.protocol import GO, HOLD, INFO_UPDATE, PAUSE, ErrorCode, Json, with_own_meta
+from acp_bridge.protocol import (
+    CAN_PAUSE,
+    GO,
+    HOLD,
+    INFO_UPDATE,
+    PAUSE,
+    ErrorCode,
+    Json,
+    can_own,
+    with_own_meta,
+)
 from acp_bridge.session.opening import in_words
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -37,10 +47,6 @@ class PausesPort(Protocol):
     def ending(self) -> bool:
         """True once the session is being closed, or ends with the bridge."""
 
-    @property
-    def can_pause(self) -> bool:
-        """True when the agent says that it can pause a turn."""
-
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
@@ -48,9 +54,10 @@ class PausesPort(Protocol):
 class Pauses:
     """Takes the user's word, carries it to the agent, and tells what becomes of it."""
 
-    def __init__(self, port: PausesPort, transcript: TranscriptOut) -> None:
-        """Nothing is paused or held."""
+    def __init__(self, port: PausesPort, transcript: TranscriptOut, capabilities: object) -> None:
+        """`capabilities`: what the agent says that it can do."""
         self._port = port
+        self._can_pause = can_own(capabilities, CAN_PAUSE)
         self._transcript = transcript
         self._told = Standstill.OPEN
         self._since = 0.0
@@ -63,7 +70,7 @@ class Pauses:
         """Answer one of `METHODS` with the state that it leads to; raises RpcError."""
         self._transcript.wake(request.client)
         match request.method:
-            case m if m == PAUSE and not self._port.can_pause:
+            case m if m == PAUSE and not self._can_pause:
                 raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
             case m if m == PAUSE:
                 self._port.feed(ev.Pause())
@@ -78,7 +85,7 @@ class Pauses:
         """Do what `/queue pause`, `hold` or `go` says, and say what came of it."""
         before = self._port.standstill
         match word:
-            case "pause" if not self._port.can_pause:
+            case "pause" if not self._can_pause:
                 self._transcript.notice(notices.CANNOT_PAUSE)
                 return
             case "pause":

@@ -51,6 +51,8 @@ class Prompt:
     seq: int = 0
     #: the journal has it as held; if that could not be written, it waits there still.
     held: bool = False
+    #: how the agent ended its turn, while hooks may still send the agent back to work.
+    answer: object = None
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -142,6 +144,17 @@ class Prompts:
         if prompt.request and isinstance(outcome, Cancelled) and not self._transcript.seq:
             self._transcript.hush(prompt.request.client)
 
+    def end_turn(self, key: int, answer: object) -> None:
+        """Keep how the agent ended the turn; the client is answered later (invariant Q11)."""
+        prompt = self._open[key]
+        prompt.answer = answer
+        told = answers.for_journal(answers.of_outcome(Replied(answer)))
+        self._end(prompt.seq, told or {}, answer)
+
+    def forget(self, key: int) -> Json:
+        """Forget a prompt that was never written down; returns its parameters."""
+        return self._open.pop(key).params
+
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
         self._end(self._open[key].seq, {"stopReason": "cancelled"}, answer)
@@ -207,7 +220,7 @@ class Prompts:
 
     async def _catch_up(self) -> None:
         """Try again and again to write what the journal lacks: the session may be quiet now."""
-        while self._journal.behind and not self._catching_up:
+        while (self._journal.behind or self._journal.broken) and not self._catching_up:
             self._catching_up = True
             try:
                 await anyio.sleep(waits.JOURNAL_RETRY)
@@ -217,6 +230,7 @@ class Prompts:
                 return
             with suppress(JournalError):
                 self._journal.catch_up()
+                await self._journal.checkpoint()
 
     @property
     def _session_id(self) -> str:

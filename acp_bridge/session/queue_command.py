@@ -5,6 +5,9 @@
                   can do that
 /queue hold       lets the turn end, and starts nothing more
 /queue go         ends a pause or a hold
+/queue title WORDS
+                  gives the session a title, which stays
+/queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
 /queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
                   reaches them)
 /queue drop [N]   forgets the held prompts, or the one of that number
@@ -14,6 +17,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -22,6 +26,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.session import queue_words
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -58,13 +63,21 @@ class QueueCommand:
         transcript: TranscriptOut,
         memory: Memory,
         pauses: Pauses,
+        ask: Callable[[ClientRequest, str], None],
+        set_title: Callable[[str], str],
         words: tuple[str, ...],
     ) -> None:
-        """Nothing happens before `run`; `words` are those that are offered."""
+        """Nothing happens before `run`.
+
+        `ask` answers a prompt with a question beside the session; `set_title` returns the title
+        as it is kept; `words` are those on offer.
+        """
         self._port = port
         self._memory = memory
         self._pauses = pauses
-        self._usage = notices.queue_usage(words)
+        self._ask = ask
+        self._set_title = set_title
+        self._usage = queue_words.usage(words)
         self._prompts = prompts
         self._transcript = transcript
 
@@ -81,6 +94,10 @@ class QueueCommand:
 
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Do what the words say and answer the prompt that they came with."""
+        if words[:1] == ["ask"] and words[1:]:
+            text = params["prompt"][0]["text"]  # with the white space that stands in the question
+            self._ask(request, text.strip().split(maxsplit=2)[2])
+            return
         for block in params["prompt"]:
             # Its own message: it may be typed right behind the prompt of the turn that runs.
             said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
@@ -92,6 +109,11 @@ class QueueCommand:
                 self._transcript.notice(notices.queue(waiting, held, self._pauses.said))
             case ["pause" | "hold" | "go" as word]:
                 self._pauses.command(word)
+            case ["title", *given]:
+                kept = self._set_title(" ".join(given))
+                self._transcript.notice(notices.titled(kept))
+            case ["ask"]:
+                self._transcript.notice(notices.ASK_WHAT)
             case ["run"]:
                 self._run_held(request, params)
                 return

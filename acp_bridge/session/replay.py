@@ -16,7 +16,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
-from acp_bridge.protocol import STATE, Json, with_own_meta
+from acp_bridge.protocol import CONTEXT, STATE, Json, own_meta, with_own_meta
 from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -149,7 +149,8 @@ class Replay:
             for params in page:
                 if late:
                     late.note(params)
-                view.replay(for_replay(params))
+                if not own_meta(params).get(CONTEXT):
+                    view.replay(for_replay(params))
             await self._room(view)
             if self._port.closing:
                 raise errors.unknown_session()

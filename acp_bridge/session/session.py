@@ -18,19 +18,23 @@ import anyio
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
-from acp_bridge.protocol import CAN_PAUSE, Json, can_own, own_meta
-from acp_bridge.session import answers, failures, queue_command, to_client
+from acp_bridge.protocol import Json, not_feedback, own_meta
+from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
@@ -59,39 +63,39 @@ class Session:
         lease: int,
         workspace: Workspace,
         link: Link | None,
+        hooks: FoundHooks | None = None,
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id = journal.info.session_id
-        self.journal = journal
-        self.workspace = workspace
-        self.closing = False  #: `close` was called.
-        #: set when nothing of the session is left.
-        self.closed = anyio.Event()
-        self._context = context
-        self._lease = lease
-        self._machine = new_machine(context.settings, has_process=link is not None)
-        self._stepping = Stepping(self._machine, self)
-        #: the trouble with the latest start was said, in an answer or in the session.
-        self._told = False
-        words = notices.queue_words(pause=self.can_pause)
-        updates = self._updates = Updates(set(journal.used_ids()), notices.queue_command(words))
+        self.journal, self.workspace = journal, workspace
+        self.closed = anyio.Event()  #: set when nothing of the session is left.
+        self._context, self._lease = context, lease
+        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        words = queue_words.offered(context.capabilities)
+        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         limit = context.settings.client_limit
         self._deadlines = Deadlines(self, context.settings)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once)
+        said = self.hooks = SessionHooks(self, prompts, shown, hooks)
+        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._stepping = Stepping(self._machine, self)
+        permissions = Permissions(said, updates, shown.show)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.memory = Memory(journal)
+        memory = self.memory = Memory(journal)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
-        self.pauses = Pauses(self, shown)
-        self.replay = Replay(self, journal, shown, prompts, chosen, self.pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, self.memory)
-        self._queue = QueueCommand(self, prompts, shown, self.memory, self.pauses, words)
-        self._title = Title(self, context.journal, journal)
+        pauses = self.pauses = Pauses(self, shown, context.capabilities)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
+        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        title = self.title = Title(self, context.journal, journal, shown)
+        own = ask.command, title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
 
@@ -128,10 +132,6 @@ class Session:
     @property
     def ending(self) -> bool:
         return self._machine.ending
-
-    @property
-    def can_pause(self) -> bool:
-        return can_own(self._context.capabilities, CAN_PAUSE)
 
     @property
     def agent_replays(self) -> bool:
@@ -184,6 +184,7 @@ class Session:
                 self.pauses.give_sign()
             case ef.AnswerPrompt(key, outcome):
                 self._told |= answers.says_why_not_ready(outcome)
+                self._turn.say_not_run(key, outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self._prompts.note(key, answer)
@@ -202,8 +203,10 @@ class Session:
                 self._deadlines.disarm(timer)
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case _:
+            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
                 self._perform_on_process(effect)
+            case _:
+                self.hooks.perform(effect)
 
     def _perform_on_process(
         self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
@@ -246,11 +249,13 @@ class Session:
     def close(self) -> None:
         """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
+        self.ask.close()
         self.feed(ev.Close())
 
     async def _finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
         try:
+            await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -265,12 +270,13 @@ class Session:
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
             return
+        params = not_feedback(params)
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
         self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
-            self._title.note_prompt(params)
+            self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
@@ -278,16 +284,16 @@ class Session:
         if key is not None:
             self.feed(ev.CancelPrompt(key))
             return True
-        return self.to_agent.cancel(client, request_id)
+        return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
-        """Keep an update that is about the session, not of the conversation."""
+    def note_state(self, update: Json) -> Json:
+        """Keep an update that is about the session; returns it as it is to be shown."""
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
         self.user_settings.note_update(update, announced=announced)
-        self._title.note_update(update)
+        return self.title.note_update(update)
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Moment
 from acp_bridge.machine.turns import Turns
 from acp_bridge.session import failures
 from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
@@ -54,10 +55,13 @@ class Stepping:
         self._performer.after_steps()
 
 
-def new_machine(settings: Settings, *, has_process: bool) -> Turns:
+def new_machine(
+    settings: Settings, hooks: frozenset[Moment] = frozenset(), *, has_process: bool
+) -> Turns:
     """Return the machine of a session, as the settings have it."""
     return Turns(
         epoch=1 if has_process else 0,
         clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        hooks=hooks,
     )

@@ -67,6 +67,12 @@ class _Asked:
 
     request: ClientRequest
     tell: Callable[[Answer], None]
+    method: str
+    params: Any
+    #: it is asked beside the session: nothing of the session depends on it, or waits for it.
+    beside: bool = False
+    #: takes an answer that comes when somebody has answered in the agent's place.
+    tell_late: Callable[[Link, Answer], None] | None = None
     #: the process that has it, and its id there.
     link: Link | None = None
     agent_request: int = 0
@@ -98,8 +104,8 @@ class ToAgent:
 
     @property
     def busy(self) -> bool:
-        """True while the agent has a request that is not answered yet."""
-        return bool(self._passed)
+        """True while the agent has a request about the session that is not answered yet."""
+        return any(not asked.beside for asked in self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not here.
@@ -122,7 +128,8 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
-        self._take(_Asked(request, partial(self._answer, request)))
+        tell = partial(self._answer, request)
+        self._take(_Asked(request, tell, request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client; raises RpcError.
@@ -130,7 +137,29 @@ class ToAgent:
         A caller that is cancelled gives the request up, and the agent is told so.
         """
         answers: list[Answer] = []
-        asked = _Asked(request, answers.append)
+        asked = _Asked(request, answers.append, request.method, request.params)
+        return await self._result(asked, answers)
+
+    async def ask_beside(
+        self,
+        request: ClientRequest,
+        method: str,
+        params: Json,
+        tell_late: Callable[[Link, Answer], None] | None = None,
+    ) -> tuple[Link, Any]:
+        """Return the process that answered, and its result; raises RpcError as `ask` does.
+
+        `request`: the client's, for which the agent is asked this. Nothing in the session waits
+        for it. `tell_late` takes an answer that comes after the caller gave up.
+        """
+        answers: list[Answer] = []
+        asked = _Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
+        result = await self._result(asked, answers)
+        if asked.link is None:
+            raise errors.agent_trouble("the agent's process has ended")
+        return asked.link, result
+
+    async def _result(self, asked: _Asked, answers: list[Answer]) -> Any:
         self._take(asked)
         try:
             await asked.settled.wait()
@@ -144,7 +173,6 @@ class ToAgent:
                 raise error
 
     def _take(self, asked: _Asked) -> None:
-        request = asked.request
         match self._port.passing:
             case Passing.NOW:
                 if (link := self._port.link) is None:
@@ -154,7 +182,7 @@ class ToAgent:
                 self._deferred.append(asked)
                 self._port.wake()
             case Passing.REFUSED:
-                self._user_settings.forget(request.method, request.params)
+                self._user_settings.forget(asked.method, asked.params)
                 what = "the agent is not running; send a prompt to try again"
                 self._settle(asked, Err(errors.agent_trouble(what)))
             case Passing.GONE:
@@ -163,33 +191,33 @@ class ToAgent:
                 assert_never(never)
 
     def _send(self, link: Link, asked: _Asked) -> None:
-        method, params = asked.request.method, for_agent(link, asked.request.params)
+        asked.link, params = link, for_agent(link, asked.params)
         try:
             request_id = link.request_for(
-                asked.request, method, params, lambda answer: self._settle(asked, answer)
+                asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
             )
         except Exception as exc:  # nothing was sent (invariant Q9)
-            self._settle(asked, Err(errors.internal(exc, f"{method} could not be passed on")))
+            self._settle(asked, Err(errors.internal(exc, f"{asked.method} could not be passed on")))
             return
         if asked.settled.is_set():  # a process that is gone answers at once
             return
-        asked.link, asked.agent_request = link, request_id
+        asked.agent_request = request_id
         self._passed.append(asked)
-        if method in _BOUNDED:
+        if asked.method in _BOUNDED:
             self._port.spawn(self._end_silence, asked, link)
 
     async def _end_silence(self, asked: _Asked, link: Link) -> None:
         """Answer a request with an error if the agent is silent about it for too long."""
         with suppress(TimeoutError), link.at_clients.limit(self._patience):
             await asked.settled.wait()
-        await self._limit(asked, 0, errors.silent(asked.request.method, self._patience))
+        await self._limit(asked, 0, errors.silent(asked.method, self._patience))
 
     async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
         with anyio.move_on_after(seconds):
             await asked.settled.wait()
         if not asked.settled.is_set():
-            event("agent.silent", method=asked.request.method)
+            event("agent.silent", method=asked.method)
             self._give_up(asked, error)
 
     def _give_up(self, asked: _Asked, error: RpcError) -> None:
@@ -204,7 +232,10 @@ class ToAgent:
     def _settle(self, asked: _Asked, answer: Answer) -> None:
         """Tell the one answer; what the agent sets after that is in force and shown."""
         if asked.settled.is_set():
-            self._take_late(asked.request, answer)
+            if not asked.beside:
+                self._take_late(asked.request, answer)
+            elif asked.tell_late and asked.link:
+                asked.tell_late(asked.link, answer)
             return
         asked.settled.set()
         for waiting in (self._deferred, self._passed):
@@ -229,7 +260,7 @@ class ToAgent:
 
     def deferred_settings(self) -> list[tuple[str, Any]]:
         """Return method and parameters of what waits, in order."""
-        return [(asked.request.method, asked.request.params) for asked in self._deferred]
+        return [(asked.method, asked.params) for asked in self._deferred]
 
     async def send_deferred(self, link: Link) -> None:
         """Send what waits to a process that is being given the session, one after the other.
@@ -240,7 +271,8 @@ class ToAgent:
         while self._deferred and not link.gone:
             asked = self._deferred.pop(0)
             self._send(link, asked)
-            await asked.settled.wait()
+            if not asked.beside:
+                await asked.settled.wait()
 
     def _note_steering(self, request: ClientRequest, result: object) -> None:
         """Record what the user said into the running turn, if the agent took it there."""

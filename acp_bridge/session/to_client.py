@@ -18,6 +18,7 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.permissions import Permissions, new_card
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -73,11 +74,14 @@ class ToClient:
         client: Callable[[], Client | None],
         updates: Updates,
         record: Callable[[Json], None] = lambda params: None,
+        permissions: Permissions | None = None,
     ) -> None:
         """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
         `record` takes an update that only the client has shown, from what it was asked.
+        `permissions` are asked for at hooks first.
         """
+        self._permissions = permissions
         self._session_id = session_id
         self._record = record
         self._client = client
@@ -94,6 +98,13 @@ class ToClient:
         if stopped and call.method in _CHANGES:
             link.peer.fail(call.id, errors.cancelled())
             return True
+        if self._permissions and self._permissions.takes(call):
+            self._permissions.decide(link, call, self._pass)
+        else:
+            self._pass(link, call)
+        return False
+
+    def _pass(self, link: Link, call: Call) -> None:
         client = self._client()
         if self._session_id is None and _names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())
@@ -101,7 +112,6 @@ class ToClient:
             self._ask(client, link, call)
         else:
             link.peer.fail(call.id, errors.unknown_method(call.method))
-        return False
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params = self._for_client(client, link, call)
@@ -114,6 +124,8 @@ class ToClient:
         except Exception:  # nothing was sent
             link.at_clients.remove(asked)
             raise
+        if self._permissions:
+            self._permissions.tell_that_it_waits(call)
 
     def _answered(self, asked: _Question, answer: Answer) -> None:
         if asked not in asked.link.at_clients.questions:
@@ -172,8 +184,7 @@ class ToClient:
         """
         asked, new = self._updates.asked_about(tool_call)
         if new and isinstance(asked.get("toolCallId"), str):
-            card = {"title": asked["toolCallId"], "status": "pending", **asked}
-            self._record({"update": {**card, "sessionUpdate": protocol.TOOL_CALL}})
+            self._record(new_card(asked))
         return asked
 
 

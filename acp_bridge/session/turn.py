@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from acp_bridge import errors, notices
+from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, user_chunk, without_own_meta
+from acp_bridge.machine.outcomes import Failed, Failure, Outcome, Refused
+from acp_bridge.protocol import (
+    CONTEXT,
+    SESSION_CANCEL,
+    SESSION_PROMPT,
+    is_feedback,
+    user_chunk,
+    with_own_meta,
+    without_own_meta,
+    words_of,
+)
 from acp_bridge.session import to_client
+from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
-from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.prompts import Prompt, Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer, Err
-
-#: what a prompt is answered that left the queue while nothing could be written at all.
-NOT_SENT = "the journal can't be written, so the prompt was not sent"
+from acp_bridge.wire.jsonrpc import Answer
 
 
 class TurnPort(Protocol):
@@ -39,6 +47,7 @@ class Turn:
         updates: Updates,
         prompts: Prompts,
         memory: Memory,
+        hooks: SessionHooks,
     ) -> None:
         """No turn runs yet."""
         self._port = port
@@ -47,6 +56,7 @@ class Turn:
         self._updates = updates
         self._prompts = prompts
         self._memory = memory
+        self._hooks = hooks
 
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
@@ -57,17 +67,19 @@ class Turn:
             self._journal.start_turn(prompt.seq)
         except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
             event("journal.failed", session=session_id, what=exc)
-            refusal = Err(errors.agent_trouble(NOT_SENT))
-            self._port.feed(ev.AgentAnswered(link.epoch, key, refusal))
+            self._port.feed(ev.NotBegun(key))
             return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks)
-        sent = [carried, *blocks] if carried else blocks
+        context = self._hooks.take_context(key)
+        added = [{"type": "text", "text": context}] if context else []
+        sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
-        said = [{"update": user_chunk(block)} for block in blocks]
-        if prompt.request is None:  # held since a restart: no client shows it by itself
-            for chunk in said:
-                self._transcript.show_only(chunk)
+        self._show_words(prompt)
+        for block in added:
+            self._transcript.record_only(
+                with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
+            )
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
         if carried:
             self._transcript.notice(notices.memory_sent(len(carried["text"])))
@@ -80,6 +92,29 @@ class Turn:
                 self._port.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
+
+    def say_not_run(self, key: int, outcome: Outcome) -> None:
+        """Say in the session that a prompt never ran, if its answer doesn't say why."""
+        prompt = self._prompts.get(key)
+        match outcome:
+            case Refused(reason):
+                self._transcript.begin_turn(prompt.seq)
+                try:
+                    self._journal.start_turn(prompt.seq)
+                except JournalError as exc:
+                    event("journal.failed", session=self._journal.info.session_id, what=exc)
+                self._show_words(prompt)
+                self._transcript.notice(notices.prompt_refused(str(reason)))
+            case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
+                self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
+
+    def _show_words(self, prompt: Prompt) -> None:
+        """Show the words of a prompt, if no client does, and then what hooks have to say."""
+        if prompt.request is None:  # held since a restart, or a hook's: no client shows it
+            for chunk in words_of(prompt.params):
+                self._transcript.show_only(chunk)
+        for text in self._hooks.take_unsaid():
+            self._transcript.notice(text)
 
     def cancel(self, link: Link, key: int) -> None:
         """Tell the agent to cancel the turn, and end what it asks of the user."""

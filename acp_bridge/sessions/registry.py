@@ -151,6 +151,7 @@ class Sessions:
                     if session is None:
                         return await self._import(request, session_id, workspace, replay=replay)
                     self.live[session_id] = session
+                session.hooks.start("resume")
             await session.replay.load(request, replay=replay)
             session.wake()
             return ANSWERED

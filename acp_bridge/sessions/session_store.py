@@ -15,6 +15,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
+from acp_bridge.hooks.found import look
 from acp_bridge.journal import (
     IndexUnusable,
     JournalError,
@@ -94,7 +95,10 @@ class SessionStore:
             )
             if fill:
                 await fill(journal)
-            return Session(context, journal, lock, workspace, link), lock
+            hooks = await look(context.settings.home, workspace.cwd)
+            session = Session(context, journal, lock, workspace, link, hooks)
+            session.hooks.start("fork" if fill else "resume" if prompted else "startup")
+            return session, lock
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
@@ -118,7 +122,8 @@ class SessionStore:
             journal = await self._context.journal.open(session_id)
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
-            session = Session(self._context, journal, lock, workspace, None)
+            hooks = await look(self._context.settings.home, workspace.cwd)
+            session = Session(self._context, journal, lock, workspace, None, hooks)
             await session.replay.recover()
         except BaseException as exc:
             if journal:

@@ -207,7 +207,7 @@ class Compactor:
             summariser, entries, history.summary, window=window, rate=estimate.rate
         )
         if completion.usage is not None:
-            self._record(_usage(summariser, completion.usage))
+            self._record(spent_on(summariser, completion.usage))
         text = completion.text.strip()
         if not text or completion.stop == "refusal":
             raise ModelError("The model gave no summary.")
@@ -238,6 +238,7 @@ class Compactor:
             logger.exception("a notice could not be shown: %s", text)
 
 
-def _usage(model: Model, usage: Usage) -> Record:
+def spent_on(model: Model, usage: Usage) -> Record:
+    """Returns the record of what a call of the summary model has cost."""
     counts = {"input": usage.input, "output": usage.output, "cached": usage.cached}
     return {"t": "usage", "model": model.id, **counts, "cost": usage.cost, "for": "summary"}

@@ -15,6 +15,7 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `plan` entries: ACP plan entries
 - `note` text: what the agent itself tells the model in a turn; the user is not shown it
 - `usage` model, input, output, cached, cost (USD or null), for ("turn" or "summary")
+- `title` text: the session's title, made by a model
 - `refused`: the model refused the last prompt; no model is given its turn any more
 - `trim` cards: the model is no longer given the results of the calls with these cards
 - `summary` text, entries: the model is given this text in place of the first `entries` entries
@@ -69,6 +70,8 @@ class History:
         self._summary: Summary | None = None
         #: the mode at the last prompt, and the tools that were gone
         self._mode = ""
+        #: the title that a model made
+        self.made_title: str | None = None
         self._gone: tuple[str, ...] = ()
         self._spent = Spent()
         #: the ids of the models that have answered the user
@@ -81,7 +84,9 @@ class History:
 
     @property
     def title(self) -> str | None:
-        """The first line of the first prompt, shortened; None before it."""
+        """What a model made, else the first line of the first prompt; None before that."""
+        if self.made_title is not None:
+            return self.made_title
         first = next((e for e in self._entries if isinstance(e, Prompt)), None)
         return None if first is None else title_of(text_of(first.blocks))
 
@@ -204,6 +209,8 @@ class History:
                     call = self._calls.get(card_id) if isinstance(card_id, str) else None
                     if call is not None and call.outcome is not None:
                         call.trimmed = True
+            case {"t": "title", "text": str(text)}:
+                self.made_title = text
             case {"t": "refused"}:
                 self.measured = None
                 self._refuse()

@@ -33,6 +33,10 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: the number of records in which `list_sessions` looks for a session's first prompt: of those that
 #: are no decisions, and of all
 _HEAD, _LINES = 8, 1000
+#: how the records of a title and of a prompt begin
+_TITLE, _PROMPT = b'{"t":"title"', b'{"t":"user"'
+#: the number of prompts behind the first one before which a title is looked for
+_TITLED_BY = 2
 
 
 class UnknownSession(Exception):
@@ -50,7 +54,8 @@ class SessionInfo:
 class Transcript:
     """The history of an open session and the file that its records are appended to."""
 
-    def __init__(self, path: Path, history: History, *, cut: bool = False) -> None:
+    def __init__(self, path: Path | None, history: History, *, cut: bool = False) -> None:
+        """Without a path, nothing that is appended is written."""
         self.history = history
         self._path = path
         self._fd = -1
@@ -63,7 +68,7 @@ class Transcript:
         """Begins the transcript of a new session. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
-        transcript._open(os.O_CREAT)
+        transcript._open(folder / f"{session_id}.jsonl", os.O_CREAT)
         transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})
         return transcript
 
@@ -105,6 +110,14 @@ class Transcript:
             raise UnknownSession(session_id) from None
         return cls(path, history, cut=not line.endswith(b"\n"))
 
+    @classmethod
+    def copy(cls, folder: Path, session_id: str) -> Transcript:
+        """Reads a transcript whole; what the copy takes after that is written nowhere.
+
+        Blocks the thread. Raises as `load` does.
+        """
+        return cls(None, cls.load(folder, session_id).history)
+
     def append(self, record: Record) -> None:
         """Takes the record into the history, then writes it.
 
@@ -112,19 +125,21 @@ class Transcript:
         it even then.
         """
         self.history.fold(record)
+        if self._path is None:
+            return
         self._owed.append(_dump(record))
         try:
             while self._owed:
-                self._write(self._owed[0])
+                self._write(self._path, self._owed[0])
                 del self._owed[0]
         except OSError:
             if record.get("t") not in DECISIONS:
                 del self._owed[-1]
             raise
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, path: Path, line: bytes) -> None:
         if self._fd < 0:
-            self._open()
+            self._open(path)
         if self._cut:
             line = b"\n" + line
         self._cut = True
@@ -132,9 +147,9 @@ class Transcript:
             line = line[os.write(self._fd, line) :]
         self._cut = False
 
-    def _open(self, flags: int = 0) -> None:
+    def _open(self, path: Path, flags: int = 0) -> None:
         flags |= os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, 0o600)
+        self._fd = os.open(path, flags, 0o600)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -180,7 +195,22 @@ def _head(path: Path, changed: float) -> SessionInfo | None:
                 cwd = where
             case {"t": "user", "blocks": [*blocks]} if cwd is not None:
                 updated_at = datetime.fromtimestamp(changed, UTC).isoformat()
-                return SessionInfo(path.stem, cwd, title_of(text_of(blocks)), updated_at)
+                title = _made_title(path) or title_of(text_of(blocks))
+                return SessionInfo(path.stem, cwd, title, updated_at)
+    return None
+
+
+def _made_title(path: Path) -> str | None:
+    """Returns the title that a model made after the first turn, if it did."""
+    prompts = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.startswith(_TITLE):
+                title = (_parse(line) or {}).get("text")
+                return title if isinstance(title, str) else None
+            prompts += line.startswith(_PROMPT)
+            if prompts > _TITLED_BY:
+                break
     return None
 
 

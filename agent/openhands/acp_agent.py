@@ -30,12 +30,14 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from agent.errors import invalid_params, unknown_session
+from acp_bridge.protocol import ASK, GO, PAUSE
+from agent.errors import invalid_params, unknown_method, unknown_session
 from agent.openhands import launch
 from agent.openhands.conversation import Conversation
 from agent.openhands.events import Json
 from agent.openhands.events_socket import open_socket
 from agent.openhands.introduction import AUTH_METHOD, introduction
+from agent.openhands.launch import check_cwd, check_id, folder_of
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
@@ -84,7 +86,7 @@ class OpenHandsAgent:
         info = await launch.begin(self._server, session_id, params, self._settings.profile)
         session = await self._open(session_id, info)
         self._wire.later(session.begin)
-        return NewSessionResponse(session_id=session_id, **_choices(session))
+        return NewSessionResponse(session_id=session_id, **session.options.choices())
 
     async def load_session(
         self,
@@ -96,7 +98,7 @@ class OpenHandsAgent:
     ) -> LoadSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopened(session_id, params, replay=True)
-        return LoadSessionResponse(**_choices(session))
+        return LoadSessionResponse(**session.options.choices())
 
     async def resume_session(
         self,
@@ -108,7 +110,7 @@ class OpenHandsAgent:
     ) -> ResumeSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         session = await self._reopened(session_id, params, replay=False)
-        return ResumeSessionResponse(**_choices(session))
+        return ResumeSessionResponse(**session.options.choices())
 
     async def fork_session(
         self,
@@ -120,12 +122,12 @@ class OpenHandsAgent:
     ) -> ForkSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         await launch.check_extras(self._server, params)
-        _check_cwd(await self._info(session_id), params)
+        check_cwd(await self._info(session_id), params)
         new_id = str(uuid.uuid4())
         await self._server.fork(session_id, new_id)
         session = await self._open(new_id, await self._info(new_id))
         self._wire.later(session.begin)
-        return ForkSessionResponse(session_id=new_id, **_choices(session))
+        return ForkSessionResponse(session_id=new_id, **session.options.choices())
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -135,12 +137,12 @@ class OpenHandsAgent:
         found = [
             SessionInfo(
                 session_id=str(each["id"]),
-                cwd=_folder(each),
+                cwd=folder_of(each),
                 title=each.get("title") or None,
                 updated_at=each.get("updated_at") or None,
             )
             for each in (items if isinstance(items, list) else [])
-            if isinstance(each, dict) and each.get("id") and cwd in (None, _folder(each))
+            if isinstance(each, dict) and each.get("id") and cwd in (None, folder_of(each))
         ]
         next_page = page.get("next_page_id")
         return ListSessionsResponse(
@@ -186,7 +188,7 @@ class OpenHandsAgent:
         return CloseSessionResponse()
 
     async def delete_session(self, session_id: str, **_: Any) -> None:
-        _check_id(session_id)
+        check_id(session_id)
         if session := self._sessions.pop(session_id, None):
             await session.close()
         try:
@@ -194,6 +196,22 @@ class OpenHandsAgent:
         except ServerProblem as problem:
             if problem.kind is not Kind.GONE:
                 raise
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answers what docs/extension.md says that an agent may offer."""
+        name = f"_{method}"
+        if name not in (PAUSE, GO, ASK):
+            raise unknown_method(name)
+        session = self._session(str(params.get("sessionId")))
+        if name == PAUSE:
+            return {"paused": await session.pause()}
+        if name == GO:
+            session.go()
+            return {}
+        question = params.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise invalid_params("question is missing")
+        return {"answer": await session.ask(question)}
 
     # the connection
 
@@ -209,7 +227,7 @@ class OpenHandsAgent:
         raise unknown_session()
 
     async def _info(self, session_id: str) -> Json:
-        _check_id(session_id)
+        check_id(session_id)
         try:
             return await self._server.info(session_id)
         except ServerProblem as problem:
@@ -224,11 +242,11 @@ class OpenHandsAgent:
             if replay:
                 await session.replay()
             return session
-        _check_id(session_id)
+        check_id(session_id)
         await launch.wait_until_ready(self._server)
         await launch.check_extras(self._server, params)
         info = await self._info(session_id)
-        _check_cwd(info, params)
+        check_cwd(info, params)
         session = await self._open(session_id, info)
         try:
             await session.open_again(replay=replay)
@@ -266,25 +284,3 @@ class OpenHandsAgent:
             case _:
                 raise invalid_params("unknown configId")
         self._wire.later(partial(session.shown.all, changes))
-
-
-def _choices(session: Conversation) -> dict[str, Any]:
-    return {"modes": session.options.modes(), "config_options": session.options.listed()}
-
-
-def _check_id(session_id: str) -> None:
-    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
-    try:
-        uuid.UUID(session_id)
-    except ValueError:
-        raise unknown_session() from None
-
-
-def _check_cwd(info: Json, params: SessionParams) -> None:
-    if (folder := _folder(info)) != str(params.cwd):
-        raise invalid_params(f"cwd: this conversation's folder is {folder}")
-
-
-def _folder(info: Json) -> str:
-    workspace = info.get("workspace")
-    return str(workspace.get("working_dir") or "") if isinstance(workspace, dict) else ""

@@ -115,7 +115,12 @@ class Conversation:
         self._closed.set()
 
     async def replay(self) -> None:
-        await self.live.replay()
+        held = self.shown.forget_held()
+        try:
+            await self.live.replay()
+        finally:
+            if held:
+                self.shown.hold()
 
     async def open_again(self, *, replay: bool) -> None:
         """Reads the log, and stops a run that a cancel or a kill has left. Raises ServerProblem."""
@@ -190,6 +195,7 @@ class Conversation:
             return End("cancelled")
         if self._uncertain or self.live.feed.status is Status.WAITING:
             await self._stop_all()
+        self.shown.mute(False)
         if prompt.cancelled:
             outcome: End | Fail = End("cancelled")
         elif prompt.message.command:
@@ -236,8 +242,11 @@ class Conversation:
         finally:
             self._runner = None
         self._uncertain = turn.uncertain
+        if not turn.uncertain:
+            self.live.feed.expect_nothing()
         if turn.cancelled:
             self.live.feed.cut()
+            self.shown.mute(turn.uncertain)
         return outcome
 
     async def _wait_for_server(self) -> None:

@@ -134,7 +134,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A person paused or interrupted the run."""
+    """A person interrupted the run, and the call in flight with it."""
 
     id: str
 
@@ -193,7 +193,7 @@ def read(raw: object) -> Event | None:
             return _state(event_id, raw)
         case "ConversationErrorEvent" | "ServerErrorEvent":
             return Failure(event_id, _text(raw.get("code")), _text(raw.get("detail")))
-        case "PauseEvent" | "InterruptEvent":
+        case "InterruptEvent":
             return Stopped(event_id)
         case "Condensation":
             return Condensed(event_id)

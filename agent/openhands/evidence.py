@@ -46,6 +46,11 @@ class Evidence:
         """Notes that a new run is asked for."""
         self.ran, self.rest = False, None
 
+    def forget_rest(self) -> None:
+        """Notes that a run was begun: a snapshot from before it says nothing of it."""
+        if not self.ran:
+            self.rest = None
+
     @property
     def _begun(self) -> bool:
         return self.found or self._newer

@@ -61,6 +61,8 @@ class Feed:
         self._texts = Texts()
         self._expected: list[tuple[Part, ...]] = []
         self._usage: Update | None = None
+        #: the last event of the log that was told there first, and says where a message ends
+        self._last_stored = ""
 
     @property
     def status(self) -> Status | None:
@@ -74,6 +76,10 @@ class Feed:
     def expect(self, parts: tuple[Part, ...]) -> None:
         """Names the one message that is being sent, so that it is known when it comes back."""
         self._expected = [parts]
+
+    def expect_nothing(self) -> None:
+        """Notes that the message is not on its way any more: one like it is another client's."""
+        self._expected = []
 
     def successor(self) -> Feed:
         """Returns a feed with this one's state that has shown nothing yet."""
@@ -93,6 +99,8 @@ class Feed:
         if isinstance(event, AgentMessage | Action):
             # Deltas of it may still be on their way in the live feed.
             self._texts.gap()
+        if _is_boundary(event):
+            self._last_stored = event.id
         return taken
 
     def live(self, event: Event) -> Taken:
@@ -108,7 +116,8 @@ class Feed:
                     self.state[event.key] = event.value
         known = event.id in self._seen
         taken = Taken() if known else self._first(event, replay=False)
-        if isinstance(event, AgentMessage | Action | Result) or _is_status(event):
+        # What the log told too may be from before the message that it told last.
+        if _is_boundary(event) and (not known or event.id == self._last_stored):
             self._texts.boundary()
         return taken
 
@@ -141,7 +150,7 @@ class Feed:
                 self._texts.split()
                 return self._cards.inner(event)
             case StateField():
-                if event.status is not None:
+                if _between_calls(event):
                     self._texts.clear()
                 return self._usage_changed() if event.key == "stats" else ()
             case Stopped():
@@ -177,8 +186,14 @@ def _number(value: object) -> float:
     return value if isinstance(value, int | float) and value >= 0 else 0
 
 
-def _is_status(event: Event) -> bool:
-    return isinstance(event, StateField) and event.status is not None
+def _is_boundary(event: Event) -> bool:
+    """Tells if no message is being written at the moment that the event tells of."""
+    return isinstance(event, AgentMessage | Action | Result) or _between_calls(event)
+
+
+def _between_calls(event: Event) -> bool:
+    """Tells if the event is a status that no call of the model goes on beyond, as a pause may."""
+    return isinstance(event, StateField) and event.status not in (None, Status.PAUSED)
 
 
 def _words(action: Action) -> tuple[tuple[str, ...], str]:

@@ -18,9 +18,12 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
+from acp_bridge.protocol import CAN_ASK, CAN_PAUSE
 from agent.openhands.settings import KEY_VARIABLE
 
 PROTOCOL_VERSION = 1
+#: what `agentCapabilities._meta` says of the bridge's own methods
+ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 AUTH_METHOD = AuthMethodAgent(
     id="session-api-key",
     name="Session API key",
@@ -37,6 +40,7 @@ def introduction() -> InitializeResponse:
         agent_capabilities=AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            field_meta=ABILITIES,
             mcp_capabilities=McpCapabilities(http=False, sse=False),
             session_capabilities=SessionCapabilities(
                 list=SessionListCapabilities(),

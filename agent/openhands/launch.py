@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
 
-from agent.errors import invalid_params
+from agent.errors import invalid_params, unknown_session
 from agent.openhands.confirmation import MODES
 from agent.openhands.events import Json
 from agent.openhands.problems import Kind, ServerProblem, one_line
 from agent.openhands.server import Server
 from agent.session.session_params import SessionParams
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: seconds that a server gets to start, before it is told that it can't be reached
 _PATIENCE = 45.0
 _PAUSE = 0.5
@@ -78,8 +80,8 @@ async def begin(
 
     Raises ServerProblem, and RequestError if a parameter is one that the server can't take.
     """
-    await _check_folder(server, str(params.cwd))
     profiles = await server.agent_profiles()
+    await _check_folder(server, str(params.cwd))
     request = {
         "conversation_id": conversation_id,
         "agent_profile_id": _profile_id(profiles, profile),
@@ -103,6 +105,8 @@ async def _check_folder(server: Server, path: str) -> None:
     except ServerProblem as problem:
         if problem.kind is Kind.GONE:
             raise invalid_params(f"cwd: the agent-server has no folder {path}") from problem
+        if problem.kind is Kind.NOT_ALLOWED:
+            raise invalid_params(f"cwd: the agent-server may not read {path}") from problem
         if problem.kind is Kind.REFUSED:
             raise invalid_params(f"cwd: no folder on the agent-server: {path}") from problem
         raise
@@ -133,3 +137,19 @@ def _policy(settings: Json) -> Json:
     if not isinstance(chosen, dict) or chosen.get("confirmation_mode") is not True:
         return MODES["never"][2]
     return MODES["risky" if chosen.get("security_analyzer") == "llm" else "always"][2]
+
+
+def check_id(session_id: str) -> None:
+    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
+    if not _ID.fullmatch(session_id):
+        raise unknown_session()
+
+
+def check_cwd(info: Json, params: SessionParams) -> None:
+    """Raises RequestError if the conversation works in another folder."""
+    if (folder := folder_of(info)) != str(params.cwd):
+        raise invalid_params(f"cwd: this conversation's folder is {folder}")
+
+
+def folder_of(info: Json) -> str:
+    return str(_object(info.get("workspace")).get("working_dir") or "")

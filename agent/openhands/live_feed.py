@@ -79,18 +79,19 @@ class LiveFeed:
         """Runs until the server says that there is nothing to follow, or it is cancelled."""
         pause = _FIRST_PAUSE
         while self.ended is None:
-            was_live = False
+            problem: ServerProblem | None = None
             with anyio.CancelScope() as self._connection:
                 try:
                     async with self._open_socket() as socket:
                         await self._follow(socket)
-                except ServerProblem as problem:
-                    logger.info("the feed of %s was cut: %s", self._id, problem)
-                    if problem.final:
-                        await self.end(problem)
+                except ServerProblem as failed:
+                    logger.info("the feed of %s was cut: %s", self._id, failed)
+                    problem = failed
             was_live, self._live = self._live, False
             self.feed.cut()
             self._note_change()
+            if problem is not None and problem.final:
+                await self.end(problem)
             if was_live:
                 pause = _FIRST_PAUSE
             if self.ended is None:

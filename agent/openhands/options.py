@@ -77,6 +77,10 @@ class Options:
         changed, self.model = self.model != name, name
         return [self._update()] if changed else []
 
+    def choices(self) -> dict[str, Any]:
+        """Returns what the answer that opens a session has of them."""
+        return {"modes": self.modes(), "config_options": self.listed()}
+
     def modes(self) -> SessionModeState:
         modes = [
             SessionMode(id=mode, name=name, description=description)

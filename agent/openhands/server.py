@@ -17,6 +17,7 @@ import httpx
 
 from agent.openhands.events import Json
 from agent.openhands.problems import Kind, ServerProblem, one_line
+from agent.openhands.settings import KEY_VARIABLE
 from agent.providers.server_words import words_of
 
 logger = logging.getLogger(__name__)
@@ -185,8 +186,8 @@ class Server:
         said = words_of(response.text, self._mask)
         match status:
             case 401 | 403:
-                kind, text = Kind.NOT_ALLOWED, "The agent-server does not allow it"
-                said = said or "is OPENHANDS_SESSION_API_KEY the right key?"
+                kind, text = Kind.NOT_ALLOWED, f"The agent-server does not allow it (HTTP {status})"
+                said = f"is {KEY_VARIABLE} the right key?"
             case 404:
                 kind, text = Kind.GONE, "The agent-server does not have it"
             case 409:

@@ -62,6 +62,8 @@ class Turn:
         #: the server has taken the user's consent to those
         self._accepted = False
         self._tries = 0
+        #: runs that were asked for because none was seen
+        self._starts = 0
         self._lost = False
         self._stopping = Stopping()
         #: a pause was asked for; how often the server said since then that it is paused
@@ -69,6 +71,8 @@ class Turn:
         self._rests = 0
         #: the pause was ended, and the run has not been seen to go on
         self._gone_on = False
+        #: another client's stop was looked at
+        self._looked_at_stop = False
         #: the user's answer, which waits for the end of the pause
         self._answer: bool | None = None
         self._told_busy = self._told_lost = False
@@ -88,7 +92,7 @@ class Turn:
         self._evidence.take(event, ours=ours)
         self._note_pause(event)
         if self.phase is Phase.SENDING and ours and not self.cancelled:
-            self.phase = Phase.RUNNING  # the answer may still be on its way, or lost
+            return self._go(Phase.RUNNING)  # the answer may still be on its way, or lost
         if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
             return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
         return self._look(waiting) if isinstance(event, Snapshot) else []
@@ -121,6 +125,7 @@ class Turn:
             return self._go_on_again(waiting)
         match problem.kind if problem else None:
             case None | Kind.RUNNING:
+                self._evidence.forget_rest()
                 return [*self._go(Phase.RUNNING), *self._look(waiting)]
             case Kind.BUSY:
                 return self._busy()
@@ -241,7 +246,7 @@ class Turn:
         """Asks for a run until the one that pauses has ended."""
         if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
-        return self._go(Phase.STARTING, Run(_AGAIN), keep=True)
+        return self._go(Phase.STARTING, self._fresh(Run(_AGAIN)), keep=True)
 
     # how it goes on
 
@@ -267,6 +272,10 @@ class Turn:
                 return self._go(Phase.PAUSED, Paused(True)) if self._rests > 1 else []
             case Status.PAUSED if self._gone_on:
                 return self._go(Phase.STARTING, self._fresh(Run()))
+            case Status.PAUSED if not self._looked_at_stop:
+                # A conversation that is being deleted is stopped like this, too.
+                self._looked_at_stop = True
+                return self._go(Phase.LOOKING, Sync(_PAUSE))
             case Status.PAUSED:
                 return [Say(words.STOPPED_ELSEWHERE), self._end(End("end_turn"))]
         return [self._end(End("end_turn"))]
@@ -286,10 +295,10 @@ class Turn:
             return self._ask(waiting)
         if self._evidence.ran or status is Status.RUNNING:
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
-        self._tries += 1
-        if self._tries >= _TRIES:
+        self._starts += 1
+        if self._starts >= _TRIES:
             return [self._end(Fail(words.NOT_STARTED))]
-        return self._go(Phase.STARTING, self._fresh(Run()), keep=True)
+        return self._go(Phase.STARTING, self._fresh(Run()))
 
     def _rejected(self, status: Status | None, waiting: Waiting) -> list[Effect]:
         if set(waiting) & set(self._asked) and status is not Status.RUNNING:

@@ -39,7 +39,7 @@ from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
-from agent.serve import extension
+from agent.serve.extension import Extension
 from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
@@ -58,6 +58,7 @@ class AcpAgent:
         self._shared = shared
         self._later = later
         self._sessions: dict[str, Session] = {}
+        self._extension = Extension(self._session)
 
     async def initialize(
         self,
@@ -173,7 +174,9 @@ class AcpAgent:
         blocks = [wire_form(block) for block in prompt]
         if any(block["type"] == "audio" for block in blocks):
             raise invalid_params("this agent takes no audio")
-        return PromptResponse(stop_reason=await session.prompt(blocks))
+        stop = await session.prompt(blocks)
+        self._later(session.title.make)
+        return PromptResponse(stop_reason=stop)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):
@@ -213,7 +216,10 @@ class AcpAgent:
             await session.close()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await extension.call(f"_{method}", params, self._session)
+        return await self._extension.call(f"_{method}", params)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        self._extension.notified(f"_{method}", params)
 
     # the connection
 

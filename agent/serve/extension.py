@@ -5,28 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acp_bridge.protocol import CAN_PAUSE, GO, PAUSE
-from agent.errors import invalid_params, unknown_method
+import anyio
+
+from acp_bridge.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
+from agent.errors import invalid_params, request_cancelled, unknown_method
+from agent.serve.sdk_transport import CANCELLED, REQUEST_ID
 from agent.session.session import Session
 
 #: what `agentCapabilities._meta` says of it
-ABILITIES = {"acp_bridge": {CAN_PAUSE: True}}
+ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 
 
-async def call(
-    method: str, params: dict[str, Any], session: Callable[[str], Session]
-) -> dict[str, Any]:
-    """Answers one of them. `session` returns the open session with an id, or raises RequestError.
+class Extension:
+    """Answers the methods, and ends those that the client takes back."""
 
-    Raises RequestError.
-    """
-    if method not in (PAUSE, GO):
-        raise unknown_method(method)
-    session_id = params.get("sessionId")
-    if not isinstance(session_id, str):
-        raise invalid_params("sessionId is missing")
-    found = session(session_id)
+    def __init__(self, session: Callable[[str], Session]) -> None:
+        """`session` returns the open session with an id, or raises RequestError."""
+        self._session = session
+        self._running: dict[Any, anyio.CancelScope] = {}
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answers a request. Raises RequestError, ModelError."""
+        if method not in (PAUSE, GO, ASK):
+            raise unknown_method(method)
+        session_id = params.get("sessionId")
+        if not isinstance(session_id, str):
+            raise invalid_params("sessionId is missing")
+        session, request_id = self._session(session_id), params.get(REQUEST_ID)
+        with anyio.CancelScope() as scope:
+            self._running[request_id] = scope
+            try:
+                return await _answer(session, method, params)
+            finally:
+                self._running.pop(request_id, None)
+        raise request_cancelled()
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Takes a notification; one that means nothing here is dropped."""
+        scope = self._running.get(params.get("requestId")) if method == CANCELLED else None
+        if scope is not None:
+            scope.cancel()
+
+
+async def _answer(session: Session, method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == PAUSE:
-        return {"paused": await found.pause()}
-    found.go()
-    return {}
+        return {"paused": await session.pause()}
+    if method == GO:
+        session.go()
+        return {}
+    question = params.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise invalid_params("question is missing")
+    return {"answer": await session.questions.answer(question, session.context)}

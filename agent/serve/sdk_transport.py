@@ -9,7 +9,9 @@ that holds here.
   each gets -32700 or -32600 and the process lives.
 - It spreads the keys of `params._meta` over the handler's keyword arguments, over validated ones
   too. Here the whole of `_meta` arrives as the one keyword `meta`, and overrides nothing.
-- It logs a traceback for `$/cancel_request` and unknown notifications. Here they are dropped.
+- It logs a traceback for `$/cancel_request` and unknown notifications. Here they are dropped, but
+  for a cancel of one of the bridge's own methods: those get their request's id as `REQUEST_ID`, and
+  the cancel arrives as the notification `CANCELLED`.
 - It stops receiving at a malformed `error`, and never answers with a result that JSON cannot hold.
   Here both become -32603.
 - It cancels handlers at EOF before they answer, hangs if stdout is full, and does not notice a
@@ -29,7 +31,16 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME, ErrorCode
+from acp_bridge.protocol import (
+    ASK,
+    CANCEL_REQUEST,
+    GO,
+    PAUSE,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_RESUME,
+    ErrorCode,
+)
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import (
     Decoder,
@@ -45,6 +56,11 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 logger = logging.getLogger(__name__)
 
+#: The parameter in which a method of the bridge's own finds its request's id.
+REQUEST_ID: Final = "_requestId"
+#: The notification as which a cancel of such a request arrives.
+CANCELLED: Final = f"_{CANCEL_REQUEST}"
+_OWN: Final = frozenset({PAUSE, GO, ASK})
 #: Bytes pending above which `send` waits.
 _HIGH_WATER: Final = 1 << 20
 #: Messages sent before the event loop runs other tasks; a cancel waits for no more than these.
@@ -76,6 +92,8 @@ class SdkTransport:
         self._flush_limit = flush_limit
         self._inbox: deque[Message | Malformed] = deque()
         self._unanswered: set[RequestId] = set()
+        #: those of them that may be cancelled
+        self._own: set[RequestId] = set()
         self._asked: set[RequestId] = set()
         self._burst = 0
         self._eof = False
@@ -118,6 +136,7 @@ class SdkTransport:
             line = encode(jsonrpc.error(message["id"], failure))
         if is_answer:
             self._unanswered.discard(message["id"])
+            self._own.discard(message["id"])
             if not self._unanswered:
                 self._answered.set()
         elif "id" in message:
@@ -187,13 +206,26 @@ class SdkTransport:
         if "method" not in message:
             return self._accept_answer(message)
         if "id" not in message:
-            return message if _routed(message) else None
+            return self._cancel(message) or (message if _routed(message) else None)
         if message["id"] in self._unanswered:
             text = "Invalid request: the id is in flight already"
             self._refuse(message["id"], RpcError(ErrorCode.INVALID_REQUEST, text))
             return None
         self._unanswered.add(message["id"])
+        if message["method"] in _OWN and type(params := message.get("params")) is dict:
+            self._own.add(message["id"])
+            return {**message, "params": {**params, REQUEST_ID: message["id"]}}
         return _with_harmless_meta(_with_servers(message))
+
+    def _cancel(self, notification: Message) -> Message | None:
+        """Returns the cancel of a request of the bridge's own, as the SDK takes it."""
+        params = notification.get("params")
+        if notification["method"] != CANCEL_REQUEST or type(params) is not dict:
+            return None
+        request_id = params.get("requestId")
+        if not jsonrpc.is_id(request_id) or request_id not in self._own:
+            return None
+        return {**notification, "method": CANCELLED}
 
     def _accept_answer(self, message: Message) -> Message | None:
         request_id = message.get("id")

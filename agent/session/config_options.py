@@ -97,6 +97,8 @@ class ConfigOptions:
         """
         model_id = self._model_id
         known = self._infos[model_id] = await self._models.open(model_id).info()
+        if self._unknown == model_id:
+            self._unknown = None
         return known
 
     @property

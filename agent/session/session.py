@@ -16,8 +16,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -29,14 +27,16 @@ from agent.conversation.entries import Record
 from agent.conversation.replay import notice
 from agent.conversation.transcript import Transcript
 from agent.mcp_servers.session_servers import SessionServers
-from agent.model import Model, ModelError
+from agent.model import ModelError
 from agent.session.asides import Asides
+from agent.session.ask import Questions
 from agent.session.config_options import ConfigOptions
 from agent.session.demo_notice import DemoNotice
 from agent.session.model_news import ModelNews
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 from agent.session.system_prompt import system_prompt
+from agent.session.title import Title, title_update
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
 from agent.turn.pause import Pause
@@ -87,13 +87,15 @@ class Session:
         )
         self._shared = shared
         self._tools = Toolbox(shared.tools, lambda: self.servers.tools)
-        self._compactor = Compactor(transcript, self._summariser(), self.say)
+        self._compactor = Compactor(transcript, shared.summariser(), self.say)
+        self.questions = Questions(shared, session_id, self.options, self._tools)
         self._news = ModelNews(self.options, history, self._tools, self.client, self._asides)
         self._demo_notice = DemoNotice(
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
-        self._titled = history.title is not None
+        self.title = Title(transcript, shared.summariser(), self._asides, shared.secrets.mask)
+        self._titled = (history.title if self.title.is_quick else history.made_title) is not None
         #: the context that the system prompt was made for
         self._introduced: ToolContext | None = None
         #: the names of missing tools that the user was told of
@@ -143,6 +145,8 @@ class Session:
     async def close(self) -> None:
         """Cancels every prompt, waits until they are answered, and leaves nothing running."""
         self._asides.close()
+        self.questions.close()
+        self.title.close()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.cancel_all)
             tasks.start_soon(self.servers.close)
@@ -261,11 +265,15 @@ class Session:
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
 
     async def _show_title(self) -> None:
-        """Tells the client the session's title once, after the first turn that ended by itself."""
+        """Tells the client the session's title once, after the first turn that ended by itself.
+
+        One that a model makes comes later (`title.make`), since the prompt's answer doesn't wait.
+        """
         title = self.transcript.history.title
         if title is not None and not self._titled:
-            self._titled = True
-            await self.client.update({"sessionUpdate": "session_info_update", "title": title})
+            self._titled = self.title.due = True
+            if self.title.is_quick:
+                await self.client.update(title_update(title))
 
     # what is kept with the session
 
@@ -281,10 +289,6 @@ class Session:
             self.transcript.append(record)
         except OSError:  # a turn tells the user that nothing is recorded
             logger.exception("the transcript can't be written")
-
-    def _summariser(self) -> Callable[[], Model] | None:
-        name = self._shared.settings.summary_model
-        return partial(self._shared.models.open, name) if name else None
 
 
 def _command(blocks: list[dict[str, Any]]) -> str:

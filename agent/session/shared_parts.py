@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from acp.schema import ClientCapabilities
 
-from agent.model import Models
+from agent.model import Model, Models
 from agent.secrets import Secrets, emptied_keys
 from agent.session.session_client import SendNotification, SendRequest, SessionClient
 from agent.settings import Settings
@@ -27,6 +28,11 @@ class SharedParts:
     notify: SendNotification
     #: the client's, known once it has sent `initialize`
     capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
+
+    def summariser(self) -> Callable[[], Model] | None:
+        """Returns what opens the model for summaries; None if none is named."""
+        name = self.settings.summary_model
+        return partial(self.models.open, name) if name else None
 
     def client(self, session_id: str) -> SessionClient:
         """Returns the client's end of a session, with what the client said that it can do."""

@@ -13,8 +13,8 @@ from itertools import pairwise
 #: folders whose files are trusted, however deep
 _FOLDERS = frozenset(
     (
-        # hooks of git
-        *(".githooks", ".husky", ".lefthook"),
+        # hooks of git, and of the bridge
+        *(".acp_bridge", "trusted-hooks", ".githooks", ".husky", ".lefthook"),
         # editors and agents
         *(".vscode", ".zed", ".idea", ".fleet", ".devcontainer", ".cursor", ".claude", ".codex"),
         # build servers
@@ -32,6 +32,7 @@ KEYS_FILE = "keys.env"
 #: patterns of names, in lower case
 _FILES = (
     KEYS_FILE,
+    "hooks.toml",
     *(".pre-commit-config.y*ml", ".gitmodules", "lefthook.y*ml", ".lefthook.y*ml"),
     *("*.code-workspace", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".dir-locals.el", ".mcp.json"),
     *(".envrc", ".direnvrc", "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml"),

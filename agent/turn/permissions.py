@@ -6,7 +6,7 @@ Invariants
 - An "always" answer holds for one session, and for exactly what its option named: the same kind of
   access and the same grant, inside the session's folders or outside of them. A grant for a folder
   does not include the folders below it, and one for a command or a server's tool holds only where
-  it was given. It is kept with the session (invariant R13).
+  it was given; a rejection holds everywhere. It is kept with the session (invariant R13).
 - Calls may ask at the same time. Each waits for its own answer, and no lock is held meanwhile
   (invariant P10).
 """
@@ -82,18 +82,23 @@ class Permissions:
         if self.mode == "plan" and not free:
             raise ToolError(_PLANNING)
         key = (tool.access, action.outside, action.grant.within, *action.grant.key)
-        always = self._always.get(key)
-        if always is False:
+        anywhere = (tool.access, action.outside, "", *action.grant.key)
+        if self._always.get(anywhere) is False:
             raise ToolError("The user said to reject this always.")
         asked = action.outside or (action.shows_keys and self.mode != "auto")
-        if tool.access == "none" or always or (free and not asked):
+        if tool.access == "none" or self._always.get(key) or (free and not asked):
             return
         chosen = await self._ask(action.grant.name, card, client)
-        if chosen in ("allow_always", "reject_always"):
-            self._always[key] = chosen == "allow_always"
-            self._keep(key, self._always[key])
+        if chosen == "allow_always":
+            self._remember(key, True)
+        elif chosen == "reject_always":
+            self._remember(anywhere, False)
         if chosen not in ("allow_once", "allow_always"):
             raise Rejected("The user did not allow it.")
+
+    def _remember(self, key: Key, allow: bool) -> None:
+        self._always[key] = allow
+        self._keep(key, allow)
 
     async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
         try:

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -142,6 +144,39 @@ async def test_after_a_failed_fsync_none_is_believed(
         await session.sync()
     session.record(1, lines(chunk("still")))
     assert await transcript(session) == [chunk("still")]
+
+
+@pytest.mark.hazard("K1", "Q13")
+async def test_after_a_failed_fsync_a_checkpoint_makes_the_next_ones_believed(
+    journal: Journal, session: SessionJournal, wal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    session.accept("id", {})
+    with monkeypatch.context() as patch:
+        patch.setattr(file_module, "sync_file", fail)
+        with pytest.raises(JournalError):
+            await session.sync()
+    assert session.broken
+    path = journal.path(SESSION)
+    with closing(sqlite3.connect(path)) as reader:  # it holds up the checkpoint
+        reader.execute("BEGIN").close()
+        reader.execute("SELECT count(*) FROM updates").fetchone()
+        session.record(1, lines(chunk("later")))
+        await session.checkpoint()
+        assert session.broken
+        with pytest.raises(JournalError):
+            await session.sync()
+    await session.checkpoint()
+    assert not session.broken
+    await session.sync()
+    alone = path.with_name("alone.db")
+    alone.write_bytes(path.read_bytes())  # all is in the file itself
+    with closing(sqlite3.connect(alone)) as copy:
+        assert copy.execute("SELECT prompt_id FROM prompts").fetchall() == [("id",)]
+    session.accept("next", {})
+    await session.sync()
 
 
 async def test_a_checkpoint_starts_the_wal_again_in_the_same_file(

@@ -1,5 +1,6 @@
 """The listing follows the sessions' files, also when it could not be written for a while."""
 
+import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal, JournalError, days_ago
-from acp_bridge.journal import store as store_module
-from acp_bridge.journal.files import create_file
-from acp_bridge.journal.records import SessionInfo
 from tests.journal.files import remove
 
 pytestmark = pytest.mark.hazard("K2", "Q13")
@@ -83,6 +81,36 @@ async def test_a_row_that_waits_does_not_bring_back_a_session_that_was_deleted(
     assert await titles(journal) == []
 
 
+async def test_a_row_that_is_written_late_does_not_bring_back_what_another_bridge_deleted(
+    journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await journal.create(B, cwd="/p", agent="demo", prompted=False)
+    session.accept("b", {"prompt": []})
+    await prompted(journal, A)
+    other = Journal(home)
+
+    async def as_before() -> list[str]:
+        return [B]
+
+    await other.delete(A, known=True)
+    await other.index.remove(B, known=True)  # and its file is about to be removed
+    monkeypatch.setattr(other.index, "without_prompt", as_before)
+    assert (await titles(journal), await titles(other)) == ([], [])
+    await other.close()
+
+
+async def test_a_session_that_was_set_aside_and_is_made_again_is_listed_late(
+    journal: Journal,
+) -> None:
+    await journal.create(A, cwd="/p", agent="demo", prompted=False)
+    await journal.set_aside(A)
+    with full_index(journal):
+        session = await journal.create(A, cwd="/p", agent="demo", prompted=False)
+        session.accept("a", {"prompt": []})
+        await journal.touch(A, title="again")
+    assert await titles(journal) == ["again"]
+
+
 async def test_a_session_that_is_just_being_made_is_no_damage(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,13 +128,12 @@ async def test_a_session_that_is_just_being_made_is_no_damage(
 async def test_a_session_that_could_not_be_made_leaves_no_file(
     journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path, info: SessionInfo) -> None:
-        create_file(path, info).db.close()
-        raise JournalError("the disk is full")
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     await journal.create(A, cwd="/p", agent="demo")
     journal.lock_path(B).touch()
-    monkeypatch.setattr(store_module, "create_file", fail)
+    monkeypatch.setattr("acp_bridge.journal.files.sync_folder", fail)
     for session_id in (A, B):
         with pytest.raises(JournalError):
             await journal.create(session_id, cwd="/p", agent="demo")

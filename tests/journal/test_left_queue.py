@@ -137,6 +137,7 @@ async def test_a_deleted_session_leaves_no_names(
     session.accept("a", HELLO)
     with full(session):
         session.start_turn(1)
+        left_queue.draft_of(journal.path(SESSION)).symlink_to("1")  # left by a kill
         await journal.delete(SESSION, known=True)
     assert [*(home / "sessions").iterdir()] == []
 

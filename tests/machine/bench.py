@@ -16,13 +16,14 @@ from acp_bridge.machine.events import (
     Committed,
     Deadline,
     Event,
+    HooksDone,
     Loaded,
     PromptReceived,
     Started,
     TreeDead,
 )
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Replied
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.states import Moment, Timer
 from acp_bridge.machine.turns import Turns
 
 
@@ -30,10 +31,18 @@ class Bench:
     """Holds a machine, its armed timers and what it dropped; `do` returns the other effects."""
 
     def __init__(
-        self, *, epoch: int = 1, clear_on_cancel: bool = False, always_reload: bool = False
+        self,
+        *,
+        epoch: int = 1,
+        clear_on_cancel: bool = False,
+        always_reload: bool = False,
+        hooks: frozenset[Moment] = frozenset(),
     ) -> None:
         self.turns = Turns(
-            epoch=epoch, clear_on_cancel=clear_on_cancel, always_reload=always_reload
+            epoch=epoch,
+            clear_on_cancel=clear_on_cancel,
+            always_reload=always_reload,
+            hooks=hooks,
         )
         self.armed: dict[Timer, int] = {}
         self.dropped: list[Event] = []
@@ -68,6 +77,12 @@ class Bench:
         for key in keys:
             events += [PromptReceived(key, interrupt), Committed(key)]
         return [effect for effect in self.do(*events) if not isinstance(effect, Commit)]
+
+    def hooks(
+        self, key: int, *, refusal: object = None, feedback: int | None = None
+    ) -> list[Effect]:
+        """Let the hooks about a prompt end."""
+        return self.do(HooksDone(key, refusal, feedback))
 
     def fire(self, timer: Timer) -> list[Effect]:
         """Let an armed deadline pass."""

@@ -16,18 +16,23 @@ from acp_bridge.machine.effects import (
     Commit,
     Dropped,
     Effect,
+    EndTurn,
     Hold,
     Interrupted,
     Kill,
     NoteOutcome,
     Open,
+    RefuseFeedback,
     Release,
+    RunHooks,
     SendCancel,
     SendGo,
     SendPause,
     SendPrompt,
     Start,
     StillWaits,
+    StopHooks,
+    TellDeath,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -41,8 +46,12 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    HookBegan,
+    HookEnded,
+    HooksDone,
     Loaded,
     NeedsAuth,
+    NotBegun,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -54,41 +63,25 @@ from acp_bridge.machine.events import (
     TreeDead,
     Unclean,
 )
-from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Replied
-from acp_bridge.machine.states import Standstill, Timer
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
+from acp_bridge.machine.states import Moment, Standstill, Timer
+from tests.machine.reference_hooks import Asked, Line
 
 #: The order of effects at the end of a bad turn, and everywhere else.
 ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
 
 
-@dataclass(eq=False)
-class Asked:
-    """A prompt without an answer."""
-
-    key: int
-    request: int
-    committed: bool
-    interrupt: bool = False
-    victim: int | None = None
-    cancelled: bool = False
-
-
 @dataclass
-class Reference:
+class Reference(Line):
     clear: bool
     always_reload: bool
-    #: prompts in the order of reading; the running one is the first of them to have been sent.
-    line: list[Asked] = field(default_factory=list)
-    running: Asked | None = None
-    carriers: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     answered: set[int] = field(default_factory=set)
     sent_keys: set[int] = field(default_factory=set)
     sent_last: int = 0
-    epoch: int = 0
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
-    told = noted = died = False
-    leaky = closing = gone = closed = False
+    told = noted = died = unsent = False
+    leaky = gone = closed = False
     #: the user's word; the newest prompt when the pause was read; what the agent knows of it.
     paused = on_hold = False
     paused_at = pause_token = 0
@@ -99,7 +92,6 @@ class Reference:
     opened: set[int] = field(default_factory=set)
     opening: int | None = None
     loaded: set[int] = field(default_factory=set)
-    doomed: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
     #: epochs that may not get another prompt.
@@ -111,23 +103,21 @@ class Reference:
         match event:
             case PromptReceived(key, interrupt) if not self.closing:
                 victim = next(iter(self.order()), None) if interrupt else None
-                asked = Asked(key, key, False, interrupt, victim.key if victim else None)
+                asked = Asked(key, key, False, interrupt, victim.root if victim else None)
+                asked.checked = Moment.PROMPT not in self.hooks
                 self.line.append(asked)
             case RunHeld(carrier, keys) if not self.closing:
                 self.held -= set(keys)
                 self.carriers.add(carrier)
-                self.line += [Asked(key, carrier, True) for key in keys]
-            case Pause() if self.line and not self.closing:
-                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
-                self.pause_refused = False
-            case HoldQueue() if not self.closing:
-                self.on_hold, self.paused = True, False
-            case Go():
-                self.on_hold = self.paused = False
-            case PauseAnswered(epoch, token, paused):
-                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
-                    self.pause_open, self.pause_refused = False, not paused
-                    self.pause_told &= paused
+                unchecked = Moment.PROMPT not in self.hooks
+                self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
+            case NotBegun(key):
+                unsent = self.running is not None and self.running.key == key
+                self.unsent |= unsent and not self.died
+            case HooksDone() | HookBegan() | HookEnded():
+                self.note_hooks(event)
+            case Pause() | HoldQueue() | Go() | PauseAnswered():
+                self.note_gate(event)
             case Committed(key):
                 self.commit(key)
             case Cancel():
@@ -145,6 +135,20 @@ class Reference:
                 self.paused = self.on_hold = False
             case _:
                 self.outside(event)
+
+    def note_gate(self, event: Event) -> None:
+        match event:
+            case Pause() if self.line and not self.closing:
+                self.paused, self.paused_at = True, max(asked.key for asked in self.line)
+                self.pause_refused = False
+            case HoldQueue() if not self.closing:
+                self.on_hold, self.paused = True, False
+            case Go():
+                self.on_hold = self.paused = False
+            case PauseAnswered(epoch, token, paused):
+                if self.pause_open and (epoch, token) == (self.epoch, self.pause_token):
+                    self.pause_open, self.pause_refused = False, not paused
+                    self.pause_told &= paused
 
     def outside(self, event: Event) -> None:
         """Note what the processes did, whatever the machine makes of it."""
@@ -187,26 +191,14 @@ class Reference:
         stands = bool(self.line) and (self.running is None or turn_waits)
         assert sign is (self.gate_closed and stands and not self.closing)
 
-    def order(self) -> list[Asked]:
-        """Return the prompt that runs, then those that wait in the order of reading."""
-        return sorted(self.line, key=lambda asked: asked is not self.running)
-
-    def next(self) -> list[Asked]:
-        """Return those that wait, in the order in which they must run."""
-        waiting = [asked for asked in self.line if asked is not self.running]
-        urgent = [asked for asked in waiting[::-1] if asked.interrupt]
-        return urgent + [asked for asked in waiting if not asked.interrupt]
-
     def commit(self, key: int) -> None:
         asked = next((a for a in self.next() if a.key == key and not a.committed), None)
         if asked:
             asked.committed = True
-            if asked.victim is not None and (
-                self.running is None or self.running.key == asked.victim
-            ):
+            if asked.victim is not None:
                 self.paused &= asked.key <= self.paused_at
             for other in self.line:
-                if other.key == asked.victim and not (other is self.running and self.died):
+                if other.root == asked.victim and not (other is self.running and self.died):
                     other.cancelled = True
 
     def cancel(self) -> None:
@@ -236,19 +228,25 @@ class Reference:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         for effect in effects:
             self.judge(event, effect)
+        if late(event, Timer.KILL) and effects != [Dropped(event)]:
+            self.asides.clear()  # given up
         self.paused &= bool(self.line)
         if self.running is None or self.told or self.died:
             self.pause_told = self.pause_open = False
         for asked in self.next():
-            assert not asked.cancelled, f"{asked} was cancelled and still waits"
+            assert asked.hooked or not asked.cancelled, f"{asked} was cancelled and still waits"
         if self.running and self.running.cancelled:
             assert self.told or self.died, "the agent was not told"
 
     def judge(self, event: Event, effect: Effect) -> None:
         match effect:
+            case Commit(key) if isinstance(event, HooksDone):
+                self.follow(event, key)
             case Commit(key):
                 assert isinstance(event, PromptReceived)
                 assert event.key == key
+            case EndTurn() | RunHooks() | StopHooks() | RefuseFeedback() | TellDeath():
+                self.hook(event, effect)
             case SendPrompt():
                 self.sent(effect)
             case SendCancel(epoch, key):
@@ -276,13 +274,16 @@ class Reference:
             case Hold(keys):
                 self.hold(event, keys)
             case Interrupted(key):
-                assert isinstance(event, Shutdown)
-                assert self.running is not None
-                assert self.running.key == key
-                assert not self.running.cancelled
-                self.leave(self.running)
+                self.interrupted(event, key)
             case _:
                 self.process(event, effect)
+
+    def interrupted(self, event: Event, key: int) -> None:
+        assert isinstance(event, Shutdown)
+        assert self.running is not None
+        assert self.running.key == key
+        assert not self.running.cancelled
+        self.leave(self.running)
 
     def at_gate(self, event: Event, effect: SendPause | SendGo | StillWaits) -> None:
         match effect:
@@ -310,6 +311,9 @@ class Reference:
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
         assert not self.gate_closed, "the user wants nothing to start"
+        assert self.leaving is None, "the turn before has not ended"
+        assert self.hooked is None, "hooks run"
+        assert self.next()[0].checked, "its hooks did not run"
         assert not self.closing
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
@@ -317,7 +321,7 @@ class Reference:
         assert not self.running.cancelled
         assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
-        self.told = self.noted = self.died = False
+        self.told = self.noted = self.died = self.unsent = False
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
 
@@ -355,11 +359,19 @@ class Reference:
             assert isinstance(event, PromptReceived | RunHeld)
         elif key in self.carriers:
             assert all(asked.request != key for asked in self.line), "its prompts are not done"
-            assert not isinstance(outcome, Replied)
+            assert not isinstance(outcome, Replied) or key in self.sent_keys
             self.carriers.remove(key)
+        elif isinstance(event, HooksDone) and event.feedback is not None and self.told_before(key):
+            assert self.leaving is not None
+            assert outcome == Replied(self.leaving.replied)
         else:
             asked = next(asked for asked in self.line if asked.key == key)
-            if asked is self.running:
+            if asked.hooked:
+                assert self.gone or late(event, Timer.KILL), "its hooks run"
+            if asked is self.leaving:
+                assert asked.cancelled or outcome == Replied(asked.replied)
+                assert not asked.cancelled or outcome == Cancelled()
+            elif asked is self.running:
                 self.answer_running(event, asked, outcome)
             elif asked.cancelled:
                 assert outcome == Cancelled()
@@ -371,8 +383,12 @@ class Reference:
         ended = self.epoch in self.dead or late(event, Timer.KILL) or self.gone
         if asked.cancelled:
             assert outcome == Cancelled()
-            clean = self.noted and (self.closing or self.epoch not in self.unfit)
+            assert not self.asides or self.gone or late(event, Timer.KILL), "a hook runs"
+            clean = (self.noted or self.unsent) and (self.closing or self.epoch not in self.unfit)
             assert ended or clean, "work goes on"
+        elif isinstance(event, NotBegun):
+            assert event.key == asked.key
+            assert outcome == Failed(Failure.NOT_BEGUN)
         elif self.died:
             assert isinstance(outcome, Failed)
             assert outcome.why is Failure.AGENT_DIED
@@ -382,8 +398,14 @@ class Reference:
             assert event == AgentAnswered(self.epoch, asked.key, outcome.answer)
 
     def answer_waiting(self, event: Event, asked: Asked, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            assert isinstance(event, HooksDone)
+            assert (event.key, event.refusal) == (asked.key, outcome.reason)
+            return
         assert isinstance(outcome, Failed)
-        if isinstance(event, CommitFailed):
+        if isinstance(event, HooksDone):
+            assert asked.doomed
+        elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL
         elif isinstance(event, NeedsAuth):
@@ -395,6 +417,8 @@ class Reference:
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
             assert self.gone or asked.request != key, "only a held prompt is held again"
+            assert self.gone or not asked.again, "feedback is not held"
+            assert self.gone or not asked.hooked or late(event, Timer.KILL), "its hooks run"
             self.leave(asked)
             self.held.add(key)
 
@@ -402,6 +426,8 @@ class Reference:
         self.line.remove(asked)
         if asked is self.running:
             self.running = None
+        if asked is self.leaving:
+            self.leaving = None
 
 
 def late(event: Event, timer: Timer) -> bool:

@@ -29,12 +29,13 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    NotBegun,
     Pause,
     Renew,
     Shutdown,
     Warm,
 )
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.states import Moment, Timer
 from tests.machine.world import PROCESS, World
 
 few = st.integers(0, 3)
@@ -42,20 +43,35 @@ flags = st.booleans()
 mostly = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False] * 9 + [True])
 near = st.sampled_from([0, 1, -1])
-prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt])
+moments = st.sampled_from([frozenset[Moment](), frozenset(Moment)])
+prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt, NotBegun])
 
 
 class TurnMachine(RuleBasedStateMachine):
     """Lets Hypothesis draw what happens, and make a failing history smaller."""
 
-    @initialize(opened=mostly, clear=flags, always_reload=flags)
-    def session(self, opened: bool, clear: bool, always_reload: bool) -> None:
-        self.world = World(opened=opened, clear=clear, always_reload=always_reload)
+    @initialize(opened=mostly, clear=flags, always_reload=flags, hooks=moments)
+    def session(
+        self, opened: bool, clear: bool, always_reload: bool, hooks: frozenset[Moment]
+    ) -> None:
+        self.world = World(opened=opened, clear=clear, always_reload=always_reload, hooks=hooks)
 
     @rule(interrupt=flags, commit=mostly, then=st.integers(0, 6))
     def prompt(self, interrupt: bool, commit: bool, then: int) -> None:
         self.world.prompt(interrupt, commit)
         self.world.as_it_should(then)
+
+    @rule(refuse=seldom, feedback=mostly)
+    def hooks_end(self, refuse: bool, feedback: bool) -> None:
+        self.world.hooks_end(refuse, feedback)
+
+    @rule()
+    def hook_begins(self) -> None:
+        self.world.hook_begins()
+
+    @rule(back=few)
+    def odd_hooks(self, back: int) -> None:
+        self.world.odd_hooks(back)
 
     @rule(count=few)
     def queue_run(self, count: int) -> None:
@@ -63,7 +79,7 @@ class TurnMachine(RuleBasedStateMachine):
 
     @rule(kind=prompt_events, back=st.integers(-1, 6))
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
         self.world.about_a_prompt(kind, back)
 
@@ -134,12 +150,13 @@ TurnMachine.TestCase.settings = (
 )
 
 
-@pytest.mark.hazard("Q1", "Q2", "Q9", "C21", "P12")
+@pytest.mark.hazard("Q1", "Q2", "Q9", "Q11", "C10", "C21", "P12")
 @pytest.mark.parametrize("seed", range(60))
 def test_after_any_storm_everybody_is_answered_once_and_in_order(seed: int) -> None:
     random = Random(seed)
     for opened, clear, always_reload, silent in product([True, False], repeat=4):
-        world = World(opened=opened, clear=clear, always_reload=always_reload)
+        hooks = frozenset(Moment) if seed % 2 else frozenset[Moment]()
+        world = World(opened=opened, clear=clear, always_reload=always_reload, hooks=hooks)
         world.storm(random, 60)
         world.come_to_rest(silent=silent)
 

@@ -21,6 +21,7 @@ from acp_bridge.machine.effects import (
     Kill,
     Open,
     Release,
+    RunHooks,
     SendPrompt,
     Start,
 )
@@ -37,9 +38,13 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    HookBegan,
+    HookEnded,
+    HooksDone,
     Loaded,
     LoadRefused,
     NeedsAuth,
+    NotBegun,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -53,7 +58,7 @@ from acp_bridge.machine.events import (
     Warm,
 )
 from acp_bridge.machine.outcomes import Failed
-from acp_bridge.machine.states import State, Timer
+from acp_bridge.machine.states import Moment, State, Timer
 from tests.machine.bench import Bench
 
 TABLE = Path(__file__).parent / "table.txt"
@@ -86,6 +91,20 @@ def distrusted() -> Bench:
     bench.do(*TWO, CANCEL)
     return bench
 
+
+def hooked(*events: Event, epoch: int = 1, fire: tuple[Timer, ...] = ()) -> Bench:
+    """A session that has hooks for every moment."""
+    bench = Bench(epoch=epoch, hooks=frozenset(Moment))
+    bench.do(*events)
+    for timer in fire:
+        bench.fire(timer)
+    return bench
+
+
+#: A turn of 1 has ended, and its hooks run.
+OVER = (*TWO, HooksDone(1), AgentAnswered(1, 1))
+#: A hook of 1 runs, of which the machine was told: about a permission, say.
+ASIDE = (*TWO, HooksDone(1), HookBegan(1))
 
 #: How each state of the table is reached. Epoch 1 is current unless a spare took over.
 STATES: dict[str, Callable[[], Bench]] = {
@@ -131,6 +150,21 @@ STATES: dict[str, Callable[[], Bench]] = {
     "UNAUTHENTICATED": lambda: after(*TWO, STARTED, NeedsAuth(1), epoch=0),
     "BLOCKED, the tree lives on": lambda: after(EXITED, fire=(KILL,), epoch=1),
     "CLOSED": lambda: after(CLOSE, epoch=0),
+    "STARTING, hooks run before a prompt": lambda: hooked(*TWO, epoch=0),
+    "IDLE, hooks run before a prompt": lambda: hooked(*TWO),
+    "IDLE, hooks run before a cancelled prompt": lambda: hooked(*TWO, CANCEL),
+    "IDLE, hooks run after a turn": lambda: hooked(*OVER),
+    "IDLE, hooks run after a cancelled turn": lambda: hooked(*OVER, CANCEL),
+    "IDLE, feedback is being written down": lambda: hooked(*OVER, HooksDone(1, feedback=6)),
+    "RUNNING, a hook runs": lambda: hooked(*ASIDE),
+    "DRAINING, it has answered and a hook runs": lambda: hooked(
+        *ASIDE, CANCEL, AgentAnswered(1, 1)
+    ),
+    "KILLING, the tree is dead and a hook runs": lambda: hooked(
+        *ASIDE, CANCEL, EXITED, TreeDead(1)
+    ),
+    "KILLING, to be closed, and hooks run": lambda: hooked(*TWO, CLOSE),
+    "KILLING, to be closed, and only hooks run": lambda: hooked(*TWO, CLOSE, TreeDead(1)),
 }
 
 #: What happens, given the current epoch and the key of the prompt that was sent last.
@@ -141,6 +175,12 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "superseder committed": lambda epoch, key: Committed(8),
     "commit failed": lambda epoch, key: CommitFailed(8),
     "held run": lambda epoch, key: RunHeld(9, (11,)),
+    "not begun": lambda epoch, key: NotBegun(key),
+    "hooks done": lambda epoch, key: HooksDone(1),
+    "hooks refuse": lambda epoch, key: HooksDone(1, "no"),
+    "hooks give feedback": lambda epoch, key: HooksDone(1, feedback=7),
+    "hook began": lambda epoch, key: HookBegan(2),
+    "hook ended": lambda epoch, key: HookEnded(1),
     "cancel": lambda epoch, key: Cancel(),
     "cancel of 1": lambda epoch, key: CancelPrompt(1),
     "cancel of 2": lambda epoch, key: CancelPrompt(2),
@@ -227,6 +267,8 @@ def word(effect: Effect) -> str:
             return f"{type(effect).__name__}({epoch})"
         case SendPrompt(_, key):
             return f"SendPrompt({key})"
+        case RunHooks(key, moment):
+            return f"RunHooks({key},{moment.name})"
         case _:
             return type(effect).__name__
 

@@ -19,6 +19,7 @@ from acp_bridge.machine.effects import (
     Effect,
     Kill,
     Open,
+    RunHooks,
     SendPause,
     SendPrompt,
     Start,
@@ -36,9 +37,13 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    HookBegan,
+    HookEnded,
+    HooksDone,
     Loaded,
     LoadRefused,
     NeedsAuth,
+    NotBegun,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -51,7 +56,7 @@ from acp_bridge.machine.events import (
     Unclean,
     Warm,
 )
-from acp_bridge.machine.states import Phase, Timer
+from acp_bridge.machine.states import Moment, Phase, Timer
 from acp_bridge.machine.turns import Turns
 from tests.machine.reference import Reference
 
@@ -93,10 +98,20 @@ def of(kind: type[AgentEvent], epoch: int, permanent: bool) -> AgentEvent:
 class World:
     """Holds one machine, its reference, and what is due."""
 
-    def __init__(self, *, opened: bool, clear: bool, always_reload: bool) -> None:
+    def __init__(
+        self,
+        *,
+        opened: bool,
+        clear: bool,
+        always_reload: bool,
+        hooks: frozenset[Moment] = frozenset(),
+    ) -> None:
         first = 1 if opened else 0
-        self.turns = Turns(epoch=first, clear_on_cancel=clear, always_reload=always_reload)
-        self.reference = Reference(clear, always_reload)
+        self.turns = Turns(
+            epoch=first, clear_on_cancel=clear, always_reload=always_reload, hooks=hooks
+        )
+        self.reference = Reference(clear, always_reload, hooks=hooks)
+        self.runs = 0
         if opened:
             known = self.reference
             for of_a_process in (known.started, known.initialized, known.opened, known.loaded):
@@ -132,6 +147,8 @@ class World:
                 self.due.append(Started(epoch))
             case Open(epoch):
                 self.due.append(Loaded(epoch))
+            case RunHooks(key):
+                self.due.append(HooksDone(key))
             case SendPrompt(epoch, key):
                 self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
             case SendPause(epoch, token):
@@ -153,10 +170,10 @@ class World:
         known.check_gate(turns.standstill, state, Timer.SIGN in self.armed)
         if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            assert known.gate_closed or not stranded, "stranded"
+            assert known.gate_closed or known.hooked or not stranded, "stranded"
         assert isinstance(turns.tainted, bool)
         assert not (turns.tainted and state in ("RUNNING", "DRAINING"))
-        assert not turns.tainted or known.told or known.died
+        assert not turns.tainted or known.told or known.died or known.hooks
         phase = turns.phase(turns.epoch)
         assert phase is not Phase.LIVE or turns.epoch in known.loaded
         assert phase is not Phase.REPLAY or turns.epoch in known.opened
@@ -174,8 +191,31 @@ class World:
         self.keys += 1
         self.feed(RunHeld(self.keys, tuple(sorted(self.reference.held)[:count])))
 
+    def hooks_end(self, refuse: bool, feedback: bool) -> None:
+        """Let hooks end that run, with a word about their prompt."""
+        due = next((event for event in self.due if isinstance(event, HooksDone)), None)
+        if due:
+            self.due.remove(due)
+            key = None
+            if feedback:
+                self.keys += 1
+                key = self.keys
+            self.feed(HooksDone(due.key, "no" if refuse else None, key))
+
+    def hook_begins(self) -> None:
+        """Let a hook run that the machine did not ask for."""
+        self.runs += 1
+        self.feed(HookBegan(self.runs))
+        self.due.append(HookEnded(self.runs))
+
+    def odd_hooks(self, back: int) -> None:
+        """End hooks that ended before, or never ran."""
+        if not any(e.key == self.keys - back for e in self.due if isinstance(e, HooksDone)):
+            self.feed(HooksDone(self.keys - back))
+        self.feed(HookEnded(self.runs + 1))
+
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
         """Name one of the last prompts, a held one, or one that never was."""
         self.feed(kind(self.keys - back))
@@ -245,6 +285,7 @@ class World:
             (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),
             (1, lambda: self.about_a_prompt(Committed, random.choice(few))),
             (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
+            (0.5, lambda: self.about_a_prompt(NotBegun, random.choice(few))),
             (2, lambda: self.about_a_prompt(CancelPrompt, random.choice(few))),
             (10, lambda: self.as_it_should(random.choice(few))),
             (6, lambda: self.in_another_order(random.choice(few))),
@@ -256,6 +297,9 @@ class World:
             (5, lambda: self.deadline(random.choice(few))),
             (1, lambda: self.old_deadline(random.choice(list(Timer)), random.choice(few))),
             (0.4, lambda: self.feed(random.choice(end))),
+            (4, lambda: self.hooks_end(random.random() < 0.1, random.random() < 0.6)),
+            (1, lambda: self.hook_begins()),
+            (0.5, lambda: self.odd_hooks(random.choice(few))),
         )
         weights = [weight for weight, _ in happenings]
         for _, happen in random.choices(happenings, weights, k=events):
@@ -269,7 +313,8 @@ class World:
         (invariants Q1, C21)
         """
         for _ in range(ROUNDS):
-            due = [e for e in self.due if not silent or isinstance(e, Committed)]
+            sure = Committed | HooksDone | HookEnded
+            due = [e for e in self.due if not silent or isinstance(e, sure)]
             if due:
                 self.due.remove(due[0])
                 self.feed(due[0])

@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 async def stand(
     server: AgentServer, model: ModelServer, bridged: bool, tmp_path: Path, folder: Path, mark: str
 ) -> AsyncIterator[Stand]:
-    async for stand in _stand(server, model, bridged, tmp_path, folder, mark):
+    async for stand in make_stand(server, model, bridged, tmp_path, folder, mark):
         yield stand
 
 
@@ -82,19 +82,20 @@ async def mortal_stand(
     mortal: AgentServer, model: ModelServer, bridged: bool, tmp_path: Path, folder: Path, mark: str
 ) -> AsyncIterator[Stand]:
     """On a server that the test may kill."""
-    async for stand in _stand(mortal, model, bridged, tmp_path, folder, mark):
+    async for stand in make_stand(mortal, model, bridged, tmp_path, folder, mark):
         yield stand
 
 
-async def _stand(
+async def make_stand(
     server: AgentServer, model: ModelServer, bridged: bool, tmp_path: Path, folder: Path, mark: str
 ) -> AsyncIterator[Stand]:
+    """For a fixture: when the test is over, no process of it is left."""
     api = Api(server.url)
     env = {MARK: mark, "HOME": str(tmp_path)}
     before = set(await api.conversations())
     yield Stand(server, model, api, bridged, tmp_path / "home", folder, env, before)
     await api.close()
-    await all_gone(mark, within=8)  # of the adapter and the bridge: P1
+    await all_gone(mark, within=8)  # P1
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ deed is done once. Compression is refused for the adapter, so that frames can be
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections import Counter
@@ -30,6 +32,8 @@ _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
 _GONE_IN_THE_MIDDLE = (*_GONE, anyio.IncompleteRead)
 _LENGTH = re.compile(rb"^content-length: *(\d+)", re.IGNORECASE | re.MULTILINE)
 _EXTENSIONS = re.compile(rb"^sec-websocket-extensions:.*\r\n", re.IGNORECASE | re.MULTILINE)
+_KEY = re.compile(rb"^sec-websocket-key: *(\S+)", re.IGNORECASE | re.MULTILINE)
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 _LARGE = 64 << 20
 
@@ -64,6 +68,34 @@ class Point:
         return f"{self.name} {self.number} {self.when.name.lower()}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the proxy answers in the server's place: a status, or a close after the accept."""
+
+    status: int = 101
+    code: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.reason}" if self.code else f"HTTP {self.status}"
+
+    def answer(self, head: bytes) -> bytes:
+        """All that the adapter gets for its handshake."""
+        if not self.code:
+            return b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % self.status
+        found = _KEY.search(head)
+        assert found
+        accept = base64.b64encode(hashlib.sha1(found[1] + _MAGIC).digest())
+        lines = (
+            b"HTTP/1.1 101 Switching Protocols",
+            b"Upgrade: websocket",
+            b"Connection: Upgrade",
+            b"Sec-WebSocket-Accept: " + accept,
+        )
+        body = self.code.to_bytes(2) + self.reason.encode()
+        return b"\r\n".join(lines) + b"\r\n\r\n" + bytes([0x88, len(body)]) + body
+
+
 class _Cut(Exception):
     pass
 
@@ -81,6 +113,7 @@ class Proxy:
         self._go = anyio.Event()
         self._news = anyio.Event()
         self._refusing = False
+        self.refusal: Refusal | None = None
         self._open: set[_Connection] = set()
         self._tasks: TaskGroup
 
@@ -117,6 +150,10 @@ class Proxy:
     def go(self) -> None:
         """Lets what is delayed go on."""
         self._go.set()
+
+    def refuse_sockets(self, refusal: Refusal | None) -> None:
+        """Of every WebSocket from now on, until it is None."""
+        self.refusal = refusal
 
     async def cut_all(self, *, refuse: bool = False) -> None:
         """Cuts every connection; with `refuse`, new ones are cut as well until `accept`."""
@@ -210,6 +247,11 @@ class _Connection:
 
     async def _socket(self, head: bytes) -> None:
         await self._proxy.pass_by("socket", When.BEFORE)
+        if self._proxy.refusal:
+            await self._client.send(self._proxy.refusal.answer(head))
+            with anyio.move_on_after(1):  # for its close
+                await self._from_client.receive()
+            return
         await self._server.send(head)
         answer = await self._from_server.receive_until(b"\r\n\r\n", _LARGE) + b"\r\n\r\n"
         await self._proxy.pass_by("socket", When.ANSWERED)

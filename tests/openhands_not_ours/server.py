@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +45,8 @@ class AgentServer:
     folder: Path
     model_url: str
     port: int = field(default_factory=free_port)
+    #: beside its usual environment
+    more_env: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -94,6 +97,7 @@ class AgentServer:
             # else it fetches a table of prices
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "TMUX_TMPDIR": str(self.folder),
+            **self.more_env,
         }
 
     def running(self) -> None:
@@ -195,4 +199,14 @@ class Api:
                 status = (await self.conversation(conversation))["execution_status"]
                 if status in wanted:
                     return str(status)
+                await anyio.sleep(0.05)
+
+    async def until_messages(
+        self, conversation: str, wanted: list[str], within: float = 30
+    ) -> None:
+        """Polls, as `until_status`."""
+        with anyio.fail_after(within):
+            while True:
+                if await self.messages(conversation) == wanted:
+                    return
                 await anyio.sleep(0.05)

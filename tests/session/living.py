@@ -13,6 +13,7 @@ from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.clients.client import ClientRequest
+from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.session.opening import Workspace
@@ -84,12 +85,18 @@ class Living:
     """A session, the client that has it, and what the two and the agents say."""
 
     def __init__(
-        self, context: MemoryContext, journal: SessionJournal, lease: int, link: PlayedAgent | None
+        self,
+        context: MemoryContext,
+        journal: SessionJournal,
+        lease: int,
+        link: PlayedAgent | None,
+        hooks: FoundHooks | None = None,
+        cwd: str = "/w",
     ) -> None:
         self.context = context
         self.journal = journal
         self.lease = lease
-        self.session = Session(context, journal, lease, Workspace("/w"), link)
+        self.session = Session(context, journal, lease, Workspace(cwd), link, hooks)
         self.client = ClientEnd({"terminal": True, "_meta": {"acp_bridge": {"accepted": True}}})
         self.session.transcript.attach(self.client.client)
         self._last_id = 0
@@ -176,6 +183,8 @@ async def living(
     *prepare: Prepare,
     first: PlayedAgent | None = None,
     title: str | None = None,
+    hooks: FoundHooks | None = None,
+    cwd: str = "/w",
     capabilities: Json | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
@@ -199,7 +208,7 @@ async def living(
                 first.agent_session_id = "0"
                 context.agents.append(first)
                 await first.start(tasks)
-            here = Living(context, journal, lease, first)
+            here = Living(context, journal, lease, first, hooks, cwd)
             if first:
                 first.adopt(here.session.from_agent)
             yield here

@@ -9,6 +9,7 @@ from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Workspace
 
 
 class Port:
@@ -39,9 +40,9 @@ class Port:
         self.closing = False
         self.ending = False
         self.standstill = Standstill.OPEN
-        self.can_pause = False
         self.agent_replays = True
         self.link: Link | None = None
+        self.workspace = Workspace("/w")
 
     # --- the machine ---------------------------------------------------------------------------
 
@@ -72,8 +73,9 @@ class Port:
 
     # --- the other parts -----------------------------------------------------------------------
 
-    def note_state(self, update: Json) -> None:
+    def note_state(self, update: Json) -> Json:
         self.kept.append(update)
+        return update
 
     def wake(self) -> None:
         self.woken += 1

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
+from acp_bridge import waits
 from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.machine import events as ev
@@ -131,6 +132,31 @@ async def test_a_prompt_that_cannot_be_written_is_refused_and_never_offered_agai
         stage.prompts.answer(key, Failed(Failure.JOURNAL, failed.detail))
     assert "not taken" in stage.client.sent.take()[0]["error"]["message"]
     assert journal.recover() == []
+
+
+@pytest.mark.hazard("K1", "Q8", "Q13")
+async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_is_made_good(
+    journal: SessionJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "JOURNAL_RETRY", 0)
+    async with staged(journal) as stage:
+        key = stage.receives(1)
+        tried: list[object] = []
+
+        def refuse(path: object) -> bool:
+            tried.append(path)
+            raise JournalError("no")
+
+        with monkeypatch.context() as patch:
+            break_sync(patch)
+            patch.setattr("acp_bridge.journal.file._checkpoint", refuse)
+            stage.prompts.commit(key)
+            await until(lambda: stage.port.fed)
+            stage.prompts.answer(key, Failed(Failure.JOURNAL, "no"))
+            await until(lambda: tried)
+        stage.port.take()
+        await until(lambda: not journal.broken)
+        await stage.accepted(2)
 
 
 @pytest.mark.hazard("C20", "Q5", "Q9")

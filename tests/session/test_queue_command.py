@@ -7,14 +7,15 @@ import pytest
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.notices import (
+    ASK_WHAT,
     DROP_STOPPED,
     NOTHING_HELD,
     RUN_STOPPED,
-    queue_usage,
-    queue_words,
     running,
+    titled,
 )
 from acp_bridge.protocol import USER_MESSAGE
+from acp_bridge.session import queue_words
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -78,10 +79,14 @@ class Stage:
             self.prompts,
             self.transcript,
             Memory(journal),
-            Pauses(self.port, self.transcript),
-            queue_words(pause=False),
+            Pauses(self.port, self.transcript, None),
+            lambda request, question: self.asked.append(question),
+            str.upper,
+            queue_words.offered(None),
         )
         self._asked = 0
+        #: the questions beside the session.
+        self.asked: list[str] = []
 
     def types(self, words: str) -> list[Any]:
         """Return what the client is sent: texts, and results of prompts."""
@@ -206,7 +211,10 @@ async def test_other_words_get_the_usage_and_do_nothing(
     journal: SessionJournal, words: str
 ) -> None:
     stage = Stage(journal, "a")
-    assert stage.types(f"/queue {words}") == [queue_usage(queue_words(pause=False)), DONE]
+    assert stage.types(f"/queue {words}") == [
+        queue_words.usage(queue_words.offered(None)),
+        DONE,
+    ]
     assert (stage.held, stage.port.fed) == (["a"], [])
 
 
@@ -239,3 +247,20 @@ async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns
         if params["update"]["sessionUpdate"] == USER_MESSAGE
     ]
     assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]
+
+
+async def test_a_question_is_handed_on_as_it_was_written_and_leaves_no_trace(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    assert stage.types("  /queue  ask  why\n  so, \tand how? ") == []
+    assert stage.asked == ["why\n  so, \tand how?"]
+    assert await recorded(journal) == []
+    assert stage.types("/queue ask") == [ASK_WHAT, DONE]
+    assert len(stage.asked) == 1
+
+
+async def test_a_title_is_given_in_words(journal: SessionJournal) -> None:
+    stage = Stage(journal)
+    assert stage.types("/queue title  the  roof ") == [titled("THE ROOF"), DONE]
+    assert stage.types("/queue title") == [titled(""), DONE]

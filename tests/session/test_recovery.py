@@ -58,7 +58,7 @@ class Dead:
         """Return the part of the next bridge that takes the journal over."""
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, Port())
-        settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript)
+        settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript, None)
         return Replay(Port(), self.journal, transcript, self.prompts, settings, pauses, 1)
 
     async def recover(self) -> list[Any]:

@@ -55,7 +55,7 @@ class Stage:
             self.transcript,
             self.prompts,
             self.settings,
-            Pauses(self.port, self.transcript),
+            Pauses(self.port, self.transcript, None),
             LIMIT,
         )
         self.client = ClientEnd()

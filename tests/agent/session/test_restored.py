@@ -226,6 +226,22 @@ async def test_a_model_that_only_its_provider_knows_to_be_gone_is_replaced_in_th
         assert "From here on `a` answers, in place of `b`" in client.text()
 
 
+async def test_a_model_that_is_known_again_is_not_said_to_be_gone(talk: Talk, cwd: Path) -> None:
+    session_id = await with_b(talk, cwd)
+    models = several("a", "b")
+    known = models.open
+    async with talk(without(models, "b")) as client:
+        await reopened(client, session_id, cwd)
+        prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "lost"}]}
+        await error_of(client, "session/prompt", prompt)
+        models.keys.add("b")
+        models.open = known  # type: ignore[method-assign]
+        await client.prompt("after")
+        await choose(client, "model", "a")
+        await client.prompt("and then")
+        assert "From here on" not in client.text()
+
+
 @pytest.mark.hazard("R8")
 async def test_the_bridge_may_set_a_model_again_that_is_gone(talk: Talk, cwd: Path) -> None:
     session_id = await with_b(talk, cwd)

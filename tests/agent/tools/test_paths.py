@@ -135,6 +135,7 @@ async def test_a_change_of_what_git_runs_and_believes_is_asked_for_like_one_outs
 TRUSTED = [
     *(".vscode/tasks.json", ".vscode/a/b", ".zed/tasks.json", ".ZED/settings.json", ".idea/x"),
     *(".husky/pre-commit", ".devcontainer/devcontainer.json", ".envrc", "sub/.envrc"),
+    *(".acp_bridge/hooks.toml", "hooks.toml", "trusted-hooks/x.json"),
     *(".pre-commit-config.yaml", "lefthook.yml", ".mise.toml", ".github/workflows/ci.yml"),
     *(".github/actions/x/action.yml", ".gitea/workflows/x.yaml", ".gitlab-ci.yml"),
     *(".gitlab-ci-deploy.yaml", ".circleci/config.yml", ".travis.yml", "azure-pipelines.yml"),

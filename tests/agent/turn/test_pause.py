@@ -204,8 +204,9 @@ async def test_go_ends_a_pause_that_was_not_answered_yet_and_a_new_one_counts_ag
                 assert answers == [False]
                 tasks.start_soon(begin)
                 tasks.start_soon(begin)
+                tasks.start_soon(next_call)
                 await quiet()
-            tasks.start_soon(next_call)
+                assert answers == [False]  # a call is in flight, though another waits
             await quiet()
             assert answers == [False, True, True]
             pause.go()

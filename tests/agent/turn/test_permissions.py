@@ -190,6 +190,18 @@ async def test_always_is_for_exactly_what_was_named(one: int, other: int) -> Non
     assert await asking.check(*variants()[other]) == "asked"
 
 
+@pytest.mark.hazard("R13")
+async def test_what_is_always_rejected_is_so_wherever_it_is_called() -> None:
+    def within(folder: str) -> Action:
+        return replace(ACTION, grant=replace(SRC, within=folder))
+
+    asking = Asking("ask", "reject_always")
+    assert await asking.check("execute", within("/here")) == "rejected"
+    asking.permissions.mode = "auto"
+    for folder in ("/here", "/there", ""):
+        assert await asking.check("execute", within(folder)) == "refused"
+
+
 @pytest.mark.hazard("C18", "R13")
 @pytest.mark.parametrize("choice", ["allow_once", "allow_always", "reject_once", "reject_always"])
 async def test_what_was_always_answered_is_kept_and_nothing_else_is(choice: str) -> None:

@@ -1,0 +1,48 @@
+"""Forks of a session that were made to be asked in the process which has the session.
+
+What the agent says and asks there is nobody's but the asker's: none of it is the session's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from acp_bridge.wire.peer import Call, Peer
+
+
+class Beside(Protocol):
+    """Is told what a process says in one fork."""
+
+    def on_update(self, params: dict[str, Any]) -> None:
+        """Take the parameters of a `session/update`."""
+
+    def on_agent_request(self, peer: Peer, call: Call) -> None:
+        """Answer a request of the agent's at once."""
+
+
+class Forks:
+    """The forks of one process, by their ids at the agent; one is known until the process ends."""
+
+    def __init__(self) -> None:
+        """There is none."""
+        self._forks: dict[str, Beside] = {}
+
+    def add(self, agent_session_id: str, fork: Beside) -> None:
+        """Tell `fork` what is said under this id from now on."""
+        self._forks[agent_session_id] = fork
+
+    def take_update(self, params: dict[str, Any]) -> bool:
+        """Hand an update over; False when it is of no fork."""
+        if fork := self._of(params):
+            fork.on_update(params)
+        return fork is not None
+
+    def take_request(self, peer: Peer, call: Call) -> bool:
+        """Have a request answered; False when it is of no fork."""
+        if fork := self._of(call.params):
+            fork.on_agent_request(peer, call)
+        return fork is not None
+
+    def _of(self, params: Any) -> Beside | None:
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        return self._forks.get(session_id) if isinstance(session_id, str) else None

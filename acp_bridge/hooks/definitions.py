@@ -1,0 +1,66 @@
+"""One hook: the moment at which it runs, its command, and what it is limited to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+#: seconds.
+DEFAULT_TIMEOUT: Final = 60.0
+MAX_TIMEOUT: Final = 600.0
+
+
+class HookEvent(StrEnum):
+    """The moments; the names are Claude Code's where it has the same moment."""
+
+    SESSION_START = "SessionStart"
+    SESSION_END = "SessionEnd"
+    PROMPT = "UserPromptSubmit"
+    PERMISSION = "PermissionRequest"
+    TURN_END = "Stop"
+    WAITING = "Notification"
+    DEATH = "AgentDied"
+
+
+#: the events that have something for a matcher to match.
+MATCHED: Final = frozenset(
+    {HookEvent.SESSION_START, HookEvent.SESSION_END, HookEvent.PERMISSION, HookEvent.WAITING}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A command and when it runs."""
+
+    event: HookEvent
+    #: a text for /bin/sh, or the words of a command.
+    command: str | tuple[str, ...]
+    #: a regular expression for the whole name; empty or "*": every name.
+    matcher: str = ""
+    #: seconds, after which it is killed.
+    timeout: float = DEFAULT_TIMEOUT
+    #: it is the project's, and runs only while it is trusted.
+    project: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command line."""
+        if isinstance(self.command, str):
+            return ("/bin/sh", "-c", self.command)
+        return self.command
+
+    @property
+    def shown(self) -> str:
+        """The command as a person reads it."""
+        return self.command if isinstance(self.command, str) else " ".join(self.command)
+
+    def matches(self, names: tuple[str, ...]) -> bool:
+        """Return True if the hook is for one of these names.
+
+        Nobody knows what a call without a name is: it is for every hook.
+        """
+        if self.matcher in ("", "*") or not any(names):
+            return True
+        return any(re.fullmatch(self.matcher, name) for name in names if name)

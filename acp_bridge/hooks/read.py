@@ -1,0 +1,96 @@
+"""Reads the hooks of a session from their files, and says which of them may run."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from acp_bridge import notices
+from acp_bridge.hooks import config, trust
+from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.found import OWN_FILE, FoundHooks, Project
+
+#: bytes of a file of hooks.
+_LARGEST = 1024 * 1024
+
+
+def read(home: Path, folder: Path) -> FoundHooks | None:
+    """Return the hooks of the data folder and of a project; None if there is no word of any."""
+    own, project = home / OWN_FILE, folder / trust.PROJECT_FILE
+    found = [_of_home(own)]
+    if not _same(own, project):
+        found.append(_of_project(home, folder))
+    there = [each for each in found if each is not None]
+    if not there:
+        return None
+    return FoundHooks(
+        tuple(hook for each in there for hook in each.hooks),
+        next((each.project for each in there if each.project), None),
+        tuple(said for each in there for said in each.notices),
+        any(each.person_asked for each in there),
+    )
+
+
+def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
+    """Return the content and the hooks of a file, None if it is not there; raises BadHooks."""
+    try:
+        content = trust.read_file(path, _LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise config.BadHooks(f"it can't be read: {error.strerror}") from error
+    except trust.NotTrustable as error:
+        raise config.BadHooks(str(error)) from error
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise config.BadHooks(f"line {line}: it is not UTF-8") from error
+    return content, config.parse(text, project=project)
+
+
+def _of_home(path: Path) -> FoundHooks | None:
+    try:
+        loaded = load(path, project=False)
+        if loaded and path.stat().st_mode & stat.S_IWOTH:
+            raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+    except config.BadHooks as bad:
+        return FoundHooks(notices=(notices.bad_hooks(str(path), str(bad)),), person_asked=True)
+    return FoundHooks(loaded[1]) if loaded else None
+
+
+def _of_project(home: Path, folder: Path) -> FoundHooks | None:
+    at = trust.record_path(home, str(folder))
+    known = os.path.lexists(at)
+    try:
+        record = trust.read_record(at)
+    except OSError:
+        record = None
+    path = str(trust.PROJECT_FILE)
+    try:
+        loaded = load(folder / trust.PROJECT_FILE, project=True)
+    except config.BadHooks as bad:
+        said = notices.bad_hooks(path, str(bad))
+        return FoundHooks(notices=(said,), person_asked=known)
+    if not known:
+        return FoundHooks(notices=(notices.untrusted_hooks(str(folder)),)) if loaded else None
+    if loaded is None or record is None or record.folder != str(folder):
+        said = notices.changed_hooks([path], str(folder))
+        return FoundHooks(notices=(said,), person_asked=True)
+    content, hooks = loaded
+    try:
+        differs = trust.changed(record.files, trust.hashes(folder, content, hooks))
+    except trust.NotTrustable:
+        differs = [path]
+    if differs:
+        said = notices.changed_hooks(differs, str(folder))
+        return FoundHooks(notices=(said,), person_asked=True)
+    return FoundHooks(hooks, Project(folder, record.files))
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False

@@ -1,0 +1,137 @@
+"""Runs one hook, behind a guard that kills its whole tree.
+
+Invariants
+- When `run` returns or is cancelled, every process that the hook has started is dead, also one with
+  a session of its own (invariants C10, P1).
+- Memory is bounded, whatever the hook prints; it never waits for somebody to read that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+
+from acp_bridge import waits
+from acp_bridge.agents.birth import ByCommand
+from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.tree import Tree
+from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.verdict import Ran
+from acp_bridge.wire.stdio import Reader, Writer
+
+#: bytes of each stream that are kept.
+OUTPUT: Final = 64 * 1024
+#: seconds for what is still in the pipes when the hook has ended.
+_LAST_WORDS: Final = 0.2
+
+
+class _Kept:
+    """The beginning of a stream."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self.cut = False
+
+    def add(self, data: bytes) -> None:
+        room = OUTPUT - len(self._bytes)
+        self._bytes += data[:room]
+        self.cut |= len(data) > room
+
+    def text(self) -> str:
+        return self._bytes.decode("utf-8", "replace")
+
+
+class _Pipes:
+    """The hook's standard streams, and our ends of them."""
+
+    def __init__(self) -> None:
+        """Raises OSError; nothing is left open then."""
+        ours: list[int] = []
+        self.hooks: list[int] = []
+        try:
+            for number in range(3):
+                readable, writable = os.pipe()
+                ours.append(readable if number else writable)
+                self.hooks.append(writable if number else readable)
+        except OSError:
+            for fd in (*ours, *self.hooks):
+                os.close(fd)
+            raise
+        self.stdin = Writer(ours[0])
+        self.out, self.err = Reader(ours[1]), Reader(ours[2])
+
+    def close_hooks(self) -> None:
+        """Close the hook's ends."""
+        hooks, self.hooks = self.hooks, []
+        for fd in hooks:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close all."""
+        self.close_hooks()
+        for end in (self.stdin, self.out, self.err):
+            end.close()
+
+
+async def run(hook: Hook, given: bytes, cwd: str, env: Mapping[str, str]) -> Ran:
+    """Run the hook to its end or its timeout; `given` is its standard input."""
+    try:
+        pipes = _Pipes()
+    except OSError:
+        return Ran(problem="the system could not start a process")
+    tree = Tree()
+    try:
+        with anyio.fail_after(waits.SPAWN):
+            birth = ByCommand(hook.words, None, cwd, env)
+            await anyio.to_thread.run_sync(tree.spawn, birth, pipes.hooks)
+            pipes.close_hooks()
+            await tree.wait_started(hook.words[0])
+        return await _to_the_end(hook, tree, pipes, given)
+    except TimeoutError:
+        tree.give_up_start()
+        return Ran(problem="it did not start in time")
+    except (OSError, ValueError):
+        return Ran(problem="it could not be started: is its folder there?")
+    except StartFailed as failed:
+        return Ran(problem=str(failed))
+    finally:
+        try:
+            await tree.finish()
+        finally:
+            pipes.close()
+
+
+async def _to_the_end(hook: Hook, tree: Tree, pipes: _Pipes, given: bytes) -> Ran:
+    out, err = _Kept(), _Kept()
+    async with anyio.create_task_group() as tasks:
+        readers = [anyio.Event(), anyio.Event()]
+        tasks.start_soon(_collect, pipes.out, out, readers[0])
+        tasks.start_soon(_collect, pipes.err, err, readers[1])
+        tasks.start_soon(_write, pipes.stdin, given)
+        tasks.start_soon(tree.follow)
+        with anyio.move_on_after(hook.timeout):
+            await tree.exited.wait()
+        with anyio.move_on_after(_LAST_WORDS):
+            for read_all in readers if tree.exited.is_set() else ():
+                await read_all.wait()
+        tasks.cancel_scope.cancel()
+    if not tree.exited.is_set():
+        return Ran(problem=f"it was killed after {hook.timeout:g} s")
+    if tree.exit.code is None:
+        return Ran(problem=f"it was ended by {tree.exit.describe()}")
+    return Ran(tree.exit.code, out.text(), err.text(), cut=out.cut)
+
+
+async def _collect(stream: Reader, kept: _Kept, read_all: anyio.Event) -> None:
+    while data := await stream.read():
+        kept.add(data)
+    read_all.set()
+
+
+async def _write(stdin: Writer, given: bytes) -> None:
+    stdin.write(given)
+    await stdin.drain_below(1)
+    stdin.close()

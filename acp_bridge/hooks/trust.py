@@ -1,0 +1,196 @@
+"""Which projects' hooks the user trusts: as they are, and no longer than they stay so.
+
+- What is trusted is a hash over `hooks.toml` and every file of the project that its commands name.
+  A file that is changed, added, removed or made a link elsewhere is another hash.
+- A record is a file of its own in the data folder, so that two that are made at once don't meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import has_magic, iglob
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.hooks.definitions import Hook
+
+#: where a project's hooks stand.
+PROJECT_FILE: Final = Path(".acp_bridge") / "hooks.toml"
+#: where the records stand in the data folder.
+RECORDS: Final = "trusted-hooks"
+#: bytes of one file, and files of one project, that can be trusted.
+LARGEST: Final = 16 * 1024 * 1024
+MOST: Final = 500
+
+#: what may stand between the names of files in a command.
+_BETWEEN: Final = re.compile(r"""[\s"'`;&|<>(){}=,:]+""")
+_VARIABLE: Final = re.compile(r"\$\{?\w+\}?/?")
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class NotTrustable(Exception):
+    """The hooks can't be trusted; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was trusted of a folder: a hash for each file, by its path below the folder."""
+
+    folder: str
+    files: dict[str, str]
+
+
+def read_file(path: Path, largest: int = LARGEST) -> bytes:
+    """Return the content of a regular file; raises OSError, and NotTrustable for any other.
+
+    It never waits, as it would for somebody to write into a pipe.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotTrustable(f"{path.name} is no file")
+        if status.st_size > largest:
+            raise NotTrustable(f"{path.name} is too large")
+        return file.read(largest + 1)
+
+
+def named_files(folder: Path, hooks: Iterable[Hook]) -> list[str]:
+    """Return the files of the project that commands name, as paths below it, sorted.
+
+    Raises NotTrustable if they are too many.
+    """
+    found: set[str] = set()
+    for hook in hooks:
+        found.update(islice(_named_by(folder, hook), MOST + 1))
+        if len(found) > MOST:
+            raise NotTrustable(f"its commands name more than {MOST} files")
+    return sorted(found)
+
+
+def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]:
+    """Return a hash for `hooks.toml` and each file that the hooks name; raises NotTrustable."""
+    found = {str(PROJECT_FILE): hashlib.sha256(config).hexdigest()}
+    for name in named_files(folder, hooks):
+        path = folder / name
+        try:
+            content = read_file(path)
+            # Where a link leads counts too: another place may change without anybody's notice.
+            target = os.path.realpath(path)
+        except OSError as error:
+            raise NotTrustable(f"{name} can't be read: {error.strerror}") from error
+        executable = b"x" if os.access(path, os.X_OK) else b"-"
+        found[name] = hashlib.sha256(
+            b"\0".join([os.fsencode(target), executable, content])
+        ).hexdigest()
+    return found
+
+
+def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Return the files that are not as they were, sorted."""
+    return sorted(name for name in before | now if before.get(name) != now.get(name))
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+def record_path(home: Path, folder: str) -> Path:
+    """Return where the record of a folder stands; `folder` is its real path."""
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+    return home / RECORDS / f"{name}.json"
+
+
+def read_record(path: Path) -> Record | None:
+    """Return a record, None if there is none or it can't be read as one; raises OSError."""
+    try:
+        found = json.loads(read_file(path))
+        return Record(str(found["folder"]), {str(k): str(v) for k, v in found["files"].items()})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError, NotTrustable):
+        return None
+
+
+def write_record(home: Path, record: Record) -> None:
+    """Keep a record, whole or not at all; raises OSError."""
+    path = record_path(home, record.folder)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}.new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+            json.dump({"folder": record.folder, "files": record.files}, file, ensure_ascii=True)
+            file.flush()
+            os.fsync(fd)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def records(home: Path) -> list[Record]:
+    """Return all records, by folder; raises OSError."""
+    try:
+        paths = sorted((home / RECORDS).glob("*.json"))
+    except FileNotFoundError:
+        return []
+    found = [record for path in paths if (record := read_record(path))]
+    return sorted(found, key=lambda record: record.folder)
+
+
+# --- what a command names ----------------------------------------------------------------------
+
+
+def _named_by(folder: Path, hook: Hook) -> Iterator[str]:
+    """Give the files below the folder that a command may run or read, told by its words.
+
+    Words count wherever they stand: as an option's value, behind a variable, inside of quotes, and
+    below folders that the command names (`cd tools && ./check`).
+    """
+    words = set(_words(hook))
+    real = Path(os.path.realpath(folder))
+    bases = {real}
+    for word in words:
+        place = Path(os.path.normpath(real / word))
+        if place != real and place.is_dir() and place.is_relative_to(real):
+            bases.add(place)
+    for base in sorted(bases):
+        for word in sorted(words):
+            for name in _files(base, word):
+                path = Path(os.path.normpath(name))
+                if not path.is_relative_to(real):
+                    path = Path(os.path.realpath(name))  # the folder itself may be behind a link
+                if path.is_file() and path.is_relative_to(real):
+                    yield str(path.relative_to(real))
+
+
+def _files(base: Path, word: str) -> Iterator[str]:
+    place = os.path.join(base, word)
+    yield place
+    if has_magic(word):
+        yield from iglob(place, recursive=True, include_hidden=True)
+    if os.path.isdir(place):
+        yield from (os.path.join(place, name) for name in ("__main__.py", "__init__.py"))
+    if _MODULE.fullmatch(word):  # python -m checks.style
+        module = os.path.join(base, *word.split("."))
+        yield from (f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py")
+
+
+def _words(hook: Hook) -> Iterator[str]:
+    texts = [hook.command] if isinstance(hook.command, str) else list(hook.command)
+    for text in texts:
+        pieces = [text, os.path.expandvars(text)]
+        with suppress(ValueError):  # an open quote: the shell will not run it either
+            pieces += map(os.path.expanduser, shlex.split(text, comments=False))
+        for piece in pieces:
+            bare = _VARIABLE.sub(" ", piece)
+            for word in (piece.strip(), bare.strip(), *_BETWEEN.split(piece), *bare.split(" ")):
+                yield from (part for part in (word, *_BETWEEN.split(word)) if part)

@@ -1,0 +1,156 @@
+"""What the end of a hook means."""
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_bridge.hooks.definitions import HookEvent
+from acp_bridge.hooks.verdict import NO_REASON, Permission, Ran, Verdict, decide, interpret
+
+PROMPT, STOP, ASKED = HookEvent.PROMPT, HookEvent.TURN_END, HookEvent.PERMISSION
+START = HookEvent.SESSION_START
+ALLOW, DENY = Verdict(permission=Permission.ALLOW), Verdict(permission=Permission.DENY, reason="r")
+ASK, FAILED = Verdict(permission=Permission.ASK), Verdict(problem="x")
+
+
+def printed(event: HookEvent, said: Any, code: int = 0) -> Verdict:
+    text = said if isinstance(said, str) else json.dumps(said)
+    return interpret(event, Ran(code, text))
+
+
+@pytest.mark.parametrize(
+    ("event", "said", "verdict"),
+    [
+        (PROMPT, "", Verdict()),
+        (PROMPT, "more\n", Verdict(context="more")),
+        (START, "more", Verdict(context="more")),
+        (STOP, "all is well", Verdict()),
+        (HookEvent.WAITING, "x", Verdict()),
+        (PROMPT, {"hookSpecificOutput": {"additionalContext": "c"}}, Verdict(context="c")),
+        (START, {"additionalContext": "c"}, Verdict(context="c")),
+        (PROMPT, {"decision": "block", "reason": "no"}, Verdict(block="no")),
+        (PROMPT, {"decision": "block"}, Verdict(block=NO_REASON)),
+        (PROMPT, {"continue": False, "stopReason": "enough"}, Verdict(block="enough")),
+        (PROMPT, {"decision": "approve"}, Verdict()),
+        (STOP, {"decision": "block", "reason": "again"}, Verdict(block="again")),
+        (STOP, {"decision": "block", "reason": "again", "continue": False}, Verdict()),
+        (STOP, {}, Verdict()),
+        (ASKED, {}, Verdict()),
+        (ASKED, {"hookSpecificOutput": {"permissionDecision": "ask"}}, None),
+        (HookEvent.DEATH, {"x": 1}, Verdict()),
+    ],
+)
+def test_what_a_hook_that_ended_well_has_said(
+    event: HookEvent, said: Any, verdict: Verdict | None
+) -> None:
+    expected = verdict or Verdict(permission=Permission.ASK, reason=NO_REASON)
+    assert printed(event, said) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "r"}},
+        {"permissionDecision": "deny", "reason": "r"},
+        {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "r"}}},
+        {"decision": "block", "reason": "r"},
+        {"continue": False, "permissionDecision": "allow", "reason": "r"},
+    ],
+)
+def test_a_permission_is_refused_in_each_form_that_hooks_are_written_in(said: Any) -> None:
+    assert printed(ASKED, said) == DENY
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"hookSpecificOutput": {"permissionDecision": "allow"}},
+        {"permissionDecision": "allow"},
+        {"hookSpecificOutput": {"decision": {"behavior": "allow"}}},
+        {"decision": "approve"},
+    ],
+)
+def test_a_permission_is_given_in_each_form_that_hooks_are_written_in(said: Any) -> None:
+    assert printed(ASKED, said).permission is Permission.ALLOW
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "allow",
+        "yes",
+        "[]",
+        '"allow"',
+        "{",
+        '{"permissionDecision": "allow"',
+        {"permissionDecision": "Allow"},
+        {"permissionDecision": True},
+        {"permissionDecision": ["allow"]},
+        {"decision": {"behavior": "sure"}},
+        {"decision": 1},
+        {"hookSpecificOutput": [{"permissionDecision": "allow"}]},
+        {"permissionDecision": "allow", "reason": 5},
+        '{"a":' * 5000,
+    ],
+)
+def test_nonsense_allows_nothing(said: Any) -> None:
+    verdict = printed(ASKED, said)
+    assert verdict.permission is None
+    assert verdict.problem
+    assert decide([verdict, ALLOW])[0] is Permission.ASK
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize("code", [1, 3, 127, 255])
+def test_a_hook_that_fails_has_said_nothing_whatever_it_printed(code: int) -> None:
+    verdict = interpret(ASKED, Ran(code, json.dumps({"permissionDecision": "allow"}), "oh\nno"))
+    assert verdict == Verdict(problem=f"exit code {code}: oh")
+    timed_out = Ran(0, json.dumps({"permissionDecision": "allow"}), problem="it was killed")
+    assert interpret(ASKED, timed_out) == Verdict(problem="it was killed")
+
+
+def test_an_output_that_is_cut_counts_only_where_its_beginning_does() -> None:
+    assert interpret(PROMPT, Ran(0, "x" * 20_000, cut=True)).context == "x" * 10_000
+    assert interpret(PROMPT, Ran(0, '{"a": "', cut=True)).problem == "it printed too much"
+    assert interpret(ASKED, Ran(0, "", cut=True)).problem is None
+    assert interpret(STOP, Ran(0, "x", cut=True)) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("event", "stderr", "verdict"),
+    [
+        (PROMPT, " no\n", Verdict(block="no")),
+        (PROMPT, "", Verdict(block=NO_REASON)),
+        (STOP, "again", Verdict(block="again")),
+        (STOP, "", Verdict(problem="exit code 2, and no text on stderr")),
+        (ASKED, "r", DENY),
+        (HookEvent.WAITING, "x", Verdict(problem="exit code 2: x")),
+    ],
+)
+def test_exit_code_2_says_no_with_the_text_on_stderr(
+    event: HookEvent, stderr: str, verdict: Verdict
+) -> None:
+    assert interpret(event, Ran(2, '{"permissionDecision": "allow"}', stderr)) == verdict
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize(
+    ("verdicts", "decision"),
+    [
+        ([], Permission.ASK),
+        ([Verdict()], Permission.ASK),
+        ([ALLOW], Permission.ALLOW),
+        ([ALLOW, Verdict()], Permission.ALLOW),
+        ([ALLOW, ASK], Permission.ASK),
+        ([ALLOW, FAILED], Permission.ASK),
+        ([FAILED, DENY], Permission.DENY),
+        ([ALLOW, DENY], Permission.DENY),
+        ([ASK, DENY], Permission.DENY),
+    ],
+)
+def test_of_several_hooks_the_strictest_word_counts(
+    verdicts: list[Verdict], decision: Permission
+) -> None:
+    assert decide(verdicts)[0] is decision

@@ -1,0 +1,89 @@
+"""Permissions that hooks decide about: what becomes of them when nobody waits any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from acp_bridge.protocol import REQUEST_PERMISSION, Json
+from acp_bridge.session.permissions import Permissions
+from acp_bridge.session.to_client import ToClient, end_questions, release, take_back
+from acp_bridge.updates import Updates
+from tests.session.hooked import CALL, OPTIONS
+from tests.session.memory import ClientEnd, MemoryLink
+
+
+class PlayedHooks:
+    """Hooks that the test plays."""
+
+    decide_permissions = True
+
+    def __init__(self) -> None:
+        self.then: Callable[[str | None], None] = lambda decision: None
+        self.stopped = 0
+        self.told: list[tuple[str, str]] = []
+
+    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
+        self.then = then
+        return self.stop
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def waits_for_user(self, kind: str, message: str) -> None:
+        self.told.append((kind, message))
+
+
+class Stage:
+    """A session's way to its client, with an agent that has asked for a permission."""
+
+    def __init__(self) -> None:
+        self.hooks, self.client, self.link = PlayedHooks(), ClientEnd(), MemoryLink()
+        self.shown: list[Json] = []
+        updates = Updates(set())
+        permissions = Permissions(self.hooks, updates, self.shown.append)
+        way = ToClient("s", lambda: self.client.client, updates, permissions=permissions)
+        params = {"sessionId": "0", "toolCall": CALL, "options": OPTIONS}
+        call = self.link.asks(REQUEST_PERMISSION, params, "p")
+        assert not way.forward(self.link, call, stopped=False)
+
+
+@pytest.mark.hazard("C15")
+async def test_the_end_of_the_turn_stops_them_and_what_they_say_later_is_nobodys() -> None:
+    stage = Stage()
+    end_questions(stage.link)
+    assert stage.hooks.stopped == 1
+    (answer,) = stage.link.sent.take()
+    assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
+    stage.hooks.then("allow")
+    assert stage.link.sent.take() == []
+    assert stage.client.sent.take() == []
+
+
+async def test_the_death_of_the_process_stops_them_and_nobody_is_answered() -> None:
+    stage = Stage()
+    release(stage.link)
+    assert stage.hooks.stopped == 1
+    stage.hooks.then(None)
+    assert stage.link.sent.take() == []
+
+
+async def test_an_agent_that_takes_its_request_back_is_answered_when_they_have_ended() -> None:
+    stage = Stage()
+    take_back(stage.link, "p")
+    assert stage.hooks.stopped == 1
+    assert stage.link.sent.take() == []
+    stage.hooks.then(None)
+    (answer,) = stage.link.sent.take()
+    assert answer["error"]["code"] == -32800
+
+
+async def test_the_client_is_asked_when_they_leave_it_to_the_person_who_is_told_then() -> None:
+    stage = Stage()
+    assert stage.hooks.told == []
+    stage.hooks.then("ask")
+    (request,) = stage.client.sent.take()
+    assert request["method"] == REQUEST_PERMISSION
+    assert stage.hooks.told == [("permission_prompt", "rm -r build")]
+    assert stage.shown == []
