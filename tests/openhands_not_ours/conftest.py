@@ -28,23 +28,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.fixture(scope="session")
-def model() -> Iterator[ModelServer]:
+def a_model() -> Iterator[ModelServer]:
     with ModelServer() as model:
         yield model
 
 
+@pytest.fixture
+def model(a_model: ModelServer) -> ModelServer:
+    """Knows nothing of the tests before."""
+    a_model.begin_test()
+    return a_model
+
+
 @pytest.fixture(scope="session")
-def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+def server(a_model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     """Shared by all tests that leave it alone."""
-    with AgentServer(tmp_path_factory.mktemp("agent-server"), model.url) as server:
+    with AgentServer(tmp_path_factory.mktemp("agent-server"), a_model.url) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def a_mortal_server(
-    model: ModelServer, tmp_path_factory: pytest.TempPathFactory
+    a_model: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentServer]:
-    with AgentServer(tmp_path_factory.mktemp("mortal-server"), model.url) as server:
+    with AgentServer(tmp_path_factory.mktemp("mortal-server"), a_model.url) as server:
         yield server
 
 

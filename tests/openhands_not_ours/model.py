@@ -67,10 +67,16 @@ class ModelServer(ThreadingHTTPServer):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for gate in self._gates.values():
-            gate.set()
+        self.begin_test()
         self.shutdown()
         self.server_close()
+
+    def begin_test(self) -> None:
+        """Forgets what was asked, and the gates, which are opened for whoever still waits there."""
+        self.requests.clear()
+        for gate in self._gates.values():
+            gate.set()
+        self._gates.clear()
 
     def gate(self, name: str) -> threading.Event:
         return self._gates.setdefault(name, threading.Event())

@@ -77,12 +77,12 @@ async def test_what_is_full_or_not_up_is_tried_again(
 
 @pytest.fixture(scope="module")
 def full_server(
-    model: ModelServer, tmp_path_factory: pytest.TempPathFactory
+    a_model: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentServer]:
     """Runs one conversation at a time."""
     folder = tmp_path_factory.mktemp("full-server")
     more = {"OH_MAX_CONCURRENT_RUNS": "1"}
-    with AgentServer(folder, model.url, more_env=more) as server:
+    with AgentServer(folder, a_model.url, more_env=more) as server:
         yield server
 
 

@@ -84,6 +84,13 @@ def test_a_message_that_was_taken_without_a_run_gets_its_run_alone() -> None:
     assert play.finish() == [DONE]
 
 
+def test_a_run_from_before_the_message_is_not_its_run() -> None:
+    play = Play()
+    play.sent(Kind.UNSURE)
+    play.stored(told.status("running"), told.status("finished"), PROMPT)
+    assert play.synced("idle") == [Run()]
+
+
 def test_its_run_may_have_ended_while_nobody_was_connected() -> None:
     play = Play()
     play.sent(Kind.UNSURE)
