@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import waits
+from acp_bridge.agents.ancestors import descends_from_guard
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentProcess, Exit
 from tests.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
@@ -132,6 +133,15 @@ async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(tmp_p
     async with family(tmp_path) as world:
         process = await forked(world, open_files=123)
         assert "Max open files            123 " in proc(process.pid, "limits")
+
+
+async def test_who_asks_below_a_forked_guard_descends_from_a_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        monkeypatch.setattr(os, "getppid", lambda: process.pid)
+        assert descends_from_guard()
 
 
 # ends, as those of other agents
