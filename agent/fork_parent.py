@@ -90,10 +90,12 @@ def load(model: str | None, home: str | None) -> None:
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
-    from agent.providers import library
+    from agent.providers import rehearsal
     from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
     from agent.settings import read_settings
+    from agent.tools import Toolbox
+    from agent.tools.standard import standard_tools
 
     try:
         models = AllModels(read_settings(model, os.environ, home), os.environ)
@@ -101,7 +103,8 @@ def load(model: str | None, home: str | None) -> None:
     except (ModelError, ValueError, OSError):
         return  # the agent says what is wrong
     if needs_library:
-        library.part("llms.custom_httpx.http_handler")
+        offered = [choice.id for choice in models.offered()]
+        rehearsal.rehearse(offered, Toolbox(standard_tools(), list).specs)
 
 
 class Parent:

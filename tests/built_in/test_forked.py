@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from tests.agents.guard_support import parent_of
 from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, children, command_line, gone
@@ -77,16 +78,20 @@ async def test_sessions_outlive_the_parent_and_the_next_one_starts_all_the_same(
 ) -> None:
     async with bridge(stack) as client:
         session, pid = await forked(stack, client)
+        _, other = await forked(stack, client)
         first = parent_pid(client)
         os.kill(first, signal.SIGKILL)
         await gone(first)
+        os.kill(parent_of(other), signal.SIGKILL)  # the bridge kills what the guard leaves behind
+        await client.logged("agent.exited", within=START)
         await client.prompt("seven", session, START)
+        assert pid in agent_pids(client)
         await client.new_session(stack.cwd)
         await client.prompt("eight", within=START)
         await client.logged("parent.ready", count=2, within=START)
         await forked(stack, client)
         os.kill(pid, signal.SIGKILL)
-        await client.logged("agent.exited", within=START)
+        await client.logged("agent.exited", count=2, within=START)
         mark = client.mark()
         await client.prompt("and?", session, START)
         assert "seven" in client.text(session, mark)
