@@ -137,15 +137,21 @@ def agent_pid(client: RecordingClient) -> int:
 def agent_pids(client: RecordingClient) -> list[int]:
     """Of all agents behind the client's bridge, executed or forked.
 
-    Only they are below a guard, which is a child of the bridge or of the parent, and name no guard
-    in their command line.
+    A forked one has the command line of the parent, and so has its guard. The parent is a child of
+    the bridge, and so is a guard whose parent is gone; any guard has an agent below it.
     """
     assert client.process is not None
-    lines = {pid: command_line(pid) for pid in descendants(client.process.pid)}
-    ours = {pid for pid, line in lines.items() if "-m agent" in line and "guard" not in line}
-    parents = [pid for pid in children(client.process.pid) if FORK_PARENT in lines[pid]]
-    guards = {guard for parent in parents for guard in children(parent)}
-    return sorted(ours - guards - set(parents))
+    found = [
+        pid
+        for pid in descendants(client.process.pid)
+        if "-m agent" in (line := command_line(pid)) and "guard" not in line
+    ]
+    below = {pid: children(pid) for pid in found}
+    return sorted(
+        pid
+        for pid in set(found) - set(children(client.process.pid))
+        if not set(below[pid]) & set(found)
+    )
 
 
 # what a provider was sent
