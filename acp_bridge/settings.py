@@ -44,6 +44,8 @@ class Settings:
     named: bool = False
     #: the agent is the built-in one: its answer to `initialize` is known beforehand.
     builtin: bool = False
+    #: the command of the process that the agent's are forked from; empty if there is none.
+    parent: tuple[str, ...] = ()
     delivery: Delivery = Delivery.QUEUE
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN

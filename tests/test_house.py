@@ -68,7 +68,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (700, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/session/session.py": (360, "it puts the parts together, each with its port"),
     "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/agents/guard.py": (360, "one program, which can import nothing of ours"),
+    "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 

@@ -126,6 +126,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         named=bool(given.agent_name),
         home=data_folder(given.home),
         builtin=not other,
+        parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,
         reload_after_cancel=_choice(
@@ -138,8 +139,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
     )
 
 
-def _built_in(given: argparse.Namespace) -> list[str]:
-    command = [sys.executable, "-I", "-m", "agent"]  # isolated: invariant P14
+def _built_in(given: argparse.Namespace, module: str = "agent") -> list[str]:
+    command = [sys.executable, "-I", "-m", module]  # isolated: invariant P14
     if given.model:
         command += ["--model", given.model]
     if given.home:
