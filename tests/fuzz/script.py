@@ -160,7 +160,7 @@ def _hook(event: str, command: str, timeout: int = 60) -> str:
 _FEEDBACK = _hook("Stop", "grep -q active.*true || { echo '; gate g; say thanks' >&2; exit 2; }")
 _HOOKS = (
     _FEEDBACK,
-    _hook("UserPromptSubmit", "echo context") + _FEEDBACK,
+    _hook("UserPromptSubmit", "echo '; think context'") + _FEEDBACK,
     _hook("UserPromptSubmit", "sleep 0.2") + _hook("Stop", "setsid sleep 60 & exit 1"),
     _hook("UserPromptSubmit", "sleep 60", timeout=1) + _hook("SessionEnd", "sleep 60"),
     _hook("PermissionRequest", "sleep 0.1; exit 2") + _hook("AgentDied", "exit 1"),
