@@ -172,7 +172,7 @@ class Bridge:
                 session.ask.stop()
                 session.feed(ev.Cancel())
         elif session:
-            session.to_agent.pass_notification(method, named)
+            session.pass_notification(method, named)
         elif "sessionId" not in named:
             for link in self._context.ready_links:
                 link.peer.notify(method, params)

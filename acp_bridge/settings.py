@@ -60,6 +60,8 @@ class Settings:
     kill_timeout: float = waits.GIVE_UP
     #: for an agent to end by itself when its session or the bridge closes.
     close_grace: float = waits.CLOSE_GRACE
+    #: a session's agent that was at rest for so long is ended until it is needed; 0: never.
+    sleep_after: float = 0.0
     #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.

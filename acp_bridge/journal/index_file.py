@@ -118,10 +118,21 @@ def _open(path: Path) -> sqlite3.Connection:
         if not {field.name for field in fields(SessionInfo)} <= _columns(connection):
             raise _Unfit("without its table")
         connection.execute("PRAGMA wal_autocheckpoint=1000").close()
+        # A title is the beginning of a prompt: what was deleted stays in no free space.
+        connection.execute("PRAGMA secure_delete=ON").close()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def wipe(connection: sqlite3.Connection) -> None:
+    """Empty the WAL, which has every row as it was before; what can't be done now waits.
+
+    While another bridge reads, or the disk is full, the end of the last bridge does it.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:

@@ -30,8 +30,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from acp_bridge.protocol import ASK, GO, PAUSE
-from agent.errors import invalid_params, unknown_method, unknown_session
+from agent.errors import invalid_params, unknown_session
 from agent.openhands import launch
 from agent.openhands.conversation import Conversation
 from agent.openhands.events import Json
@@ -43,6 +42,7 @@ from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
 from agent.openhands.server import Server
 from agent.openhands.settings import ServerSettings
+from agent.serve.extension import Extension
 from agent.serve.sdk_connection import Wire
 from agent.session.session_client import SessionClient
 from agent.session.session_params import SessionParams
@@ -58,6 +58,7 @@ class OpenHandsAgent:
         self._settings = settings
         self._wire = wire
         self._sessions: dict[str, Conversation] = {}
+        self._extension = Extension(self._session)
 
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
         self.initialized = True
@@ -198,20 +199,10 @@ class OpenHandsAgent:
                 raise
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answers what docs/extension.md says that an agent may offer."""
-        name = f"_{method}"
-        if name not in (PAUSE, GO, ASK):
-            raise unknown_method(name)
-        session = self._session(str(params.get("sessionId")))
-        if name == PAUSE:
-            return {"paused": await session.pause()}
-        if name == GO:
-            session.go()
-            return {}
-        question = params.get("question")
-        if not isinstance(question, str) or not question.strip():
-            raise invalid_params("question is missing")
-        return {"answer": await session.ask(question)}
+        return await self._extension.call(f"_{method}", params)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        self._extension.notified(f"_{method}", params)
 
     # the connection
 

@@ -18,12 +18,10 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.protocol import CAN_ASK, CAN_PAUSE
 from agent.openhands.settings import KEY_VARIABLE
+from agent.serve.extension import ABILITIES
 
 PROTOCOL_VERSION = 1
-#: what `agentCapabilities._meta` says of the bridge's own methods
-ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 AUTH_METHOD = AuthMethodAgent(
     id="session-api-key",
     name="Session API key",

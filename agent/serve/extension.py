@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
 from acp_bridge.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
 from agent.errors import invalid_params, request_cancelled, unknown_method
 from agent.serve.sdk_transport import CANCELLED, REQUEST_ID
-from agent.session.session import Session
 
 #: what `agentCapabilities._meta` says of it
 ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 
 
+class Extended(Protocol):
+    """A session as the methods see it."""
+
+    async def pause(self) -> bool:
+        """Returns True once the running turn waits; False if it ends or goes on before that."""
+        ...
+
+    def go(self) -> None: ...
+
+    async def ask(self, question: str) -> str:
+        """Returns the answer to a question that leaves the session as it is."""
+        ...
+
+
 class Extension:
     """Answers the methods, and ends those that the client takes back."""
 
-    def __init__(self, session: Callable[[str], Session]) -> None:
+    def __init__(self, session: Callable[[str], Extended]) -> None:
         """`session` returns the open session with an id, or raises RequestError."""
         self._session = session
         self._running: dict[Any, anyio.CancelScope] = {}
@@ -47,7 +60,7 @@ class Extension:
             scope.cancel()
 
 
-async def _answer(session: Session, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def _answer(session: Extended, method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == PAUSE:
         return {"paused": await session.pause()}
     if method == GO:
@@ -56,4 +69,4 @@ async def _answer(session: Session, method: str, params: dict[str, Any]) -> dict
     question = params.get("question")
     if not isinstance(question, str) or not question.strip():
         raise invalid_params("question is missing")
-    return {"answer": await session.questions.answer(question, session.context)}
+    return {"answer": await session.ask(question)}

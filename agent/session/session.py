@@ -197,6 +197,9 @@ class Session:
         if self._pending:
             self._pending[0].pause.go()
 
+    async def ask(self, question: str) -> str:
+        return await self.questions.answer(question, self.context)
+
     async def cancel_all(self) -> None:
         """Cancels every prompt and waits until they are answered."""
         for pending in self._pending:

@@ -87,6 +87,8 @@ def options(seed: int) -> list[str]:
         chosen += ["--on-cancel", "clear"]
     if rng.random() < 0.2:
         chosen += ["--reload-after-cancel", "always"]
+    if rng.random() < 0.4:
+        chosen += ["--sleep-after", rng.choice(["0.0005", "0.005"])]
     return chosen
 
 

@@ -29,3 +29,8 @@ def wal(path: Path) -> Path:
 def remove(folder: Path, pattern: str) -> None:
     for path in folder.glob(pattern):
         path.unlink()
+
+
+def all_bytes(folder: Path) -> bytes:
+    """Return what stands in all the files of a folder, one behind the other."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import Journal, JournalError, days_ago
-from tests.journal.files import remove
+from tests.journal.files import all_bytes, remove
 
 pytestmark = pytest.mark.hazard("K2", "Q13")
 A, B = "a" * 32, "b" * 32
@@ -149,3 +149,26 @@ async def test_sessions_without_a_title_hide_none_that_never_had_a_prompt(
     assert A in await journal.index.unprompted(days_ago(-1))
     await journal.create(B, cwd="/p", agent="demo", prompted=False)
     assert {A, B} < set(await journal.index.unprompted(days_ago(-1)))
+
+
+@pytest.mark.hazard("K6")
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("other_reads", [False, True])
+async def test_the_title_of_a_deleted_session_is_nowhere_in_the_files(
+    journal: Journal, home: Path, *, known: bool, other_reads: bool
+) -> None:
+    other = Journal(home)
+    for number in range(20):
+        session_id = f"{number:032x}"
+        await journal.create(session_id, cwd="/p", agent="demo")
+        await journal.touch(session_id, title=f"secret of {number:02}")
+    for number in range(5, 15):
+        if other_reads:
+            await other.list()
+        await journal.delete(f"{number:032x}", known=known)
+    left = all_bytes(home)
+    assert [number for number in range(20) if b"secret of %02d" % number in left] == [
+        *range(5),
+        *range(15, 20),
+    ]
+    await other.close()

@@ -66,6 +66,23 @@ async def test_cut_in_a_turn_each_word_and_each_prompt_is_there_once(
         assert len(await stand.api.messages(await stand.conversation())) == len(asked) + 1
 
 
+async def test_a_lost_answer_is_looked_up_before_the_socket_tells_and_never_sent_again(
+    stand: Stand, proxy: Proxy
+) -> None:
+    async with stand.client(url=proxy.url) as client:
+        await client.prompt("SAY A 4", within=PATIENCE)
+        proxy.strike(Point("execution_status idle", 1, When.BEFORE), Deed.DELAY)
+        proxy.strike(Point("POST events", 2, When.ANSWERED), Deed.CUT)
+        running = client.send_prompt("SAY B 4")
+        looked = proxy.count("GET search")
+        await proxy.passed("GET search", looked + 1, PATIENCE)
+        await stand.api.until_status(await stand.conversation(), "finished")
+        proxy.go()
+        assert stop_reason(await client.answer_to(running, PATIENCE)) == "end_turn"
+        assert await stand.api.messages(await stand.conversation()) == ["SAY A 4", "SAY B 4"]
+        assert numbers(client.text(), "B") == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     "point",
     [

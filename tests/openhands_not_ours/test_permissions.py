@@ -109,6 +109,8 @@ async def test_cancelled_with_a_question_open_it_never_runs_not_with_the_next_pr
         running = await _open_question(client, _touch(path))
         client.cancel()
         assert stop_reason(await client.answer_to(running, PATIENCE)) == "cancelled"
+        # It is refused by now, so that no other client's message runs it either.
+        assert len(await _rejections(stand)) == 1
         client.side.permission = "allow"
         mark = client.mark()
         answer = await client.prompt("SAY A 3", within=PATIENCE)
