@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final
 
 import anyio
@@ -55,7 +56,7 @@ class Requests:
             nonlocal answered
             answered = True
             if origin is not None:
-                self.touched = anyio.current_time()
+                self.touched = monotonic()  # the event loop's clock
             self.on_behalf.pop(request_id, None)
             self._note_login(method, answer)
             on_answer(answer)

@@ -121,7 +121,8 @@ class Turns:
     @property
     def asleep(self) -> bool:
         """There is no process, or it ends, because the session was at rest for long."""
-        return self._sleeps and self.state in (State.COLD, State.KILLING)
+        gone = self.state in (State.COLD, State.KILLING) and not self._closing
+        return self._sleeps and gone
 
     @property
     def waiting(self) -> tuple[int, ...]:

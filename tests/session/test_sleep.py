@@ -161,6 +161,7 @@ async def test_it_stays_where_no_reload_was_seen_and_where_the_agent_remembers_n
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         agent = await here.agent()
         await here.context.reloads.note(agent)
+        here.session.wake()  # it is looked at, though no turn has run
         await stays_awake(here)
         await here.context.reloads.forget(agent)
         await here.turn(agent)
