@@ -16,6 +16,7 @@ import anyio
 
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
@@ -172,7 +173,7 @@ class Bridge:
                 session.ask.stop()
                 session.feed(ev.Cancel())
         elif session:
-            session.to_agent.pass_notification(method, named)
+            session.pass_notification(method, named)
         elif "sessionId" not in named:
             for link in self._context.ready_links:
                 link.peer.notify(method, params)
@@ -235,7 +236,11 @@ async def serve(
         async with anyio.create_task_group() as tasks:
             # A process that does not answer one of these is to be started all the same.
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-            command = AgentCommand(settings.command, {}, standing, settings.agent_files)
+            parent = AgentParent(settings.parent) if settings.parent and can_fork() else None
+            if parent:
+                tasks.start_soon(parent.run)
+            files = settings.agent_files
+            command = AgentCommand(settings.command, {}, standing, files, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()

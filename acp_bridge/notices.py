@@ -58,6 +58,7 @@ MEMORY_SENT: Final = (
 )
 MEMORY_KEPT: Final = "The agent has not refused to load this session: its memory stays as it is."
 MEMORY_STOPPED: Final = "The journal can't be written: nothing was changed."
+LIST_ASLEEP: Final = "the agent sleeps: what only it has is not listed until it is needed again"
 TRANSCRIPT_WHOLE: Final = (
     "The session in which this conversation was held could not be loaded again. This is its"
     " transcript, for you to know what was said and done. None of it is to be done again."

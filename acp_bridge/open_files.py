@@ -1,9 +1,9 @@
 """How many files the bridge may have open, and whether there is room for one more session.
 
 A session takes nine descriptors and up to three more with time: its lock, its journal, the agent's
-pipes, replays that SQLite holds open. Were they to run
-out in the middle of something, sessions that exist would suffer. So a part is kept for these, and
-a session that would need it is refused before anything is begun.
+pipes, the pidfd of a forked guard, replays that SQLite holds open. Were they to run out in the
+middle of something, sessions that exist would suffer. So a part is kept for these, and a session
+that would need it is refused before anything is begun.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acp_bridge.log import event
 #: a soft limit above this is of no use: there are not so many sessions.
 _MOST: Final = 1 << 16
 #: what the bridge takes without a session, and what each session takes in the end.
-_OWN: Final = 18
+_OWN: Final = 20
 _SESSION: Final = 12
 #: what a session takes for a moment while it is opened, or its agent starts.
 _OPENING: Final = 16

@@ -44,6 +44,8 @@ class Settings:
     named: bool = False
     #: the agent is the built-in one: its answer to `initialize` is known beforehand.
     builtin: bool = False
+    #: the command of the process that the agent's are forked from; empty if there is none.
+    parent: tuple[str, ...] = ()
     delivery: Delivery = Delivery.QUEUE
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
@@ -60,6 +62,8 @@ class Settings:
     kill_timeout: float = waits.GIVE_UP
     #: for an agent to end by itself when its session or the bridge closes.
     close_grace: float = waits.CLOSE_GRACE
+    #: a session's agent that was at rest for so long is ended until it is needed; 0: never.
+    sleep_after: float = 0.0
     #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.

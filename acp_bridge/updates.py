@@ -230,6 +230,11 @@ class Updates:
             message.dead |= message.turn == self._turn
         return closing
 
+    @property
+    def has_open_cards(self) -> bool:
+        """The agent may still go on with a tool call, maybe one of an earlier turn."""
+        return any(card.open for card in self._cards.values())
+
     # --- commands ------------------------------------------------------------------------------
 
     def _with_queue(self, update: Json) -> Json:

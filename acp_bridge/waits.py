@@ -11,6 +11,11 @@ from typing import Final
 #: The guard reports that the agent runs. Below START, so that a guard that says nothing is told
 #: from an agent that does not answer.
 SPAWN: Final = 10.0
+#: The parent of the agents forks one, in milliseconds; one that takes longer is killed. Far
+#: below SPAWN.
+FORK: Final = 1.0
+#: A parent that has ended is started again.
+PARENT_PAUSE: Final = 0.5
 #: A process without a session starts and answers `initialize`.
 START: Final = 60.0
 #: All tries of one restart together. Not below START, or a slow agent could never be restarted.

@@ -64,13 +64,24 @@ def main() -> int:
     if sys.platform == "win32":
         print("acp-bridge's agent does not run on Windows yet.", file=sys.stderr)
         return 2
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
-    model, home = _arguments(sys.argv[1:])
+    end_on_signals()
+    model, home = arguments(sys.argv[1:])
     from acp_bridge.agents.guard import keep_private
-    from acp_bridge.wire.lossy import text_stream
 
     keep_private()
+    return run(model, home)
+
+
+def end_on_signals() -> None:
+    """Lets signals end the process at once, until the SDK is imported."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+
+
+def run(model: str | None, home: str | None) -> int:
+    """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
+    from acp_bridge.wire.lossy import text_stream
+
     if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -94,7 +105,7 @@ def main() -> int:
     return 0
 
 
-def _arguments(argv: list[str]) -> tuple[str | None, str | None]:
+def arguments(argv: list[str]) -> tuple[str | None, str | None]:
     """Returns the model and the home folder, None for what is not given."""
     if not argv:
         return None, None

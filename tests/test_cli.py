@@ -42,6 +42,12 @@ def test_without_arguments_it_is_the_built_in_agent_and_the_defaults() -> None:
     assert (parsed.log_file, parsed.log_level) == (None, None)
 
 
+def test_the_built_in_agent_sleeps_after_an_hour_and_others_when_the_user_says_so() -> None:
+    assert options.parse([], {}).settings.sleep_after == 3600
+    assert options.parse(["--", "an-agent"], {}).settings.sleep_after == 0
+    assert options.parse(["--sleep-after", "0"], {}).settings.sleep_after == 0
+
+
 def test_what_follows_two_dashes_is_the_agents_command() -> None:
     settings = options.parse(["--home", "/h", "--", "an-agent", "--home", "x", "--"], {}).settings
     assert settings.command == ("an-agent", "--home", "x", "--")
@@ -80,6 +86,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
+        "ACP_BRIDGE_SLEEP_AFTER": "0.5",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -94,6 +101,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
+    assert settings.sleep_after == 30
     assert settings.home == Path("/h")
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (
@@ -115,6 +123,11 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
         (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        (["--sleep-after", "-1"], "--sleep-after: a number of minutes from 0, for never, to 10080"),
+        (
+            ["--sleep-after", "nan"],
+            "--sleep-after: a number of minutes from 0, for never, to 10080",
+        ),
         (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),

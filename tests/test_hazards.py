@@ -9,10 +9,11 @@ from tests.hazards import DOCUMENT, ENTRY, TESTS, all_marks, document, manifest,
 NUMBERS = [
     *(f"Q{n}" for n in range(1, 14)),
     *(f"C{n}" for n in range(1, 24)),
-    *(f"R{n}" for n in range(1, 16)),
+    *(f"R{n}" for n in range(1, 17)),
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 10)),
     *(f"P{n}" for n in range(1, 17)),
+    *(f"F{n}" for n in range(1, 4)),
 ]
 
 

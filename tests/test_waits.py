@@ -14,6 +14,10 @@ def test_a_guard_that_hangs_is_told_from_an_agent_that_does() -> None:
     assert waits.SPAWN < waits.START <= waits.RESTART
 
 
+def test_a_parent_that_hangs_leaves_time_for_the_command_line() -> None:
+    assert waits.FORK * 2 < waits.SPAWN
+
+
 def test_a_kill_has_ended_before_a_session_gives_the_tree_up() -> None:
     assert waits.GUARD * 2 < waits.KILL
     assert waits.KILL + waits.LAST_WORDS < waits.GIVE_UP

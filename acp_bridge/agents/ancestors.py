@@ -7,8 +7,9 @@ from typing import Final
 
 from acp_bridge.agents.guard import COMMAND_LINE, LINUX
 
-#: what stands in the command line of a guard, and of nothing else.
-_MARK: Final = os.fsencode(COMMAND_LINE[-2])
+#: what stands in the command line of a guard, or of the parent that has forked it, and of nothing
+#: else.
+_MARKS: Final = frozenset({os.fsencode(COMMAND_LINE[-2]), b"agent.fork_parent"})
 
 
 def descends_from_guard() -> bool:
@@ -27,7 +28,7 @@ def descends_from_guard() -> bool:
                 parent = int(file.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError):  # it ended, or is hidden from us
             return False
-        if _MARK in words:
+        if not _MARKS.isdisjoint(words):
             return True
         pid = parent
     return False

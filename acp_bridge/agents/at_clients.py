@@ -47,6 +47,8 @@ class AtClients:
     session_id: str | None = None
     #: what releases a terminal, by its id.
     terminals: dict[str, Callable[[], None]] = field(default_factory=dict)
+    #: when a client was asked something last, or a question was settled.
+    touched: float = 0.0
     _questions: list[Question] = field(default_factory=list)
     #: for how many seconds the process may be silent, and what ends then.
     _limits: list[tuple[float, anyio.CancelScope]] = field(default_factory=list)
@@ -59,12 +61,12 @@ class AtClients:
     def add(self, question: Question) -> None:
         """Note a request that a client is asked now."""
         self._questions.append(question)
-        self._set_limits()
+        self._touch()
 
     def remove(self, question: Question) -> None:
         """Forget a request that is answered, or given up."""
         self._questions.remove(question)
-        self._set_limits()
+        self._touch()
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
@@ -82,6 +84,10 @@ class AtClients:
             self._limits.remove(limit)
         if limit[1].cancelled_caught:
             raise TimeoutError
+
+    def _touch(self) -> None:
+        self.touched = anyio.current_time()
+        self._set_limits()
 
     def _set_limits(self) -> None:
         waits = any(question.asks_a_person for question in self._questions)

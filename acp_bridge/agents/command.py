@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from acp_bridge.agents.parent import AgentParent
 from acp_bridge.agents.standing import StandingRequests
 
 
@@ -17,3 +18,5 @@ class AgentCommand:
     standing: StandingRequests = field(default_factory=StandingRequests)
     #: the soft limit of open files that each process gets; None: that of the bridge.
     open_files: int | None = None
+    #: what forks the processes when it can; None: each is started by the command line.
+    parent: AgentParent | None = None

@@ -38,6 +38,7 @@ import _socket
 import os
 import select
 import sys
+from _collections_abc import Callable
 
 #: The guard is imported and not run by its path, since byte code is kept only for imports: to
 #: compile it would cost each start 3 ms and 0.6 MB. Its folder comes after the standard library.
@@ -129,8 +130,9 @@ def listen_for_signals() -> int:
     return readable
 
 
-def become_agent(guard_pid: int, command: list[str], locale: str, files: str) -> None:
-    """Replace the forked child by the agent; raises OSError."""
+def leave_guard(guard_pid: int, files: str) -> None:
+    """Give the forked child a session, signals and a limit of its own; raises OSError."""
+    _signal.set_wakeup_fd(-1)
     os.setsid()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if os.getppid() != guard_pid:  # the guard died before the kernel knew whom to tell
@@ -144,6 +146,10 @@ def become_agent(guard_pid: int, command: list[str], locale: str, files: str) ->
 
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
+
+
+def execute(command: list[str], locale: str) -> None:
+    """Replace the forked child by the agent; raises OSError."""
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value
@@ -261,14 +267,19 @@ class Guard:
                 code = os.waitstatus_to_exitcode(status)
                 self.say(f"exited {code} -" if code >= 0 else f"exited - {-code}")
 
-    def start(self, command: list[str], locale: str, files: str) -> bool:
-        """Start the agent and close its streams here; returns False if it can't be executed."""
+    def start(self, become_agent: Callable[[], object], files: str) -> bool:
+        """Start the agent and close its streams here; returns False if it can't be executed.
+
+        `become_agent` is called in the forked child: it executes a command, or closes what the
+        child has inherited and is the agent. It raises OSError, and does not return.
+        """
         readable, writable = os.pipe()
         guard_pid = os.getpid()
         self.agent = os.fork()
         if self.agent == 0:
             try:
-                become_agent(guard_pid, command, locale, files)
+                leave_guard(guard_pid, files)
+                become_agent()
             except OSError as error:
                 os.write(writable, str(error.errno).encode())
             finally:
@@ -338,15 +349,20 @@ def main() -> None:
 
 def run(arguments: list[str]) -> None:
     keep_private()
-    control = _socket.socket(fileno=int(arguments[0]))
+    control, locale, files, *command = arguments
+    guard_agent(int(control), lambda: execute(command, locale), files)
+
+
+def guard_agent(control_fd: int, become_agent: Callable[[], object], files: str) -> None:
+    """Be the guard of one agent, from its start to the end of its tree; owns `control_fd`."""
+    control = _socket.socket(fileno=control_fd)
     os.set_inheritable(control.fileno(), False)
     control.setblocking(False)
     guard = Guard(control, listen_for_signals())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
-    _, locale, files, *command = arguments
     try:
-        if not guard.told_to_stop() and guard.start(command, locale, files):
+        if not guard.told_to_stop() and guard.start(become_agent, files):
             guard.watch()
     finally:
         if guard.agent:

@@ -81,6 +81,8 @@ class Link:
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
         #: the result of `initialize`; empty until the process was sent what stands for all.
         self.initialized: dict[str, Any] = {}
+        #: the id of the main process, once it is started.
+        self.pid = 0
         #: the number of this process among those of its session.
         self.epoch = 0
         self.at_clients = AtClients()
@@ -115,12 +117,12 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        words, files = self.command.words, self.command.open_files
+        words, files, parent = self.command.words, self.command.open_files, self.command.parent
         process = await AgentProcess.start(
-            tasks, words, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
+            tasks, words, parent, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
         )
-        self._process = process
-        event("agent.started", agent=self.name, pid=process.pid)
+        self._process, self.pid = process, process.pid
+        event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
         tasks.start_soon(self._live, process, writer, Reader(stdout, _READ_BYTES))

@@ -13,13 +13,23 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from subprocess import Popen
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from acp_bridge.agents import guard
 
 #: seconds to wait for a guard that is being started.
 _BIRTH: Final = 0.1
+
+
+class Started(Protocol):
+    """A process that was started."""
+
+    @property
+    def pid(self) -> int:
+        """Its pid."""
+
+
+_Started = TypeVar("_Started", bound=Started)
 
 
 class Orphans:
@@ -37,8 +47,11 @@ class Orphans:
         guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
         self._adopts = guard.LINUX
 
-    def start_guard(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
-        """Return the guard that `start` has started; it is no orphan until `forget_guard`."""
+    def start_guard(self, start: Callable[[], _Started]) -> _Started:
+        """Return the guard that `start` has started; it is no orphan until `forget_guard`.
+
+        The same holds for the parent that guards are forked from.
+        """
         with self._births:
             process = start()
             self._guards.add(process.pid)

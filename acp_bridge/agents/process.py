@@ -12,6 +12,7 @@ Invariants
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Self
 
 import anyio
@@ -19,7 +20,9 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
+from acp_bridge.agents.birth import Birth, ByCommand, NoParent
 from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.tree import Tree
 
@@ -49,6 +52,7 @@ class AgentProcess:
         cls,
         task_group: TaskGroup,
         command: Sequence[str],
+        parent: AgentParent | None = None,
         *,
         lock_fd: int | None = None,
         open_files: int | None = None,
@@ -56,28 +60,41 @@ class AgentProcess:
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
-        `lock_fd` is held by the guard from before the agent starts. `open_files` is the agent's
-        soft limit; without it, that of this process. `on_stderr` gets the agent's stderr, by lines
-        cut at 8 KiB. The process is watched in `task_group`.
+        `parent` has loaded the command's program: it forks the process if it can. `lock_fd` is held
+        by the guard from before the agent starts. `open_files` is the agent's soft limit; without
+        it, that of this process. `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The
+        process is watched in `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
-        process = cls(on_stderr)
-        if lock_fd is not None:
-            process.hold_lock(lock_fd)
+        births: list[Birth] = [ByCommand(command, open_files)]
+        if parent is not None:
+            parent.note_start()
+            if parent.ready:
+                births.insert(0, ByParent(parent, open_files))
+        for birth in births:
+            process = cls(on_stderr)
+            if lock_fd is not None:
+                process.hold_lock(lock_fd)
+            with suppress(NoParent):
+                await process._begin(task_group, birth, command[0])
+                return process
+        raise AssertionError("a command line needs no parent")
+
+    async def _begin(self, task_group: TaskGroup, birth: Birth, program: str) -> None:
+        """Start the guard and the agent; raises StartFailed, NoParent, and leaves nothing then."""
         try:
             with anyio.fail_after(waits.SPAWN):
-                await anyio.to_thread.run_sync(process._spawn, command, open_files)
-                await process._tree.wait_started(command[0])
-            task_group.start_soon(process._watch)
+                await anyio.to_thread.run_sync(self._spawn, birth)
+                await self._tree.wait_started(program)
+            task_group.start_soon(self._watch)
         except TimeoutError:
-            process._tree.give_up_start()
-            await process._finish()
+            self._tree.give_up_start()
+            await self._finish()
             raise StartFailed("the agent did not start in time", permanent=False) from None
         except BaseException:
-            await process._finish()
+            await self._finish()
             raise
-        return process
 
     @property
     def pid(self) -> int:
@@ -166,7 +183,7 @@ class AgentProcess:
                 self._close_fd(name)
             self._finished.set()
 
-    def _spawn(self, command: Sequence[str], open_files: int | None) -> None:
+    def _spawn(self, birth: Birth) -> None:
         """Start the guard; runs in a thread. What it opens is stored at once, for `_finish`."""
         agent_ends: list[int] = []
         try:
@@ -176,7 +193,7 @@ class AgentProcess:
                 setattr(self, name, ours)
                 agent_ends.append(other)
                 os.set_blocking(ours, False)
-            self._tree.spawn(command, agent_ends, open_files)
+            self._tree.spawn(birth, agent_ends)
         except ValueError:  # a NUL
             raise StartFailed("the command is not valid", permanent=True) from None
         except OSError:

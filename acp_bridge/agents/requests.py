@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final
 
 import anyio
@@ -34,6 +35,8 @@ class Requests:
         self.on_behalf: dict[RequestId, object] = {}
         #: when the agent said last that it wants a login; None when it has been content since.
         self.login_wanted: float | None = None
+        #: when a request that had an origin was answered last.
+        self.touched = 0.0
         self._peer = peer
 
     def send(
@@ -52,6 +55,8 @@ class Requests:
         def settled(answer: Answer) -> None:
             nonlocal answered
             answered = True
+            if origin is not None:
+                self.touched = monotonic()  # the event loop's clock
             self.on_behalf.pop(request_id, None)
             self._note_login(method, answer)
             on_answer(answer)

@@ -13,11 +13,9 @@ Invariants
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,6 +23,7 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
+from acp_bridge.agents.birth import Birth, StartedGuard
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, StartFailed
 
@@ -50,43 +49,20 @@ class Tree:
         self.is_dead = False
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: StartedGuard | None = None
         self._reports = b""
         self._reported_dead = False
 
     # --- birth ---------------------------------------------------------------------------------
 
-    def spawn(
-        self,
-        command: Sequence[str],
-        streams: Sequence[int],
-        open_files: int | None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        """Start the guard, with the agent's standard streams and limit; runs in a thread.
+    def spawn(self, birth: Birth, streams: Sequence[int]) -> None:
+        """Start the guard, with the agent's standard streams; runs in a thread.
 
-        Without `cwd` and `env`, both are the bridge's own. Raises OSError, and ValueError for a
-        NUL in the command.
+        Raises what `birth.start` raises.
         """
-        env = os.environ if env is None else env
-        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         control = self._guard_end.fileno()
-
-        def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, str(open_files or ""), *command],
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                pass_fds=[control],
-                cwd=cwd,
-                env=env,  # the C library's may hold more: readline puts COLUMNS there
-                start_new_session=True,
-            )
-
         try:
-            self._guard = ORPHANS.start_guard(start)
+            self._guard = ORPHANS.start_guard(lambda: birth.start(control, streams))
         finally:
             self._guard_end.close()
 
@@ -122,8 +98,9 @@ class Tree:
         if self.is_dead:
             return
         if self._guard is not None:
-            self._guard.kill()  # it closed the socket, so it is ending; this makes it certain
-            await anyio.to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
+            # It closed the socket, so it is ending; this makes it certain.
+            self._guard.send_signal(signal.SIGKILL)
+            await self._guard.wait()
             ORPHANS.forget_guard(self._guard.pid)
         if self._guard is not None and not self._reported_dead:
             await self._kill_rest()
@@ -175,6 +152,8 @@ class Tree:
                     await self.follow()
         finally:
             self._control.close()  # which tells the guard too, if the tree would not die
+            if self._guard is not None:
+                self._guard.close()
             self.exited.set()
             self.ended.set()
 
@@ -182,7 +161,7 @@ class Tree:
         """Kill a guard that hangs before or in exec, and what it may have started."""
         if self._guard is not None:
             self._kill_for_guard(set())
-            self._guard.kill()
+            self._guard.send_signal(signal.SIGKILL)
 
     async def _press(self) -> None:
         """Return when the tree is dead; help a guard that was told to kill it and does not."""
@@ -206,11 +185,11 @@ class Tree:
 
         With nothing left to kill, the guard is killed as well.
         """
-        if self._guard is None or self._guard.poll() is not None:
+        if self._guard is None or not self._guard.is_alive():
             return
         with suppress(ProcessLookupError):  # the guard has ended meanwhile
             if not guard.kill_descendants(self._guard.pid, groups):
-                self._guard.kill()
+                self._guard.send_signal(signal.SIGKILL)
 
     async def _kill_rest(self) -> None:
         """Do the work of a guard that was killed, until nothing is left that can be found."""

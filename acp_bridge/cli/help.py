@@ -26,6 +26,9 @@ options (and the environment variables that set them):
                                     after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default unclean)
   --request-timeout SECONDS         how long an agent may take to open a session, or to take a
                                     setting (ACP_BRIDGE_REQUEST_TIMEOUT; default 60)
+  --sleep-after MINUTES             end the agent of a session that was at rest for so long; it
+                                    is started again when it is needed; 0: never
+                                    (ACP_BRIDGE_SLEEP_AFTER; default 0, built-in agent 60)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,

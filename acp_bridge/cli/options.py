@@ -19,8 +19,12 @@ from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
+    "sleep-after",
 )
 _MOST_SECONDS: Final = 600
+_MOST_MINUTES: Final = 10_080
+#: minutes of rest after which the built-in agent is ended until it is needed again.
+_SLEEP: Final = 60.0
 #: the name under which the built-in agent's sessions are kept.
 _BUILT_IN: Final = "built-in"
 #: seconds that an agent may take to stop.
@@ -122,6 +126,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         named=bool(given.agent_name),
         home=data_folder(given.home),
         builtin=not other,
+        parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
         delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,
         reload_after_cancel=_choice(
@@ -130,11 +135,12 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         or ReloadAfterCancel.UNCLEAN,
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
+        sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
     )
 
 
-def _built_in(given: argparse.Namespace) -> list[str]:
-    command = [sys.executable, "-I", "-m", "agent"]  # isolated: invariant P14
+def _built_in(given: argparse.Namespace, module: str = "agent") -> list[str]:
+    command = [sys.executable, "-I", "-m", module]  # isolated: invariant P14
     if given.model:
         command += ["--model", given.model]
     if given.home:
@@ -166,6 +172,16 @@ def _seconds(name: str, value: str | None, default: float, least: float) -> floa
     if not least <= seconds <= _MOST_SECONDS:
         _fail(f"--{name}: a number of seconds from {least:g} to {_MOST_SECONDS}")
     return seconds
+
+
+def _minutes(name: str, value: str | None, default: float) -> float:
+    try:
+        minutes = float(value) if value is not None else default
+    except ValueError:
+        minutes = -1.0
+    if not 0 <= minutes <= _MOST_MINUTES:
+        _fail(f"--{name}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
+    return minutes
 
 
 def _fail(message: str) -> NoReturn:

@@ -59,8 +59,9 @@ BUILTIN: Json = {
 }
 #: what the client is told of an agent that says nothing of itself.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
-#: the capability, on both sides, of subagents that have sessions of their own.
-_SUBAGENTS = "subagents"
+#: the capability of subagents that have sessions of their own: the protocol's, as a member or in
+#: `_meta`, and the one of the list in `_meta.jetbrains.air.capabilities`.
+_SUBAGENTS, _AIR_SUBAGENTS = "subagents", "nativeSubagentSessions"
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
@@ -68,15 +69,15 @@ def for_agent(params: Json) -> Json:
     """Return the parameters of `initialize` for the agent: the client's, in our version."""
     told = {**params, "protocolVersion": VERSION}
     if isinstance(can := params.get("clientCapabilities"), dict):
-        told["clientCapabilities"] = {k: v for k, v in can.items() if k != _SUBAGENTS}
+        told["clientCapabilities"] = _without_subagents(can)
     return told
 
 
 def for_client(agent: Json, settings: Json) -> Json:
     """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
-    capabilities = dict(_dict(agent.get("agentCapabilities")))
-    session = dict(_dict(capabilities.get("sessionCapabilities")))
-    session.pop(_SUBAGENTS, None)
+    agent = _without_subagents(agent)
+    capabilities = _without_subagents(_dict(agent.get("agentCapabilities")))
+    session = _without_subagents(_dict(capabilities.get("sessionCapabilities")))
     if not can_fork(capabilities):
         session.pop("fork", None)
     for name in _OWN_SESSION_CAPABILITIES:
@@ -92,6 +93,23 @@ def for_client(agent: Json, settings: Json) -> Json:
         "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
         "authMethods": _list(agent.get("authMethods")),
     }
+
+
+def _without_subagents(can: Json) -> Json:
+    """Return a copy of what one side can do that names no subagents, in none of the forms in use.
+
+    An agent begins their sessions only for a client that declares it, and the bridge would have
+    to drop what they say.
+    """
+    told = {name: value for name, value in can.items() if name != _SUBAGENTS}
+    if not isinstance(meta := told.get("_meta"), dict):
+        return told
+    told["_meta"] = meta = {name: value for name, value in meta.items() if name != _SUBAGENTS}
+    match meta:
+        case {"jetbrains": {"air": {"capabilities": list(named)} as air} as jetbrains}:
+            left = [name for name in named if name != _AIR_SUBAGENTS]
+            meta["jetbrains"] = {**jetbrains, "air": {**air, "capabilities": left}}
+    return told
 
 
 def _methods(capabilities: Json) -> list[str]:

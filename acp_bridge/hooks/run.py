@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 
 from acp_bridge import waits
+from acp_bridge.agents.birth import ByCommand
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
@@ -84,7 +85,8 @@ async def run(hook: Hook, given: bytes, cwd: str, env: Mapping[str, str]) -> Ran
     tree = Tree()
     try:
         with anyio.fail_after(waits.SPAWN):
-            await anyio.to_thread.run_sync(tree.spawn, hook.words, pipes.hooks, None, cwd, env)
+            birth = ByCommand(hook.words, None, cwd, env)
+            await anyio.to_thread.run_sync(tree.spawn, birth, pipes.hooks)
             pipes.close_hooks()
             await tree.wait_started(hook.words[0])
         return await _to_the_end(hook, tree, pipes, given)

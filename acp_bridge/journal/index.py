@@ -24,6 +24,7 @@ import anyio
 from acp_bridge.journal.errors import BadCursor, IndexUnusable, JournalError, NewerVersion
 from acp_bridge.journal.index_file import COLUMNS, IndexFile, is_damage, wipe
 from acp_bridge.journal.records import Owns, SessionInfo, now
+from acp_bridge.journal.reloads import Reloads
 from acp_bridge.journal.schema import FAILURES, sync_file, wal_of
 from acp_bridge.journal.threads import in_thread
 
@@ -41,6 +42,7 @@ class Index:
         self._path = path
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
+        self.reloads = Reloads(self._run)
 
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.

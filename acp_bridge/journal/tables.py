@@ -117,6 +117,9 @@ INDEX_SCHEMA: Final = Schema(
         prompted INTEGER NOT NULL DEFAULT 1
     ) WITHOUT ROWID;
     CREATE INDEX newest ON sessions(updated_at, session_id);
+    CREATE TABLE reloads(
+        agent TEXT NOT NULL, version TEXT NOT NULL, PRIMARY KEY (agent, version)
+    ) WITHOUT ROWID;
     """,
     upgrades=(
         """
@@ -139,6 +142,12 @@ INDEX_SCHEMA: Final = Schema(
             FROM sessions_1;
         DROP TABLE sessions_1;
         CREATE INDEX newest ON sessions(updated_at, session_id);
+        """,
+        # Adds which agents were seen to take up a session again.
+        """
+        CREATE TABLE reloads(
+            agent TEXT NOT NULL, version TEXT NOT NULL, PRIMARY KEY (agent, version)
+        ) WITHOUT ROWID;
         """,
     ),
 )

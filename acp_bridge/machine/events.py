@@ -112,6 +112,16 @@ class Warm:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleep:
+    """The session has been at rest for long: its process may end until somebody needs one.
+
+    The shell feeds it only where nothing that the machine does not know of is open.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
     """The session's roots or MCP servers changed: the next prompt needs a process that has them."""
 
@@ -239,6 +249,7 @@ Event: TypeAlias = (
     | Cancel
     | CancelPrompt
     | Warm
+    | Sleep
     | Renew
     | Deadline
     | Close

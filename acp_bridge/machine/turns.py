@@ -15,6 +15,8 @@ and nothing here knows a clock, a process or JSON. The rules that must always ho
   as any other, whatever came before or comes after it.
 - Hooks run before a prompt is sent and after its turn, whatever the process does meanwhile; nothing
   is sent while they run, and `cancelled` is answered only when they have ended (invariant C10).
+- A session sleeps only when nothing is asked of it; whatever is asked while its process ends waits
+  for the next one (invariant R16).
 
       COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
                 ^           |            |         |           |
@@ -89,6 +91,8 @@ class Turns:
         self._tries = 0
         self._trouble: object = None
         self._closing = False
+        #: the process ends, or has ended, because the session was at rest for long.
+        self._sleeps = False
         self._timers: dict[Timer, int] = {}
         self._tokens = count(1)
         self._out: list[effects.Effect] = []
@@ -107,6 +111,18 @@ class Turns:
     def ending(self) -> bool:
         """The session is being closed, or ends with the bridge."""
         return self._closing
+
+    @property
+    def at_rest(self) -> bool:
+        """The process has the session, and neither a prompt nor a hook is about."""
+        busy = self._queue.unanswered or self._asides or self._closing
+        return self.state is State.IDLE and not busy
+
+    @property
+    def asleep(self) -> bool:
+        """There is no process, or it ends, because the session was at rest for long."""
+        gone = self.state in (State.COLD, State.KILLING) and not self._closing
+        return self._sleeps and gone
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -173,7 +189,12 @@ class Turns:
                 self._on_deadline(timer)
             case events.Warm() if self.state is State.COLD:
                 self._begin()
-            case events.Deadline() | events.Warm():
+            case events.Warm() if self.state is State.KILLING and self._sleeps:
+                self._revive, self._sleeps = True, False
+            case events.Sleep(self.epoch) if self.at_rest:
+                self._tries, self._trouble, self._sleeps = 0, None, True
+                self._kill(revive=False)
+            case events.Deadline() | events.Warm() | events.Sleep():
                 self._drop(event)
             case events.Renew():
                 self._replace(event)
@@ -564,6 +585,7 @@ class Turns:
     def _begin(self) -> None:
         """Make the first try, from a state in which nothing is on its way."""
         self._tries, self._trouble, self._revive = 0, None, True
+        self._sleeps = False
         if self.state is State.UNAUTHENTICATED:
             self._open()
         elif self._epochs.dying:
@@ -594,7 +616,7 @@ class Turns:
     # --- the end -------------------------------------------------------------------------------
 
     def _on_end(self, event: events.Close | events.Shutdown) -> None:
-        self._closing = True
+        self._closing, self._sleeps = True, False
         self._gate = Gate()
         self._emit(*self._epochs.drop_spare())
         if self.state is not State.RUNNING or isinstance(event, events.Shutdown):

@@ -115,6 +115,11 @@ class Ask:
                 return True
         return False
 
+    @property
+    def open(self) -> bool:
+        """True while a question is not answered."""
+        return bool(self._open)
+
     def stop(self) -> None:
         """End what was typed: the user said Stop."""
         for asked in self._open:

@@ -15,7 +15,15 @@ from enum import Enum, auto
 import anyio
 
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import COMMANDS_UPDATE, OPTIONS_UPDATE, Json, is_state, kind_of, own_meta
+from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
+    OPTIONS_UPDATE,
+    STATE,
+    Json,
+    is_state,
+    kind_of,
+    own_meta,
+)
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -48,8 +56,8 @@ class ClientView:
         self._quiet = Quiet.NONE
         #: lines that wait for the end of the quiet.
         self._kept: list[bytes] = []
-        #: the commands that the client was shown last.
-        self._commands: Json | None = None
+        #: by kind, the state of the session that the client was shown last.
+        self._states: dict[object, Json] = {}
         self._prompted = False
 
     def send(self, lines: bytes) -> None:
@@ -61,9 +69,12 @@ class ClientView:
             self._waiting_bytes += len(lines)
         self.then(lambda: self.client.outgoing.write(lines))
 
-    def show(self, params: Json) -> None:
-        """Send one update, in its order; a list of commands that was shown is not shown again."""
-        if self._known(params):
+    def show(self, params: Json, *, again: bool = False) -> None:
+        """Send one update, in its order; a list of commands that was shown is not shown again.
+
+        `again`: no other state is, either: the agent only repeats it.
+        """
+        if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
         if self._quiet is Quiet.ASIDES and _is_aside(params):
             self._keep(self._line(params))
@@ -83,9 +94,10 @@ class ClientView:
             self._backlog.append(action)
 
     def _known(self, params: Json) -> bool:
-        if kind_of(params) != COMMANDS_UPDATE:
+        kind = kind_of(params)
+        if kind not in STATE or (own_meta(params) and kind != COMMANDS_UPDATE):
             return False
-        known, self._commands = self._commands == params, params
+        known, self._states[kind] = self._states.get(kind) == params, params
         return known
 
     # --- the quiet -----------------------------------------------------------------------------
@@ -111,8 +123,8 @@ class ClientView:
         self.wake()
         if not self._prompted:
             self._prompted = True
-            if self._commands is not None:
-                self.send(self._line(self._commands))
+            if (commands := self._states.get(COMMANDS_UPDATE)) is not None:
+                self.send(self._line(commands))
 
     def _keep(self, line: bytes) -> None:
         if not self._kept:
@@ -130,8 +142,7 @@ class ClientView:
 
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
-        if kind_of(params) == COMMANDS_UPDATE:
-            self._commands = params
+        self._known(params)
         self.client.outgoing.write(self._line(params))
 
     def end_replay(self) -> None:

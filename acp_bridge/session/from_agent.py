@@ -46,11 +46,14 @@ class FromAgentPort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
-    def note_state(self, update: Json) -> Json:
+    def note_state(self, update: Json) -> Json | None:
         """Keep an update that is about the session, not of the conversation.
 
-        Returns it as it is to be shown.
+        Returns it as it is to be shown, or None if no client is to see it.
         """
+
+    def disturb(self) -> None:
+        """Note that the agent has said something."""
 
 
 class FromAgent:
@@ -77,12 +80,15 @@ class FromAgent:
         self._phased: Link | None = None
         self._phase = Phase.NOTHING
         self._draining = False
+        #: the read that is being taken holds more than answers.
+        self._spoke = False
         #: by its kind the last state that the agent told while nobody could be shown it.
         self._withheld: dict[str, Json] = {}
 
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
+        self._spoke = True
         if link is not self._phased:
             self._phased, self._phase = link, self._port.phase(link.epoch)
             self._draining = self._port.permits.stopped
@@ -98,14 +104,14 @@ class FromAgent:
             return
         if (shown := self._taken(link, update)) is None:
             return
-        if is_state(shown):
-            shown = self._port.note_state(shown)
+        if is_state(shown) and (shown := self._port.note_state(shown)) is None:
+            return
         told = {**params, "update": shown}
         told.pop("sessionId", None)
         if unread and is_state(shown):
             self._withheld[shown["sessionUpdate"]] = told
             return
-        self._transcript.show(told)
+        self._transcript.show(told, again=self._phase is Phase.REPLAY)
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
@@ -117,6 +123,7 @@ class FromAgent:
             return None
 
     def on_agent_request(self, link: Link, call: Call) -> None:
+        self._spoke = True
         self._transcript.flush()
         phase = self._port.phase(link.epoch)
         early = link.epoch == self._port.epoch and self._port.permits.asks_early
@@ -134,6 +141,7 @@ class FromAgent:
             self._leaked(link)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
+        self._spoke = True
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
             take_back(link, named.get("requestId", UNSET))
@@ -143,6 +151,9 @@ class FromAgent:
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
+        if self._spoke:
+            self._spoke = False
+            self._port.disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
@@ -159,6 +170,11 @@ class FromAgent:
             with anyio.CancelScope() as self._pause:
                 await slow.room(self._limit)
             self._pause = None
+
+    @property
+    def unread(self) -> bool:
+        """The process is not read just now, because a client doesn't read."""
+        return self._pause is not None
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         self._port.feed(ev.AgentExited(link.epoch, exit_))

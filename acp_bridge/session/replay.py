@@ -16,7 +16,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
-from acp_bridge.protocol import CONTEXT, STATE, Json, own_meta, with_own_meta
+from acp_bridge.protocol import CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
 from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
@@ -77,7 +77,9 @@ class Replay:
             lost = notices.MISSING if row.outcome else notices.INTERRUPTED
             said.append(notices.notice(lost))
             ends[row.seq] = b"".join(encode(params) for params in said)
-        for row in self._journal.recover(ends):
+        waited = self._journal.recover(ends)
+        # A hook's feedback was to run before all that waited, however long they had.
+        for row in sorted(waited, key=lambda row: not is_feedback(row.params)):
             self._prompts.add_held(row.params, row.seq)
 
     async def _left_open(self, turn: int) -> list[Json]:

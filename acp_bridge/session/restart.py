@@ -16,6 +16,7 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import NotLoaded, Opening, Refused, Workspace
+from acp_bridge.session.sleep import Sleep
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -49,6 +50,7 @@ class Restart:
         user_settings: UserSettings,
         to_agent: ToAgent,
         memory: Memory,
+        sleep: Sleep,
     ) -> None:
         """Nothing happens before `run`."""
         self._port = port
@@ -58,6 +60,7 @@ class Restart:
         self._user_settings = user_settings
         self._to_agent = to_agent
         self._memory = memory
+        self._sleep = sleep
 
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
@@ -68,6 +71,7 @@ class Restart:
         except NotLoaded as exc:
             event("session.not_loaded", session=session_id, agent=link.name, what=exc)
             self._memory.refusal = str(exc)
+            self._sleep.note_reload(link, well=False)
             return ev.LoadRefused(epoch, exc.permanent, f"{exc}. {notices.MEMORY_WAYS}")
         except Refused as exc:
             event("session.refused", session=session_id, agent=link.name, what=exc)
@@ -88,22 +92,27 @@ class Restart:
         the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
         """
         opening = Opening(link, self._port.workspace)
-        result = await opening.reopen(self._memory.known, self._transcript.notice)
+        known = self._memory.known
+        self._user_settings.hush()
+        result = await opening.reopen(known, self._transcript.notice)
         replayed = self._port.take_replayed()
         late = (replayed or await self._recorded()) if opening.replays else None
         await self._port.rename_at_agent(link)
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
         await self._memory.note_open(is_new=opening.is_new)
+        if known.remembered and not opening.is_new:
+            self._sleep.note_reload(link, well=True)
         if late:
             self._updates.expect_late_replay(late)
-        known = self._user_settings.shown
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
+        await self._sleep.look(link)
+        self._sleep.send_kept(link)
         await self._to_agent.send_deferred(link)
         for name, before, now in self._user_settings.take_given_up():
             self._transcript.notice(notices.given_up(name, before, now))
-        for update in self._user_settings.news(known):
+        for update in self._user_settings.take_news():
             self._transcript.show({"update": update})
         self._transcript.flush()
 

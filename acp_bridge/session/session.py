@@ -40,6 +40,7 @@ from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.sleep import Sleep
 from acp_bridge.session.stepping import Stepping, new_machine
 from acp_bridge.session.title import Title
 from acp_bridge.session.to_agent import ToAgent
@@ -67,37 +68,37 @@ class Session:
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
-        self.id = journal.info.session_id
-        self.journal, self.workspace = journal, workspace
+        self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
-        self._context, self._lease = context, lease
+        self._context, self._lease, settings = context, lease, context.settings
         self.closing = self._told = False  #: `close` was called; a start's trouble was told.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
-        limit = context.settings.client_limit
-        self._deadlines = Deadlines(self, context.settings)
+        limit, self._deadlines = settings.client_limit, Deadlines(self, settings)
+        memory = self.memory = Memory(journal)
+        sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(context.settings, said.moments, has_process=link is not None)
+        self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
-        self.to_agent = ToAgent(self, shown, chosen, context.settings.request_timeout)
+        self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        memory = self.memory = Memory(journal)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, self.memory)
+        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
-        ask = self.ask = Ask(self, context, self.to_agent, shown)
-        title = self.title = Title(self, context.journal, journal, shown)
-        own = ask.command, title.set_own, words
+        self.ask = Ask(self, context, self.to_agent, shown)
+        self.title = Title(self, context.journal, journal, shown)
+        own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
             self._processes.add(link, 1)
+            sleep.begin(link)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -130,6 +131,19 @@ class Session:
         return self._machine.standstill
 
     @property
+    def at_rest(self) -> bool:
+        return self._machine.at_rest
+
+    @property
+    def asleep(self) -> bool:
+        """There is no process because the session was at rest for long."""
+        return self._machine.asleep
+
+    @property
+    def occupied(self) -> bool:
+        return self.from_agent.unread or self.ask.open or self.journal.behind
+
+    @property
     def ending(self) -> bool:
         return self._machine.ending
 
@@ -144,6 +158,9 @@ class Session:
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)
+
+    def disturb(self) -> None:
+        self._sleep.disturb()
 
     def wake(self) -> None:
         """Have a process started and given the session, if there is none."""
@@ -167,12 +184,14 @@ class Session:
         self.transcript.flush()
         self.from_agent.look_again()
         self.to_agent.look_again()
+        self._sleep.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
         match effect:
             case ef.Commit(key):
                 self._prompts.commit(key)
             case ef.SendPrompt(epoch, key):
+                self._sleep.note_turn()
                 self._turn.begin(self._processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self._turn.cancel(self._processes.link(epoch), key)
@@ -286,14 +305,26 @@ class Session:
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
+    def pass_notification(self, method: str, params: Json) -> None:
+        """Send a client's notification to the agent, which is woken for it if it sleeps."""
+        self._sleep.disturb()
+        if self.link is None and self._sleep.keeps(method, params):
+            self.wake()
+        else:
+            self.to_agent.pass_notification(method, params)
+
     # --- what is known of the session ----------------------------------------------------------
 
-    def note_state(self, update: Json) -> Json:
-        """Keep an update that is about the session; returns it as it is to be shown."""
+    def note_state(self, update: Json) -> Json | None:
+        """Keep an update that is about the session; returns it as it is to be shown, if it is."""
+        chosen = self.user_settings
+        again = self._machine.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
         # What a process says while it is given the session is of its defaults (invariant R13).
         announced = self._machine.state is not State.RELOADING
-        self.user_settings.note_update(update, announced=announced)
-        return self.title.note_update(update)
+        chosen.note_update(update, announced=announced)
+        told_later = not announced and chosen.tells_later(update)
+        shown = self.title.note_update(update)
+        return None if again or told_later else shown
 
     async def rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""

@@ -16,6 +16,7 @@ from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
 from acp_bridge.open_files import OpenFiles
 from acp_bridge.protocol import has
+from acp_bridge.session.reloads import SeenReloads
 from acp_bridge.settings import Settings
 
 
@@ -38,9 +39,15 @@ class SessionContext:
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
     take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
+    #: whether the agent was seen to take up a session again.
+    reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,
     #: started or not, is forgotten.
     _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
+
+    def __post_init__(self) -> None:
+        """Whether the agent can reload is kept in the journal."""
+        self.reloads = SeenReloads(self.journal.index, self.settings)
 
     @property
     def standing(self) -> StandingRequests:

@@ -102,21 +102,25 @@ class TranscriptOut:
 
     # --- updates -------------------------------------------------------------------------------
 
-    def show(self, params: Json) -> None:
-        """Record and show one update: `params` of `session/update` without the session's id."""
+    def show(self, params: Json, *, again: bool = False) -> None:
+        """Record and show one update: `params` of `session/update` without the session's id.
+
+        `again`: the agent says it since it was given the session again, so a client that was
+        shown the same before is not shown it.
+        """
         line = encode(params)
         if is_state(params["update"]):
             self._keep_state(params)
-            self.show_only(params)
+            self.show_only(params, again=again)
         else:
             self._rows.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
 
-    def show_only(self, params: Json) -> None:
+    def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
         self.flush()
         for view in self._views:
-            view.show(params)
+            view.show(params, again=again)
 
     def show_now(self, params: Json) -> None:
         """Show one update where that is possible now; a client that it would wait for misses it."""

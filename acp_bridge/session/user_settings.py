@@ -65,6 +65,8 @@ class UserSettings:
         #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
         self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
+        #: what clients were told of, while a process tells what it begins with; None: all `shown`.
+        self._told: Json | None = None
         #: choices that were forgotten, of which the user was not told yet what took their place.
         self._given_up: list[Choice] = []
 
@@ -84,7 +86,7 @@ class UserSettings:
         """
         match update.get("sessionUpdate"):
             case protocol.MODE_UPDATE:
-                mode = update.get("currentModeId")
+                mode = _mode(update)
                 self._set_current("modes", mode)
                 if announced and isinstance(mode, str):
                     self._announce_mode(mode)
@@ -103,6 +105,8 @@ class UserSettings:
         before = options.values(self.shown)
         if self._note_confirmed(method, kept, result):
             self._announce_options(before, besides=kept.get("configId"))
+        if self._told is not None and method == SET_MODE and "modes" in self.shown:
+            self._told["modes"] = self.shown["modes"]  # the answer tells it
 
     def forget(self, method: str, params: object) -> None:
         """Forget a choice: the user wants another value, and no process can confirm it."""
@@ -150,6 +154,37 @@ class UserSettings:
             why = f"the agent would not set {option}{choice.value!r} again: {exc.message}"
             raise Refused(why, permanent=False) from exc
         self._note_confirmed(choice.method, choice.params, result)
+
+    # --- what a process says of them while it is given the session -----------------------------
+
+    def repeats(self, update: Json) -> bool:
+        """Return True for a mode or options that are what is shown already."""
+        match update.get("sessionUpdate"):
+            case protocol.MODE_UPDATE:
+                held = self.shown.get("modes")
+                return isinstance(held, dict) and held.get("currentModeId") == _mode(update)
+            case protocol.OPTIONS_UPDATE:
+                return bool(self.shown.get("configOptions") == update.get("configOptions"))
+        return False
+
+    def tells_later(self, update: Json) -> bool:
+        """Return True if `take_news` will tell what has come of this update."""
+        kind = update.get("sessionUpdate")
+        has_modes = isinstance(self.shown.get("modes"), dict)
+        return kind == protocol.OPTIONS_UPDATE or (kind == protocol.MODE_UPDATE and has_modes)
+
+    def hush(self) -> None:
+        """Keep in mind what clients were told, until `take_news`: a process is given the session.
+
+        It begins with its defaults, which nobody needs to see.
+        """
+        if self._told is None:
+            self._told = dict(self.shown)
+
+    def take_news(self) -> list[Json]:
+        """Return the updates that tell clients what is not as they were told."""
+        told, self._told = self._told, None
+        return self.news(self.shown if told is None else told)
 
     def news(self, known: Json) -> list[Json]:
         """Return the updates that tell a client what differs from `known`, an earlier `shown`."""
@@ -253,3 +288,7 @@ class UserSettings:
             self._journal.set(key, value)
         except JournalError as exc:
             event("journal.failed", what=exc)
+
+
+def _mode(update: Json) -> object:
+    return update.get("currentModeId")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge import errors, waits
+from acp_bridge import errors, notices, waits
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import BadCursor, IndexUnusable, Journal, SessionInfo
@@ -29,6 +29,9 @@ _FOLDERS = 10
 
 class ListingPort(Protocol):
     """What a listing needs of the registry."""
+
+    def asleep(self) -> frozenset[str]:
+        """Return the sessions whose process was ended because they were at rest."""
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -65,7 +68,8 @@ class Listing:
                 )
             except BadCursor:
                 raise errors.invalid("not a cursor of ours", "cursor") from None
-            sessions = [_row(row) for row in rows]
+            asleep = self._port.asleep()
+            sessions = [_row(row, asleep=row.session_id in asleep) for row in rows]
             if after is not None:
                 return {"sessions": sessions, "nextCursor": f"j:{after}"}
             cursor = None
@@ -88,7 +92,7 @@ class Listing:
 
     async def _agents_own(self, cwd: str | None, cursor: str | None) -> AgentPage:
         if not (link := self._listing_link()):
-            return AgentPage()
+            return AgentPage(missing=notices.LIST_ASLEEP if self._port.asleep() else None)
         found = await agent_listing.page(link, cwd, cursor)
         if found.by_folder and cursor is None:
             found = await agent_listing.of_folders(link, await self._folders(), found)
@@ -153,6 +157,8 @@ def _same_folder(one: object, other: str) -> bool:
     return isinstance(one, str) and PurePath(one) == PurePath(other)
 
 
-def _row(row: SessionInfo) -> Json:
-    listed = {"sessionId": row.session_id, "cwd": row.cwd, "updatedAt": row.updated_at}
-    return {**listed, "title": row.title} if row.title else listed
+def _row(row: SessionInfo, *, asleep: bool) -> Json:
+    listed: Json = {"sessionId": row.session_id, "cwd": row.cwd, "updatedAt": row.updated_at}
+    if row.title:
+        listed["title"] = row.title
+    return with_own_meta(listed, {"asleep": True}) if asleep else listed

@@ -58,6 +58,10 @@ class Sessions:
         links = [self._waiting.link, *(session.link for session in self.live.values())]
         return [link for link in links if link is not None]
 
+    def asleep(self) -> frozenset[str]:
+        """Return the sessions whose process was ended because they were at rest."""
+        return frozenset(session.id for session in self.live.values() if session.asleep)
+
     async def ready(self) -> Link:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
@@ -88,7 +92,7 @@ class Sessions:
         link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
         session: Session | None = None
         try:
-            opening = self._opening(link, workspace, request)
+            opening = Opening(link, workspace, request)
             result = await self._in_time(link, SESSION_NEW, opening.new)
             session = await self._store.create(session_id, workspace, link)
         finally:
@@ -98,9 +102,6 @@ class Sessions:
         self.live[session.id] = session
         session.user_settings.note_result(result)
         return session, link, result
-
-    def _opening(self, link: Link, workspace: Workspace, request: ClientRequest) -> Opening:
-        return Opening(link, workspace, request)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return what an agent answers; raises RpcError, also when it takes too long."""
@@ -223,7 +224,7 @@ class Sessions:
             session.transcript.attach(request.client)
         link.adopt(session.from_agent)
         try:
-            opening = self._opening(link, workspace, request)
+            opening = Opening(link, workspace, request)
             result = await self._in_time(link, SESSION_LOAD, partial(opening.load, session_id))
         except BaseException as exc:
             closed_by_client = session.closing

@@ -89,6 +89,11 @@ class Peer:
         self._last_id = 0
         self._closed: RpcError | None = None
 
+    @property
+    def busy(self) -> bool:
+        """A request of either side is not answered yet."""
+        return bool(self._calls or self._asked)
+
     # -- messages that come in
 
     def feed(self, data: bytes) -> None:

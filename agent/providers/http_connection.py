@@ -120,7 +120,7 @@ async def client() -> Any:
     """
     if (held := _clients.get(None)) is not None:
         return held[0]
-    http = await to_thread.run_sync(_new_client, abandon_on_cancel=True)
+    http = await to_thread.run_sync(new_client, abandon_on_cancel=True)
     if (held := _clients.get(None)) is None:
         held = (http, _holding(http))
         _clients.set(held)
@@ -135,6 +135,6 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
         await http.aclose()
 
 
-def _new_client() -> Any:
-    """Blocks the thread, because it reads certificates."""
+def new_client() -> Any:
+    """Returns a client without a connection; blocks the thread, because it reads certificates."""
     return library.part("llms.custom_httpx.http_handler").AsyncHTTPHandler().client

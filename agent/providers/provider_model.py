@@ -114,6 +114,10 @@ class ProviderModel:
         await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
         await http_connection.client()
 
+    def rehearse(self, tools: Sequence[ToolSpec]) -> None:
+        """Builds a request that is not sent; blocks the thread. Raises ModelError."""
+        self._prepare(_GREETING, tools)
+
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:

@@ -71,10 +71,10 @@ async def failure_of(command: list[str]) -> StartFailed:
     return caught.value
 
 
-async def read_line(process: AgentProcess) -> str:
+async def read_line(process: AgentProcess, within: float = 5) -> str:
     """Read the agent's first line."""
     line = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(within):
         while not line.endswith(b"\n"):
             await anyio.wait_readable(process.stdout_fd)
             data = os.read(process.stdout_fd, 1)

@@ -84,7 +84,7 @@ async def test_a_cancelled_request_is_withdrawn_and_its_late_answer_dropped() ->
 
 
 @pytest.mark.parametrize("answer", [response(1, 5), error(1, GONE)])
-def test_an_origin_is_remembered_until_the_answer(answer: dict[str, Any]) -> None:
+async def test_an_origin_is_remembered_until_the_answer(answer: dict[str, Any]) -> None:
     agent, origin, answers = Agent(), object(), list[Answer]()
     first = agent.requests.send(origin, "a", {}, answers.append)
     agent.requests.send(None, "b", {}, answers.append)
@@ -94,7 +94,7 @@ def test_an_origin_is_remembered_until_the_answer(answer: dict[str, Any]) -> Non
     assert answers in ([Ok(5)], [Err(GONE)])
 
 
-def test_a_request_that_is_refused_at_once_leaves_no_origin() -> None:
+async def test_a_request_that_is_refused_at_once_leaves_no_origin() -> None:
     agent, answers = Agent(), list[Answer]()
     agent.peer.close(GONE)
     agent.requests.send(object(), "a", {}, answers.append)

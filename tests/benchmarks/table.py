@@ -48,6 +48,7 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         _row("... more memory than a load of 100", "flat (3 MB)",
              (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
         *_agent_rows(f),
+        *(_hundred_rows(f) if "hundred_accept_median_ms" in f else []),
     ]  # fmt: skip
 
 
@@ -71,6 +72,33 @@ def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
              (f["cancel_shell_median_ms"], 100, "ms"), (f["cancel_shell_max_ms"], 100, "ms")),
         _row("memory of the built-in agent with LiteLLM loaded (peak)", "as it is",
              (f["agent_peak_mb"], float("inf"), "MB")),
+    ]  # fmt: skip
+
+
+def _hundred_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    any_, rows = float("inf"), []
+    for name, what in (
+        ("awake", "100 sessions in one bridge, 5 prompts each"),
+        ("asleep", "... when all sleep"),
+    ):
+        taken = f"hundred_{name}"
+        rows.append(
+            _row(
+                f"{what}: descriptors of the front, processes, memory of the front, of all (PSS)",
+                "as it is",
+                (f[f"{taken}_descriptors"], any_, ""),
+                (f[f"{taken}_processes"], any_, ""),
+                (f[f"{taken}_front_mb"], any_, "MB"),
+                (f[f"{taken}_all_mb"], any_, "MB"),
+            )
+        )
+    return [
+        rows[0],
+        _row("... prompt accepted: median, p99", "2 ms, 10 ms",
+             (f["hundred_accept_median_ms"], 2, "ms"), (f["hundred_accept_p99_ms"], 10, "ms")),
+        rows[1],
+        _row("... one of them is prompted: to its first update", "as it is",
+             (f["hundred_woken_first_update_ms"], any_, "ms")),
     ]  # fmt: skip
 
 

@@ -20,12 +20,13 @@ from anyio.abc import SocketStream
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Json, Status, Step
 from tests.support.model_server import ModelRequest, ModelServer
-from tests.support.processes import MARK, all_gone, command_line, descendants, kill_marked
+from tests.support.processes import MARK, all_gone, children, command_line, descendants, kill_marked
 from tests.support.recording import Message
 
 ROOT = Path(__file__).parents[2]
 OPENAI, ANTHROPIC = "openai/gpt-4o", "anthropic/claude-sonnet-4-5"
 KEY = "sk-made-up-0123456789"
+FORK_PARENT = "agent.fork_parent"
 #: seconds for a process to start on a busy machine, and to its first answer if it has LiteLLM to
 #: import
 START, FIRST = 20, 40
@@ -128,11 +129,29 @@ async def stack_in(folder: Path) -> AsyncIterator[Stack]:
 
 
 def agent_pid(client: RecordingClient) -> int:
-    """Of the only agent behind the client's bridge; the guard that started it names it too."""
-    assert client.process is not None
-    lines = {pid: command_line(pid) for pid in descendants(client.process.pid)}
-    [pid] = [pid for pid, line in lines.items() if "-m agent" in line and "guard" not in line]
+    """Of the only agent behind the client's bridge."""
+    [pid] = agent_pids(client)
     return pid
+
+
+def agent_pids(client: RecordingClient) -> list[int]:
+    """Of all agents behind the client's bridge, executed or forked.
+
+    A forked one has the command line of the parent, and so has its guard. The parent is a child of
+    the bridge, and so is a guard whose parent is gone; any guard has an agent below it.
+    """
+    assert client.process is not None
+    found = [
+        pid
+        for pid in descendants(client.process.pid)
+        if "-m agent" in (line := command_line(pid)) and "guard" not in line
+    ]
+    below = {pid: children(pid) for pid in found}
+    return sorted(
+        pid
+        for pid in set(found) - set(children(client.process.pid))
+        if not set(below[pid]) & set(found)
+    )
 
 
 # what a provider was sent

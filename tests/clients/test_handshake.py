@@ -88,6 +88,35 @@ def test_the_sessions_of_subagents_are_kept_from_both_sides() -> None:
         assert handshake.for_agent({"clientCapabilities": odd})["clientCapabilities"] == odd
 
 
+@pytest.mark.parametrize("side", ["client", "agent", "agent's capabilities"])
+def test_subagents_are_kept_from_both_sides_in_every_form_in_use(side: str) -> None:
+    air: Json = {"version": 1, "capabilities": ["asyncTasks", "nativeSubagentSessions"]}
+    can: Json = {"_meta": {"subagents": {}, "jetbrains": {"air": air, "a": 1}, "b": 2}}
+    match side:
+        case "client":
+            told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
+        case "agent":
+            told = for_client(can)
+        case _:
+            told = for_client({"agentCapabilities": can})["agentCapabilities"]
+    assert (told["_meta"]["jetbrains"], told["_meta"]["b"]) == (
+        {"air": {"version": 1, "capabilities": ["asyncTasks"]}, "a": 1},
+        2,
+    )
+    assert "subagents" not in told["_meta"]
+    assert "nativeSubagentSessions" in air["capabilities"]
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], {"air": None}, {"air": {"capabilities": 5}}])
+def test_capabilities_of_an_unknown_form_come_through_as_they_are(odd: Any) -> None:
+    can: Json = {"_meta": {"jetbrains": odd}}
+    assert handshake.for_agent({"clientCapabilities": can})["clientCapabilities"] == can
+    assert handshake.for_agent({"clientCapabilities": {"_meta": odd}}) == {
+        "protocolVersion": 1,
+        "clientCapabilities": {"_meta": odd},
+    }
+
+
 def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:
     methods = [
         {"id": "a"},

@@ -46,6 +46,7 @@ class Round:
         env = {
             "ACP_BRIDGE_HOME": str(self.home / "bridge"),
             "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3",
+            "ACP_BRIDGE_SLEEP_AFTER": "0.001",
             "FIXTURE_HOME": str(self.home / "agent"),
             MARK: self.mark,
         }
@@ -231,6 +232,21 @@ async def load(it: Round) -> None:
         kill_bridge(client)
 
 
+async def sleep(it: Round) -> None:
+    """The bridge is killed while its session sleeps, falls asleep or comes back."""
+    async with it.bridge() as client:
+        await it.begin(client)
+        await client.prompt("say first")
+        kill_agent(client)  # the agent is seen to take the session up again
+        for n in range(it.rng.randrange(1, 4)):
+            await client.answer_to(client.send_prompt(f"say p{n}"), within=15)
+            await anyio.sleep(0.04 + it.rng.random() * 0.06)
+        client.send_prompt("say last")
+        await steps(it.rng.randrange(300))
+        kill_bridge(client)
+        await it.note(client)
+
+
 async def migration(it: Round) -> None:
     """The bridge is killed while it makes a session's journal, or brings it up to date."""
     async with it.bridge() as client:
@@ -256,6 +272,7 @@ PHASES: dict[str, Callable[[Round], Awaitable[None]]] = {
     "accept": accept,
     "drain": drain,
     "load": load,
+    "sleep": sleep,
     "migration": migration,
 }
 

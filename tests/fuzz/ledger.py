@@ -117,7 +117,12 @@ class Ledger:
             raise Lost("an agent got a prompt during a turn")
         if log.events("locked out") and not self.reuses_ids:
             raise Lost("a session was open in two processes")
-        texts = [block["text"] for m in log.received(PROMPT) for block in m["params"]["prompt"]]
+        texts = [
+            block["text"]
+            for message in log.received(PROMPT)
+            for block in message["params"]["prompt"]
+            if number_of(block["text"]) is not None
+        ]
         if twice := [text for text, times in Counter(texts).items() if times > 1]:
             raise Lost(f"sent to an agent twice: {twice}")
         self._judge_order([number_of(turn["prompt"]) for turn in log.turns()])

@@ -165,6 +165,7 @@ class Life:
         self.client.side.permission = "reject"
         self.client.side.handlers.clear()
         self._answer_late()
+        self._go_on()
         self.gates.open_for_good(*GATES)
         if "never-reads-stdin" in self.behaviours:
             self._stop_the_deaf()
@@ -174,6 +175,12 @@ class Life:
             left = json.dumps(self.unanswered())[:1000]
             raise Lost(f"unanswered after {SETTLE} s: {left}; {str(exc)[-3000:]}") from exc
         self.quiet = True
+
+    def _go_on(self) -> None:
+        """Nothing is paused or held any more."""
+        mine = {prompt.session_id for prompt in self.prompts.values()}
+        for session_id in sorted(mine | set(self.ledger.transcripts)):
+            self.ask("_acp_bridge/go", {"sessionId": session_id})
 
     def _stop_the_deaf(self) -> None:
         """An agent that reads nothing answers nothing: its sessions are closed."""

@@ -62,6 +62,9 @@ class Run:
     async def play(self, count: int) -> Counter[str]:
         """What happened how often."""
         self._place.folder.joinpath("project").mkdir()
+        home = self._place.folder / "bridge"
+        home.mkdir(mode=0o700)
+        (home / "hooks.toml").write_text(script.hooks(self._seed))
         try:
             await self._operate(count)
             await self._check()
@@ -125,6 +128,7 @@ class Run:
     async def _check(self) -> None:
         """A bridge with a good agent shows every session as it was, and each can be used."""
         self._place.options = ()
+        (self._place.folder / "bridge" / "hooks.toml").write_text("")
         async with self._place.bridge(self._lives, plain=True) as life:
             await life.begin()
             known = set(self._ledger.transcripts) - self._ledger.gone
@@ -311,6 +315,26 @@ class Run:
     def _do_queue_drop(self, operation: Operation) -> None:
         self._ledger.dropped.add(self._session(operation))
         self._queue(operation, operation.rng.choice([" drop", " drop 1", " drop 0", " drop x"]))
+
+    def _say_or_call(self, operation: Operation, name: str, words: str = "", **more: str) -> None:
+        """By its method or by its word, which mean the same."""
+        if operation.rng.random() < 0.3:
+            self._queue(operation, f" {name}{words}")
+        else:
+            params = {"sessionId": self._session(operation), **more}
+            self._life.ask(f"_acp_bridge/{name}", params)
+
+    def _do_pause(self, operation: Operation) -> None:
+        self._say_or_call(operation, "pause")
+
+    def _do_hold(self, operation: Operation) -> None:
+        self._say_or_call(operation, "hold")
+
+    def _do_go(self, operation: Operation) -> None:
+        self._say_or_call(operation, "go")
+
+    def _do_ask(self, operation: Operation) -> None:
+        self._say_or_call(operation, "ask", " why?", question="why?")
 
     # --- other requests ------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ failure is made small by lowering N.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ WEIGHTS = {
     "queue": 2,
     "queue_run": 4,
     "queue_drop": 1,
+    "pause": 4,
+    "hold": 3,
+    "go": 6,
+    "ask": 3,
     "authenticate": 1,
     "garbage": 2,
     "permission": 2,
@@ -65,6 +70,8 @@ def behaviours(seed: int) -> tuple[str, ...]:
     chosen = [names[seed % len(names)]]
     if rng.random() < 0.3:
         chosen.append(rng.choice([name for name in names if name != _HEAVY]))
+    if random.Random(f"{seed}.pauses").random() < 0.4:
+        chosen.append("pauses")
     if "late-replay" in chosen:
         chosen.append("load-only")  # else it is never asked to replay
     return tuple(dict.fromkeys(filter(None, chosen)))
@@ -80,7 +87,15 @@ def options(seed: int) -> list[str]:
         chosen += ["--on-cancel", "clear"]
     if rng.random() < 0.2:
         chosen += ["--reload-after-cancel", "always"]
+    if rng.random() < 0.4:
+        chosen += ["--sleep-after", rng.choice(["0.0005", "0.005"])]
     return chosen
+
+
+def hooks(seed: int) -> str:
+    """The text of the `hooks.toml` in the bridge's home; without hooks in most seeds."""
+    rng = random.Random(f"{seed}.hooks")
+    return rng.choice(_HOOKS) if rng.random() < 0.3 else ""
 
 
 def operations(seed: int, count: int) -> Iterator[Operation]:
@@ -136,6 +151,21 @@ _MIDDLES = (
     "noise",
     "child",
     "grandchild",
+)
+
+
+def _hook(event: str, command: str, timeout: int = 60) -> str:
+    return f"[[{event}]]\ncommand = {json.dumps(command)}\ntimeout = {timeout}\n"
+
+
+#: The feedback waits at a gate, so that it can be stopped, held or killed in its middle.
+_FEEDBACK = _hook("Stop", "grep -q active.*true || { echo '; gate g; say thanks' >&2; exit 2; }")
+_HOOKS = (
+    _FEEDBACK,
+    _hook("UserPromptSubmit", "echo '; think context'") + _FEEDBACK,
+    _hook("UserPromptSubmit", "sleep 0.2") + _hook("Stop", "setsid sleep 60 & exit 1"),
+    _hook("UserPromptSubmit", "sleep 60", timeout=1) + _hook("SessionEnd", "sleep 60"),
+    _hook("PermissionRequest", "sleep 0.1; exit 2") + _hook("AgentDied", "exit 1"),
 )
 _ENDS = ("fail", "die", "exit 3", "stop max_tokens", "gate g")
 

@@ -58,10 +58,12 @@ from acp_bridge.machine.events import (
     Renew,
     RunHeld,
     Shutdown,
+    Sleep,
     Started,
     StartFailed,
     TreeDead,
     Unclean,
+    Warm,
 )
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.machine.states import Moment, Standstill, Timer
@@ -82,6 +84,8 @@ class Reference(Line):
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = unsent = False
     leaky = gone = closed = False
+    #: the process was told to end because nothing was asked of the session, and nothing was since.
+    asleep = False
     #: the user's word; the newest prompt when the pause was read; what the agent knows of it.
     paused = on_hold = False
     paused_at = pause_token = 0
@@ -226,8 +230,16 @@ class Reference(Line):
         assert not (self.closed and not all(isinstance(e, AnswerPrompt | Dropped) for e in effects))
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
+        if isinstance(event, Sleep) and effects != [Dropped(event)]:
+            assert Kill(event.epoch) in effects
+            assert event.epoch in self.loaded - self.doomed
+            assert not self.line
+            assert not self.asides
+            assert not self.closing
+            self.asleep = True
         for effect in effects:
             self.judge(event, effect)
+        self.asleep &= not (self.closing or isinstance(event, Warm))
         if late(event, Timer.KILL) and effects != [Dropped(event)]:
             self.asides.clear()  # given up
         self.paused &= bool(self.line)
@@ -329,6 +341,8 @@ class Reference(Line):
         match effect:
             case Start(epoch):
                 assert epoch not in self.started
+                assert not self.asleep or self.line or isinstance(event, Warm), "nobody woke it"
+                self.asleep = False
                 self.started.add(epoch)
             case Open(epoch):
                 assert epoch in self.initialized - self.doomed

@@ -73,6 +73,10 @@ class TurnMachine(RuleBasedStateMachine):
     def odd_hooks(self, back: int) -> None:
         self.world.odd_hooks(back)
 
+    @rule(back=st.sampled_from([0, 0, 0, 1]))
+    def sleep(self, back: int) -> None:
+        self.world.sleep(back)
+
     @rule(count=few)
     def queue_run(self, count: int) -> None:
         self.world.queue_run(count)
@@ -150,7 +154,7 @@ TurnMachine.TestCase.settings = (
 )
 
 
-@pytest.mark.hazard("Q1", "Q2", "Q9", "Q11", "C10", "C21", "P12")
+@pytest.mark.hazard("Q1", "Q2", "Q9", "Q11", "C10", "C21", "P12", "R16")
 @pytest.mark.parametrize("seed", range(60))
 def test_after_any_storm_everybody_is_answered_once_and_in_order(seed: int) -> None:
     random = Random(seed)

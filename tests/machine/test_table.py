@@ -51,6 +51,7 @@ from acp_bridge.machine.events import (
     Renew,
     RunHeld,
     Shutdown,
+    Sleep,
     Started,
     StartFailed,
     TreeDead,
@@ -109,6 +110,7 @@ ASIDE = (*TWO, HooksDone(1), HookBegan(1))
 #: How each state of the table is reached. Epoch 1 is current unless a spare took over.
 STATES: dict[str, Callable[[], Bench]] = {
     "COLD": lambda: after(epoch=0),
+    "COLD, asleep": lambda: after(Sleep(1), TreeDead(1), epoch=1),
     "STARTING": lambda: after(*TWO, epoch=0),
     "STARTING, the second try": lambda: after(*TWO, StartFailed(1), epoch=0),
     "STARTING, the third try": lambda: after(*TWO, StartFailed(1), StartFailed(2), epoch=0),
@@ -142,6 +144,7 @@ STATES: dict[str, Callable[[], Bench]] = {
     ),
     "KILLING, a dead agent's turn": lambda: after(*TWO, EXITED, epoch=1),
     "KILLING, it was idle": lambda: after(EXITED, epoch=1),
+    "KILLING, it falls asleep": lambda: after(Sleep(1), epoch=1),
     "KILLING, a failed try": lambda: after(*TWO, STARTED, REFUSED, epoch=0),
     "KILLING, the last try": lambda: after(*TWO, STARTED, REFUSED_FOR_GOOD, epoch=0),
     "KILLING, to be closed": lambda: after(CLOSE, epoch=1),
@@ -188,6 +191,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "hold": lambda epoch, key: HoldQueue(),
     "go": lambda epoch, key: Go(),
     "warm": lambda epoch, key: Warm(),
+    "sleep": lambda epoch, key: Sleep(epoch),
     "renew": lambda epoch, key: Renew(),
     "close": lambda epoch, key: Close(),
     "shutdown": lambda epoch, key: Shutdown(),

@@ -50,6 +50,7 @@ from acp_bridge.machine.events import (
     Renew,
     RunHeld,
     Shutdown,
+    Sleep,
     Started,
     StartFailed,
     TreeDead,
@@ -171,6 +172,10 @@ class World:
         if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
             assert known.gate_closed or known.hooked or not stranded, "stranded"
+        if turns.asleep:
+            assert state in ("COLD", "KILLING")
+            assert known.asleep
+        assert not (known.asleep and state == "COLD") or turns.asleep
         assert isinstance(turns.tainted, bool)
         assert not (turns.tainted and state in ("RUNNING", "DRAINING"))
         assert not turns.tainted or known.told or known.died or known.hooks
@@ -178,6 +183,13 @@ class World:
         assert phase is not Phase.LIVE or turns.epoch in known.loaded
         assert phase is not Phase.REPLAY or turns.epoch in known.opened
         assert turns.phase(turns.epoch + 1) is Phase.NOTHING
+
+    def sleep(self, back: int) -> None:
+        """Let the session have been at rest for long, or a process that it had before."""
+        event = Sleep(self.turns.epoch - back)
+        rests = self.turns.at_rest
+        self.feed(event)
+        assert (self.turns.state.name == "KILLING") or not rests or back
 
     # --- the client and the journal ------------------------------------------------------------
 
@@ -299,6 +311,7 @@ class World:
             (0.4, lambda: self.feed(random.choice(end))),
             (4, lambda: self.hooks_end(random.random() < 0.1, random.random() < 0.6)),
             (1, lambda: self.hook_begins()),
+            (3, lambda: self.sleep(random.choice([0, 0, 0, 1]))),
             (0.5, lambda: self.odd_hooks(random.choice(few))),
         )
         weights = [weight for weight, _ in happenings]

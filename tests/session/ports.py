@@ -12,6 +12,24 @@ from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Workspace
 
 
+class Reloads:
+    """Keeps what is noted of reloads."""
+
+    is_ours = False
+
+    def __init__(self) -> None:
+        self.worked = False
+
+    async def seen(self, link: Link) -> bool:
+        return self.worked
+
+    async def note(self, link: Link) -> None:
+        self.worked = True
+
+    async def forget(self, link: Link) -> None:
+        self.worked = False
+
+
 class Port:
     """Stands in for the session: keeps what it is told, and is in the state that the test sets.
 
@@ -30,6 +48,7 @@ class Port:
         self.woken = 0
         self.touched = 0
         self.untouchable = False
+        self.disturbed = 0
         self.epoch = 1
         self.state = State.RUNNING
         #: how the process that has the session is taken, if not as the state says.
@@ -37,7 +56,7 @@ class Port:
         #: the client has asked the agent something that is not answered yet.
         self.excused = False
         self.waiting: tuple[int, ...] = ()
-        self.closing = False
+        self.closing = self.occupied = self.asleep = False
         self.ending = False
         self.standstill = Standstill.OPEN
         self.agent_replays = True
@@ -53,6 +72,10 @@ class Port:
         """Return what was fed since the last call."""
         taken, self.fed = self.fed, []
         return taken
+
+    @property
+    def at_rest(self) -> bool:
+        return self.state is State.IDLE
 
     @property
     def permits(self) -> Permits:
@@ -73,9 +96,12 @@ class Port:
 
     # --- the other parts -----------------------------------------------------------------------
 
-    def note_state(self, update: Json) -> Json:
+    def note_state(self, update: Json) -> Json | None:
         self.kept.append(update)
         return update
+
+    def disturb(self) -> None:
+        self.disturbed += 1
 
     def wake(self) -> None:
         self.woken += 1

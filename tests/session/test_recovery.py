@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
-from acp_bridge.protocol import text_chunk
+from acp_bridge.protocol import feedback_prompt, text_chunk
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.replay import Replay
@@ -101,6 +101,19 @@ async def test_a_turn_is_interrupted_once_and_what_waited_is_held_in_order(
     assert journal.prompts()[1].outcome == {"interrupted": True}
     # Another bridge dies before anything more happens.
     assert (await dead.recover(), dead.held) == ([], ["next", "later"])
+
+
+async def test_feedback_that_waited_is_held_ahead_of_the_prompts_that_came_before_it(
+    journal: SessionJournal,
+) -> None:
+    dead = Dead(journal)
+    dead.turn("ran", ended=True)
+    dead.accepted("next")
+    journal.accept("id", {"sessionId": "s", **feedback_prompt("the tests fail")})
+    dead.accepted("later")
+    for _ in range(2):
+        await dead.recover()
+        assert dead.held == ["the tests fail", "next", "later"]
 
 
 @pytest.mark.hazard("C16")

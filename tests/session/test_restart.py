@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.restart import Restart
+from acp_bridge.session.sleep import Sleep
 from acp_bridge.session.to_agent import ToAgent
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -31,7 +32,7 @@ from acp_bridge.updates import Updates
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent, refusal
-from tests.session.ports import Port
+from tests.session.ports import Port, Reloads
 from tests.session.waiting import quiet, until
 
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
@@ -60,7 +61,8 @@ class Stage(Port):
             self.updates,
             self.user_settings,
             self.to_agent,
-            Memory(journal),
+            (memory := Memory(journal)),
+            Sleep(self, 0, Reloads(), self.updates, memory),
         )
         self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []

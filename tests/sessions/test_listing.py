@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import waits
+from acp_bridge import notices, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
@@ -26,10 +26,15 @@ class Lister:
     def __init__(self, home: Path, agent: Agent, tasks: anyio.abc.TaskGroup) -> None:
         self.journal = Journal(home)
         self.agent, self._tasks = agent, tasks
+        #: sessions whose process was ended because they were at rest.
+        self.sleeping: set[str] = set()
         self.listing = Listing(self, self.journal, lambda: AgentIdentity("agent"))
 
     def links(self) -> list[Link]:
-        return list(self.agent.processes)
+        return [] if self.sleeping else list(self.agent.processes)
+
+    def asleep(self) -> frozenset[str]:
+        return frozenset(self.sleeping)
 
     async def ready(self) -> Link:
         link = self.agent.new_link(AgentCommand(("agent",), {}), Listener(), "agent")
@@ -397,3 +402,17 @@ async def test_an_agent_that_lists_in_one_way_only_is_asked_in_both(
         it.agent.script["session/list"] = page
         assert await it.listing.agent_may_have("a", "/w")
         assert not await it.listing.agent_may_have("b", "/w")
+
+
+@pytest.mark.hazard("R16")
+async def test_a_session_that_sleeps_is_marked_and_what_only_the_agent_has_is_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    async with lister(tmp_path) as it:
+        await it.keep("awake")
+        await it.keep("asleep")
+        it.sleeping.add("asleep")
+        page = await it.listing.page({})
+        marks = {each["sessionId"]: each.get("_meta") for each in page["sessions"]}
+        assert marks == {"awake": None, "asleep": {"acp_bridge": {"asleep": True}}}
+        assert page["_meta"]["acp_bridge"]["agentList"] == notices.LIST_ASLEEP

@@ -49,10 +49,14 @@ def marked(mark: str) -> list[int]:
     return _processes(lambda folder: entry in (folder / "environ").read_bytes().split(b"\0"))
 
 
+def children(pid: int) -> list[int]:
+    """The living children."""
+    return _processes(lambda folder: _parent(folder) == pid)
+
+
 def descendants(pid: int) -> list[int]:
     """Children, their children and so on; not those that were adopted by another process."""
-    children = _processes(lambda folder: _parent(folder) == pid)
-    return children + [below for child in children for below in descendants(child)]
+    return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
 def command_line(pid: int) -> str:

@@ -242,6 +242,7 @@ class FakeServer:
         if isinstance(deed, anyio.Event):
             await deed.wait()
         status, told_back = await self._do(method, target, headers, body, deed)
+        self._tell()
         if deed is Cut.AFTER:
             return
         if deed is Cut.NEVER:
@@ -441,6 +442,7 @@ class _Socket:
         self._protocol = ServerProtocol()
         self._texts: list[str] = []
         self.deaf = False
+        self._sending = anyio.Lock()
 
     async def open(self, data: bytes) -> None:
         self._protocol.receive_data(data)
@@ -471,11 +473,12 @@ class _Socket:
         await self._flush()
 
     async def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            try:
-                await self._stream.send(data)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return
+        async with self._sending:
+            for data in self._protocol.data_to_send():
+                try:
+                    await self._stream.send(data)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
 
 
 def _page(events: list[Json], query: Json) -> Json:

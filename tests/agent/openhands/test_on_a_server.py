@@ -8,7 +8,14 @@ import pytest
 
 from agent.openhands.prompt import COMMANDS
 from tests.agent.openhands import events as told
-from tests.agent.openhands.agent_server import KEY, OTHER, PROFILE, Conversation, FakeServer
+from tests.agent.openhands.agent_server import (
+    KEY,
+    OTHER,
+    PROFILE,
+    Conversation,
+    Cut,
+    FakeServer,
+)
 from tests.agent.openhands.conftest import Adapt
 from tests.support.client import RecordingClient
 from tests.support.recording import RpcError
@@ -227,8 +234,6 @@ async def test_mcp_servers_that_the_server_has_are_taken_and_others_refused_by_n
 async def test_a_lost_answer_to_the_creation_makes_no_second_conversation(
     adapt: Adapt, fake: FakeServer, cwd: Path
 ) -> None:
-    from tests.agent.openhands.agent_server import Cut
-
     fake.deeds["POST conversations"] = [Cut.AFTER]
     async with adapt() as client:
         assert list(fake.conversations) == [client.session_id]
@@ -343,3 +348,56 @@ async def test_sessions_are_listed_by_folder_and_deleted_on_the_server(
 
 def prompt(client: RecordingClient, text: str) -> dict[str, Any]:
     return {"sessionId": client.session_id, "prompt": [{"type": "text", "text": text}]}
+
+
+# the bridge's own methods
+
+
+async def test_a_pause_waits_for_the_call_and_keeps_the_prompt_open_until_go(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    gate, reached = anyio.Event(), anyio.Event()
+
+    async def run(it: Conversation) -> None:
+        if gate.is_set():
+            await it.emit(told.agent("Done."))
+            return
+        await it.emit(told.action("a1", command="make"))
+        reached.set()
+        await gate.wait()
+        await it.emit(told.result("a1"))
+
+    fake.on_message = run
+    async with adapt() as client:
+        running = client.send_prompt("hello")
+        await reached.wait()
+        session = {"sessionId": client.session_id}
+        paused = client.send_request("_acp_bridge/pause", session)
+        await fake.until(lambda: fake.only.status == "paused")
+        gate.set()
+        assert (await client.answer_to(paused))["result"] == {"paused": True}
+        assert not client.recording.answers(running)
+        await client.request("_acp_bridge/go", session)
+        assert (await client.answer_to(running))["result"]["stopReason"] == "end_turn"
+        assert client.text() == "Done."
+        assert [u["status"] for u in client.updates() if "toolCallId" in u] == [
+            "pending",
+            "completed",
+        ]
+
+
+async def test_a_pause_without_a_turn_waits_for_nothing(adapt: Adapt, fake: FakeServer) -> None:
+    async with adapt() as client:
+        session = {"sessionId": client.session_id}
+        assert await client.request("_acp_bridge/pause", session) == {"paused": False}
+        assert await client.request("_acp_bridge/go", session) == {}
+        assert "POST pause" not in fake.asked
+
+
+async def test_a_question_is_answered_beside_the_conversation(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    async with adapt() as client:
+        question = {"sessionId": client.session_id, "question": "why?"}
+        answer = await client.request("_acp_bridge/ask", question)
+        assert (answer, fake.messages()) == ({"answer": "You asked: why?"}, [])

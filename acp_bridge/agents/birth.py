@@ -1,0 +1,147 @@
+"""How a guard is started: by a command line, or forked by a parent that has loaded the agent.
+
+Either way the guard is the same program, and what is started is a `StartedGuard`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import anyio
+
+from acp_bridge.agents import guard
+
+
+class StartedGuard(Protocol):
+    """A guard that was started; its signals reach no process that has its pid later."""
+
+    pid: int
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; has no effect on a guard that has ended."""
+
+    def is_alive(self) -> bool:
+        """Return False once it has ended."""
+
+    async def wait(self) -> None:
+        """Wait until it has ended, and collect it."""
+
+    def close(self) -> None:
+        """Give back what the bridge holds of it; nothing else is called after that."""
+
+
+class Birth(Protocol):
+    """A way to start a guard."""
+
+    def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
+        """Start a guard with its control socket and the agent's streams; runs in a thread.
+
+        Raises OSError, ValueError for a NUL in the command, and NoParent.
+        """
+
+
+class NoParent(Exception):
+    """The parent did not fork; the guard can be started by a command line."""
+
+
+class ByCommand:
+    """Starts the guard's command line, which executes the agent's."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        open_files: int | None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`open_files` is the agent's soft limit; without it, `cwd` or `env` this process's own."""
+        self._command = command
+        self._open_files = open_files
+        self._cwd = cwd
+        self._env = env
+
+    def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
+        """Start it; see `Birth`."""
+        env = os.environ if self._env is None else self._env
+        locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
+        arguments = str(control), locale, str(self._open_files or "")
+        process = subprocess.Popen(
+            [*guard.COMMAND_LINE, *arguments, *self._command],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            pass_fds=[control],
+            cwd=self._cwd,
+            env=env,  # the C library's may hold more: readline puts COLUMNS there
+            start_new_session=True,
+        )
+        return ChildGuard(process)
+
+
+class ChildGuard:
+    """A guard that is a child of this process."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    def send_signal(self, number: int) -> None:
+        """Send it; Popen does not signal a process that it has collected."""
+        self._process.send_signal(number)
+
+    def is_alive(self) -> bool:
+        """Return False once it has ended."""
+        return self._process.poll() is None
+
+    async def wait(self) -> None:
+        """Wait for its end in a thread."""
+        await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+
+    def close(self) -> None:
+        """Do nothing: there is no descriptor."""
+
+
+class ForkedGuard:
+    """A guard that is a child of the parent, and of this process once the parent has ended."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        """`pidfd` is owned here."""
+        self.pid = pid
+        self._pidfd = pidfd
+
+    def send_signal(self, number: int) -> None:
+        """Send it; the kernel sends nothing to a process that has ended."""
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def is_alive(self) -> bool:
+        """Return False once it has ended, collected or not."""
+        if self._pidfd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    async def wait(self) -> None:
+        """Wait for its end, and collect it if it has become a child of this process."""
+        if self._pidfd >= 0:
+            await anyio.wait_readable(self._pidfd)
+            self._collect()
+
+    def _collect(self) -> None:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+
+    def close(self) -> None:
+        """Close the pidfd."""
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd >= 0:
+            anyio.notify_closing(pidfd)
+            os.close(pidfd)

@@ -1,0 +1,52 @@
+"""Finds the processes that an agent has beside its main one. Both functions belong in a thread."""
+
+from __future__ import annotations
+
+import os
+
+from acp_bridge.agents import guard
+
+
+def descendants(main: int) -> frozenset[int] | None:
+    """Return the ids of all processes of an agent's tree but its main one and its guard.
+
+    None if they can't be seen. It reads the list of all processes of the system.
+    """
+    try:
+        table = guard.processes()
+    except (OSError, ValueError):
+        return None
+    above = next((parent for pid, parent, _, zombie in table if pid == main and not zombie), None)
+    if above is None:
+        return None
+    tree, size = {above}, 0  # the guard has adopted what lost its parent
+    while len(tree) > size:
+        size = len(tree)
+        tree.update(pid for pid, parent, group, _ in table if parent in tree or group == main)
+    return frozenset(pid for pid, _, _, dead in table if pid in tree and not dead) - {above, main}
+
+
+def first_descendants(main: int) -> frozenset[int]:
+    """Return the same at once, as far as it is known: a process that comes or ends may be missing.
+
+    It reads the tree alone where the system tells the children of a process (Linux).
+    """
+    try:
+        with open(f"/proc/{main}/stat", "rb") as file:
+            above = int(file.read().rpartition(b")")[2].split()[1])
+        found, todo = set[int](), [above]
+        while todo:
+            children = _children(todo.pop()) - found
+            found |= children
+            todo += children
+    except (OSError, ValueError, IndexError):
+        return descendants(main) or frozenset()
+    return frozenset(found) - {main}
+
+
+def _children(pid: int) -> set[int]:
+    found = set[int]()
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            found.update(map(int, file.read().split()))
+    return found

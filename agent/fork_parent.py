@@ -1,0 +1,217 @@
+"""`python -I -m agent.fork_parent ... FD`: the process that built-in agents are forked from.
+
+The bridge starts one for all its sessions, with the arguments of `python -m agent` before FD. It
+loads what an agent needs, once, and then forks on request, so that an agent starts in milliseconds
+and shares its modules with all others. It has no session, no event loop and no second thread.
+
+Over FD, a socket of whole messages (SOCK_SEQPACKET):
+
+- parent to bridge: READY when all is loaded, or THREADS when a library has started a thread: then
+  it can't fork and ends. For each request the guard's pid with its pidfd (SCM_RIGHTS), or FAILED.
+- bridge to parent, after READY: FORK and the agent's soft limit of open files, which may be empty,
+  with the agent's three standard streams and the guard's end of its control socket (SCM_RIGHTS).
+
+Invariants
+- A forked process holds nothing of the parent or of another session: right after each fork it
+  closes every descriptor but its own, and takes back signals and random states (hazard F1). A fork
+  without exec heeds no close-on-exec.
+- A guard's pid is reaped here alone, and only after its pidfd was opened: so it is its own.
+- The parent ends when the bridge has ended, however it did, also while it loads (invariant P1).
+- Its guards live on when it ends: they have their control sockets, and the bridge adopts them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import random
+import select
+import signal
+import socket
+import sys
+from functools import partial
+from typing import Final, NoReturn
+
+from acp_bridge.agents import guard
+from agent import __main__ as agent_process
+
+READY: Final = b"ready"
+THREADS: Final = b"threads"
+FORK: Final = b"fork"
+FAILED: Final = b"failed"
+
+_STREAMS: Final = 3
+#: the guard's control socket in a forked guard.
+_CONTROL: Final = 3
+_MOST_FILES: Final = 1 << 20
+
+
+def main() -> int:
+    """Serves until the bridge is gone; returns the exit code."""
+    guard.keep_private()
+    guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGCONT)  # or a stopped one would outlive the bridge
+    *words, number = sys.argv[1:]
+    bridge = socket.socket(fileno=int(number))
+    bridge.set_inheritable(False)
+    end_with(bridge)
+    model, home = agent_process.arguments(words)
+    load(model, home)
+    if len(os.listdir("/proc/self/task")) > 1:
+        bridge.send(THREADS)
+        return 1
+    fcntl.fcntl(bridge, fcntl.F_SETFL, fcntl.fcntl(bridge, fcntl.F_GETFL) & ~os.O_ASYNC)
+    Parent(bridge, model, home).serve()
+    return 0
+
+
+def end_with(bridge: socket.socket) -> None:
+    """Has the kernel end this process as soon as the bridge's end is closed, whatever it does."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(bridge, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(bridge, fcntl.F_SETFL, fcntl.fcntl(bridge, fcntl.F_GETFL) | os.O_ASYNC)
+    bridge.setblocking(False)
+    try:
+        if not bridge.recv(1, socket.MSG_PEEK):
+            os._exit(0)  # it was closed before
+    except BlockingIOError:
+        return
+    finally:
+        bridge.setblocking(True)
+
+
+def load(model: str | None, home: str | None) -> None:
+    """Imports what an agent imports, and LiteLLM if the default model needs it."""
+    from acp_bridge.wire.lossy import text_stream
+
+    sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
+    import anyio._backends._asyncio  # noqa: F401
+
+    import agent.serve.connection
+    import agent.serve.sdk_transport  # noqa: F401
+    from agent.model import ModelError
+    from agent.providers import rehearsal
+    from agent.providers.all_models import AllModels
+    from agent.providers.provider_model import ProviderModel
+    from agent.settings import read_settings
+    from agent.tools import Toolbox
+    from agent.tools.standard import standard_tools
+
+    try:
+        models = AllModels(read_settings(model, os.environ, home), os.environ)
+        needs_library = isinstance(models.open(models.default), ProviderModel)
+    except (ModelError, ValueError, OSError):
+        return  # the agent says what is wrong
+    if needs_library:
+        offered = [choice.id for choice in models.offered()]
+        rehearsal.rehearse(offered, Toolbox(standard_tools(), list).specs)
+
+
+class Parent:
+    """Forks guards, and through them agents, until the bridge is gone."""
+
+    def __init__(self, bridge: socket.socket, model: str | None, home: str | None) -> None:
+        """Everything is loaded. `model` and `home` are the agents' arguments."""
+        self._bridge = bridge
+        self._arguments = model, home
+        gc.unfreeze()
+        gc.collect()
+        #: generators that a library has made; the module's own is seeded anew by Python.
+        self._generators = [found for found in gc.get_objects() if type(found) is random.Random]
+        gc.freeze()
+        gc.disable()  # a collection would write to every page that is shared
+
+    def serve(self) -> None:
+        """Says that all is loaded, and forks on request."""
+        self._bridge.setblocking(False)
+        children = guard.listen_for_signals()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        poll = select.poll()
+        poll.register(self._bridge, select.POLLIN)
+        poll.register(children, select.POLLIN)
+        self._bridge.send(READY)
+        while True:
+            poll.poll()
+            _reap(children)
+            try:
+                request, fds = self._receive()
+            except BlockingIOError:
+                continue
+            if not request:
+                return
+            self._answer(request, fds)
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        flags = socket.MSG_CMSG_CLOEXEC
+        request, fds, _, _ = socket.recv_fds(self._bridge, 64, _STREAMS + 1, flags)
+        return request, fds
+
+    def _answer(self, request: bytes, fds: list[int]) -> None:
+        pidfd = -1
+        try:
+            pid = self._fork(request.removeprefix(FORK).decode(), fds)
+            pidfd = os.pidfd_open(pid)  # it is not reaped yet
+            socket.send_fds(self._bridge, [b"%d" % pid], [pidfd])
+        except OSError:
+            self._bridge.send(FAILED)
+        finally:
+            for fd in (*fds, *([pidfd] if pidfd >= 0 else [])):
+                os.close(fd)
+
+    def _fork(self, files: str, fds: list[int]) -> int:
+        if len(fds) != _STREAMS + 1:
+            raise OSError("there was no room for the descriptors")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._be_guard(files, fds)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(0)
+        return pid
+
+    def _be_guard(self, files: str, fds: list[int]) -> None:
+        """Ends when the agent's tree is dead; runs in a forked process."""
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        self._bridge.detach()
+        for at, fd in enumerate((*fds[:_STREAMS], fds[_STREAMS])):
+            os.dup2(fd, at, inheritable=at < _STREAMS)
+        os.closerange(_CONTROL + 1, _MOST_FILES)
+        guard.guard_agent(_CONTROL, partial(self._be_agent), files)
+
+    def _be_agent(self) -> NoReturn:
+        """Is the agent; runs in a process that the guard has forked."""
+        try:
+            os.closerange(_STREAMS, _MOST_FILES)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python starts
+                signal.signal(number, signal.SIG_IGN)
+            agent_process.end_on_signals()
+            for generator in self._generators:
+                generator.seed()
+            gc.enable()
+            os._exit(agent_process.run(*self._arguments))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+
+
+def _reap(children: int) -> None:
+    """Collects every guard that has ended, if a signal came that one has."""
+    try:
+        os.read(children, 4096)
+    except BlockingIOError:
+        return
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""What the parent of the agents goes through before it forks."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+CODE = """
+import json, os, sys
+from agent import fork_parent
+fork_parent.load(None, sys.argv[1])
+import asyncio
+from agent.providers import library
+files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")[:-1]]
+print(json.dumps({
+    "loaded": library.is_loaded(),
+    "anthropic": "litellm.llms.anthropic.chat.transformation" in sys.modules,
+    "threads": len(os.listdir("/proc/self/task")),
+    "sockets": [name for name in files if name.startswith("socket")],
+}), file=sys.__stdout__)
+"""
+
+
+@pytest.mark.hazard("F1")
+def test_requests_are_built_and_none_is_sent_and_no_thread_or_connection_is_left(
+    tmp_path: object,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as provider:
+        url = f"http://127.0.0.1:{provider.getsockname()[1]}"
+        keys = {
+            name: value
+            for maker in ("OPENAI", "ANTHROPIC", "GEMINI")
+            for name, value in ((f"{maker}_API_KEY", "sk-made-up-0123"), (f"{maker}_BASE_URL", url))
+        }
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", CODE, str(tmp_path)],
+            env={**os.environ, **keys},
+            capture_output=True,
+            timeout=100,
+            check=True,
+        )
+        provider.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            provider.accept()
+    told = json.loads(done.stdout)
+    assert told == {"loaded": True, "anthropic": True, "threads": 1, "sockets": []}

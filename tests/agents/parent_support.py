@@ -1,0 +1,95 @@
+"""What the tests of the parent share: one that runs, and agents that it has forked."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge.agents.parent import AgentParent
+from acp_bridge.agents.process import AgentProcess
+from tests.agents.guard_support import marked_env, read_line
+from tests.support.processes import all_gone, kill_marked
+
+#: seconds for what imports the agent, on a busy machine
+SLOW = 30
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+
+
+def parent_code(change: str) -> list[str]:
+    """The command of a parent that was changed by this code before it begins."""
+    code = "import sys, os; from agent import fork_parent as parent\n"
+    return [sys.executable, "-I", "-c", f"{code}{change}\nsys.exit(parent.main())", *DEMO]
+
+
+DEMO = ["--model", "demo"]
+PARENT = [sys.executable, "-I", "-m", "agent.fork_parent", *DEMO]
+AGENT = [sys.executable, "-I", "-m", "agent", *DEMO]
+
+
+class SeenParent(AgentParent):
+    """Tells when it is ready."""
+
+    def __init__(self, command: list[str]) -> None:
+        super().__init__(command)
+        self.came = anyio.Event()
+
+    async def _ended(self) -> None:
+        self.came.set()
+        await super()._ended()
+        self.came = anyio.Event()
+
+
+@dataclass
+class Family:
+    """A parent, and the tasks that its agents live in."""
+
+    parent: SeenParent
+    tasks: TaskGroup
+    mark: str
+
+    async def agent(
+        self, lock_fd: int | None = None, open_files: int | None = None
+    ) -> AgentProcess:
+        """Start an agent that has not been asked anything."""
+        return await AgentProcess.start(
+            self.tasks, AGENT, self.parent, lock_fd=lock_fd, open_files=open_files
+        )
+
+    async def until_ready(self) -> int:
+        """Wait until the parent can fork; returns its pid."""
+        with anyio.fail_after(SLOW):
+            await self.parent.came.wait()
+        assert self.parent.pid is not None
+        return self.parent.pid
+
+
+@asynccontextmanager
+async def family(home: Path, command: list[str] | None = None) -> AsyncIterator[Family]:
+    """A parent that is being started. At the end nothing of it lives."""
+    mark, env = marked_env()
+    try:
+        with patch.dict(os.environ, {**env, "ACP_BRIDGE_HOME": str(home)}):
+            async with anyio.create_task_group() as tasks:
+                parent = SeenParent(command or PARENT)
+                tasks.start_soon(parent.run)
+                parent.note_start()
+                parent.note_start()
+                yield Family(parent, tasks, mark)
+                tasks.cancel_scope.cancel()
+        await all_gone(mark)
+    finally:
+        kill_marked(mark)
+
+
+async def answers(process: AgentProcess) -> bool:
+    """Ask the agent who it is; returns whether it is the built-in one."""
+    os.write(process.stdin_fd, json.dumps(HELLO).encode() + b"\n")
+    line = json.loads(await read_line(process, within=SLOW))
+    return bool(line["result"]["agentInfo"]["name"] == "acp-bridge-agent")

@@ -1,0 +1,329 @@
+"""Agents that a parent has forked: what they hold, how they end, and what the parent's end does."""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_bridge import waits
+from acp_bridge.agents.ancestors import descends_from_guard
+from acp_bridge.agents.parent import AgentParent, can_fork
+from acp_bridge.agents.process import AgentProcess, Exit
+from tests.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
+from tests.agents.parent_support import (
+    AGENT,
+    SLOW,
+    Family,
+    answers,
+    family,
+    parent_code,
+)
+from tests.support.processes import command_line, gone, marked
+
+pytestmark = pytest.mark.process
+
+#: agents that say two random numbers and wait for the end of stdin
+RANDOM = """
+import random
+parent.load = lambda *_: setattr(parent, "own", random.Random())
+def run(*_):
+    print(random.random(), parent.own.random(), random.getstate()[1][:2], file=out, flush=True)
+    sys.stdin.read()
+out = open(1, "w", closefd=False)
+parent.agent_process.run = run
+"""
+
+
+def proc(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text()
+
+
+def signals_of(pid: int) -> list[str]:
+    """The masks of blocked, ignored and caught signals."""
+    return [
+        line
+        for line in proc(pid, "status").splitlines()
+        if line.startswith(("SigBlk", "SigIgn", "SigCgt"))
+    ]
+
+
+def shared(pid: int) -> set[str]:
+    """What a process has open that another one could have, too."""
+    return {name for name in open_files(pid).values() if not name.startswith(("anon", "/dev/"))}
+
+
+async def forked(
+    world: Family, lock_fd: int | None = None, open_files: int | None = None
+) -> AgentProcess:
+    """An agent that the parent has forked, and that has answered."""
+    parent = await world.until_ready()
+    process = await world.agent(lock_fd, open_files)
+    assert parent_of(parent_of(process.pid)) == parent
+    assert await answers(process)
+    return process
+
+
+# F1: what a forked process holds
+
+
+@pytest.mark.hazard("F1")
+async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        async with family(tmp_path) as world:
+            one = await forked(world, lock_fd=lock.fileno())
+            two = await forked(world)
+            guards = parent_of(one.pid), parent_of(two.pid)
+            assert str(tmp_path / "lock") in shared(guards[0])
+            known = {world.parent.pid, *guards, one.pid, two.pid}
+            held = {pid: shared(pid) for pid in known if pid}
+            assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
+            for pid, names in held.items():
+                for other, others in held.items():
+                    assert pid == other or not names & others, command_line(pid)
+            assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
+
+
+@pytest.mark.hazard("F1")
+async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        guard = parent_of(process.pid)
+        assert session_of(process.pid) == process.pid
+        assert session_of(guard) == guard
+        assert session_of(await world.until_ready()) != session_of(os.getpid())
+
+
+@pytest.mark.hazard("F1")
+async def test_a_forked_agent_handles_signals_as_one_that_was_executed(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        executed = await AgentProcess.start(world.tasks, AGENT)
+        assert await answers(executed)
+        assert signals_of(process.pid) == signals_of(executed.pid)
+        pair = parent_of(process.pid), parent_of(executed.pid)
+        assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
+
+
+@pytest.mark.hazard("F1")
+async def test_no_forked_agent_has_the_random_state_of_another(tmp_path: Path) -> None:
+    async with family(tmp_path, parent_code(RANDOM)) as world:
+        await world.until_ready()
+        said = [(await read_line(await world.agent())).split(maxsplit=2) for _ in range(2)]
+        for one, two in zip(*said, strict=True):
+            assert one != two
+
+
+@pytest.mark.hazard("K7")
+async def test_a_forked_agent_shows_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACP_BRIDGE_DEBUGGABLE", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-made-up-0123456789")
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        for pid in (process.pid, parent_of(process.pid), await world.until_ready()):
+            assert "sk-made-up" not in proc(pid, "environ")
+
+
+async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world, open_files=123)
+        assert "Max open files            123 " in proc(process.pid, "limits")
+
+
+async def test_who_asks_below_a_forked_guard_descends_from_a_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        monkeypatch.setattr(os, "getppid", lambda: process.pid)
+        assert descends_from_guard()
+
+
+# ends, as those of other agents
+
+
+@pytest.mark.hazard("F1", "P1", "P12")
+async def test_a_killed_guard_is_noticed_and_its_lock_is_free(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        async with family(tmp_path) as world:
+            process = await forked(world, lock_fd=lock.fileno())
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.close()
+            os.kill(parent_of(process.pid), signal.SIGKILL)
+            with anyio.fail_after(5):
+                assert await process.wait_exit() == Exit(None, signal.SIGKILL)
+                assert await process.wait_dead()
+            with (tmp_path / "lock").open("w") as again:
+                fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.hazard("F3")
+async def test_a_kill_reaches_one_forked_tree_and_no_other(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        one, two = await forked(world), await forked(world)
+        guard = parent_of(one.pid)
+        assert await one.kill()
+        for pid in (one.pid, guard):
+            await gone(pid)
+        assert await answers(two)
+        assert await answers(await world.agent())
+
+
+@pytest.mark.hazard("F3", "P1")
+async def test_a_forked_guard_that_was_stopped_kills_its_tree(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        os.kill(parent_of(process.pid), signal.SIGSTOP)
+        with anyio.fail_after(5):
+            assert await process.kill()
+
+
+async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        with anyio.fail_after(SLOW):
+            await process.close(10)
+        assert await process.wait_exit() == Exit(0, None)
+
+
+# F2: the parent's death
+
+
+@pytest.mark.hazard("F2")
+async def test_the_parents_death_ends_no_agent_and_another_parent_comes(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        first = await world.until_ready()
+        os.kill(first, signal.SIGKILL)
+        await gone(first)
+        assert await answers(process)
+        assert await answers(await world.agent())  # while there is no other parent
+        assert await world.until_ready() != first
+        assert await answers(await forked(world))
+        guard = parent_of(process.pid)
+        assert await process.kill()
+        await gone(guard)
+    assert zombies() == []
+
+
+@pytest.mark.hazard("F2")
+async def test_a_parent_that_hangs_is_killed_and_the_agent_executed(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        first = await world.until_ready()
+        os.kill(first, signal.SIGSTOP)
+        with anyio.fail_after(SLOW):
+            process = await world.agent()
+        assert await answers(process)
+        await gone(first)
+        assert len([pid for pid in marked(world.mark) if pid == parent_of(process.pid)]) == 1
+
+
+@pytest.mark.hazard("F2")
+async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
+    never = parent_code("import time; parent.load = lambda *_: time.sleep(1000)")
+    async with family(tmp_path, never) as world:
+        with anyio.fail_after(SLOW):
+            assert await answers(await world.agent())
+        assert not world.parent.ready
+
+
+@pytest.mark.hazard("F2")
+async def test_a_parent_that_dies_as_it_forks_costs_nothing(tmp_path: Path) -> None:
+    dies = parent_code("parent.Parent._fork = lambda *_: os._exit(1)")
+    async with family(tmp_path, dies) as world:
+        await world.until_ready()
+        with anyio.fail_after(SLOW):
+            assert await answers(await world.agent())
+
+
+@pytest.mark.hazard("F2")
+async def test_a_parent_that_can_not_fork_is_kept_and_the_agent_executed(tmp_path: Path) -> None:
+    refuses = parent_code(
+        "def refuse(*_): raise OSError\nparent.os.fork, fork = refuse, parent.os.fork"
+    )
+    async with family(tmp_path, refuses) as world:
+        first = await world.until_ready()
+        with anyio.fail_after(SLOW):
+            assert await answers(await world.agent())
+        assert world.parent.pid == first
+
+
+async def test_a_parent_with_a_thread_forks_nothing_and_is_not_tried_again(tmp_path: Path) -> None:
+    thread = "import threading, time; sleep = threading.Thread(target=time.sleep, args=(1000,))\n"
+    async with anyio.create_task_group() as tasks:
+        command = parent_code(
+            f"{thread}sleep.daemon = True; parent.load = lambda *_: sleep.start()"
+        )
+        parent = AgentParent(command)
+        parent.note_start()
+        parent.note_start()
+        with anyio.fail_after(SLOW):
+            await parent.run()
+        assert not parent.ready
+        assert await answers(await AgentProcess.start(tasks, AGENT, parent))
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_parent_that_never_gets_ready_is_tried_three_times(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(waits, "PARENT_PAUSE", 0)
+    trace = tmp_path / "trace"
+    parent = AgentParent(["sh", "-c", f"echo >>{trace}"])
+    parent.note_start()
+    parent.note_start()
+    with anyio.fail_after(SLOW):
+        await parent.run()
+    assert trace.read_text() == "\n" * 3
+
+
+async def test_a_session_that_stays_alone_starts_no_parent(tmp_path: Path) -> None:
+    async with anyio.create_task_group() as tasks:
+        parent = AgentParent(["touch", str(tmp_path / "trace")])
+        tasks.start_soon(parent.run)
+        assert await answers(await AgentProcess.start(tasks, AGENT, parent))
+        assert parent.pid is None
+        tasks.cancel_scope.cancel()
+    assert not (tmp_path / "trace").exists()
+
+
+def test_only_linux_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_fork()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not can_fork()
+
+
+# P1: the end of the bridge
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("begun", ["serves", "loads"])
+async def test_the_parent_ends_with_the_bridge(begun: str, tmp_path: Path) -> None:
+    what = "parent.Parent.serve = lambda p, was=parent.Parent.serve: (os.write(1, b'.'), was(p))"
+    if begun == "loads":
+        what = "import time; parent.load = lambda *_: (os.write(1, b'.'), time.sleep(1000))"
+    ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    readable, writable = os.pipe()
+    command = [*parent_code(what), str(other.fileno())]
+    process = start(command, other.fileno(), writable)
+    os.close(writable)
+    other.close()
+    with anyio.fail_after(SLOW):
+        await anyio.wait_readable(readable)
+    os.close(readable)
+    assert process.poll() is None
+    ours.close()
+    try:
+        await gone(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def start(command: list[str], channel: int, stdout: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, pass_fds=[channel], stdout=stdout)
