@@ -56,8 +56,12 @@ class AgentServer:
 
     def __enter__(self) -> Self:
         self.start()
-        self.running()
-        self.set_up()
+        try:
+            self.running()
+            self.set_up()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(
