@@ -66,6 +66,25 @@ async def test_cut_in_a_turn_each_word_and_each_prompt_is_there_once(
         assert len(await stand.api.messages(await stand.conversation())) == len(asked) + 1
 
 
+@pytest.mark.parametrize("when", [When.BEFORE, When.HALF])
+@pytest.mark.parametrize("name", ["ActionEvent", "ObservationEvent"])
+async def test_cut_at_a_command_it_runs_once_and_has_one_card(
+    stand: Stand, proxy: Proxy, name: str, when: When
+) -> None:
+    file = stand.cwd / "lines"
+    async with stand.client(url=proxy.url) as client:
+        await set_policy(stand, client, "NeverConfirm")
+        proxy.strike(Point(name, 1, when), Deed.CUT)
+        answer = await client.prompt(run_command(f"echo once >> {file}"), within=PATIENCE)
+        assert proxy.struck.is_set(), proxy.points
+        assert answer["stopReason"] == "end_turn"
+        assert file.read_text() == "once\n"
+        (card,) = cards(client)
+        assert (card.begun, card.ends) == (1, ["completed"])
+        assert client.text().count("DONE") == 1
+        assert client.text().count("I call.") == 1
+
+
 async def test_a_lost_answer_is_looked_up_before_the_socket_tells_and_never_sent_again(
     stand: Stand, proxy: Proxy
 ) -> None:

@@ -100,6 +100,16 @@ async def test_an_mcp_server_that_the_server_does_not_know_is_refused_by_its_nam
         assert numbers(client.text(), "A") == [0, 1]
 
 
+async def test_an_mcp_server_that_the_server_has_itself_is_taken(stand: Stand) -> None:
+    known = {"command": "/bin/true", "args": ["known"]}
+    await stand.api.ask("POST", "/api/settings/mcp/known", known)
+    same = {"name": "known", **known, "env": []}
+    async with _initialized(stand) as client:
+        await client.new_session(stand.cwd, PATIENCE, mcpServers=[same])
+        assert (await client.prompt("SAY A 2", within=PATIENCE))["stopReason"] == "end_turn"
+    await stand.api.ask("DELETE", "/api/settings/mcp/known")
+
+
 async def test_a_server_that_starts_slowly_is_waited_for_and_that_is_shown(
     mortal_stand: Stand, mortal: AgentServer
 ) -> None:
