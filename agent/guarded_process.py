@@ -28,6 +28,8 @@ from acp_bridge.agents import guard
 
 #: seconds for the guard to execute the command
 _START = 10
+#: Seconds after which a guard that has not told of the start is continued, in case it was stopped.
+_CONTINUE = 0.5
 #: seconds for it to end if it can't
 _FAIL = 1
 
@@ -138,13 +140,21 @@ class GuardedProcess:
             self._guard_end.close()
 
     async def _wait_started(self) -> None:
-        match await self._take_report():
+        match await self._first_report():
             case ["started", pid]:
                 self.pid = int(pid)
             case ["failed", number]:
                 raise OSError(int(number), os.strerror(int(number)))
             case _:
                 raise OSError(0, "it could not be started")
+
+    async def _first_report(self) -> list[str] | None:
+        """Takes the guard's first line; the command may stop the guard before that is written."""
+        while True:
+            with anyio.move_on_after(_CONTINUE):
+                return await self._take_report()
+            if self._guard is not None:
+                self._guard.send_signal(signal.SIGCONT)
 
     async def _take_report(self) -> list[str] | None:
         """Takes the guard's next line and returns its words; None once the guard has ended."""

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_bridge import waits
@@ -208,7 +209,9 @@ async def test_the_parents_death_ends_no_agent_and_another_parent_comes(tmp_path
         guard = parent_of(process.pid)
         assert await process.kill()
         await gone(guard)
-    assert zombies() == []
+    with anyio.fail_after(SLOW):
+        while zombies():  # a thread collects a guard whose owner waits no more
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.hazard("F2")

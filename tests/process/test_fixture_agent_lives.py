@@ -223,6 +223,23 @@ async def test_late_replay_comes_after_the_response_and_its_gate(
         assert client.texts() == ["new", "old"]
 
 
+async def test_pauses_says_nothing_more_until_go_and_answers_what_it_is_asked(
+    start_agent: StartAgent, gates: Gates
+) -> None:
+    async with start_agent("pauses") as client:
+        prompt = client.send_prompt("say one; gate g; say two")
+        await gates.reached("g")
+        pause = client.send_request("_acp_bridge/pause", {"sessionId": "0"})
+        asked = {"sessionId": "0", "question": "why"}
+        assert await client.request("_acp_bridge/ask", asked) == {"answer": "asked: why"}
+        gates.open("g")
+        assert (await client.answer_to(pause))["result"] == {"paused": True}
+        assert client.texts() == ["one"]
+        await client.request("_acp_bridge/go", {"sessionId": "0"})
+        assert (await client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "two"]
+
+
 async def test_writer_lock_keeps_a_second_process_out_while_the_first_lives(
     start_agent: StartAgent, agent_log: FixtureLog
 ) -> None:
