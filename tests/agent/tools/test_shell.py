@@ -1,6 +1,7 @@
 """The shell tool's own processes: bounded, and the whole group dead on every way out."""
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from agent.guarded_process import GuardedProcess
 from agent.secrets import child_environment
 from agent.tools import ToolContext, ToolError, ToolResult
 from agent.tools import process as own_process
@@ -202,6 +204,20 @@ async def test_a_command_that_stops_its_guard_is_killed_when_its_time_is_over(
     result = await shell(tmp_path, command, {MARK: mark}, 0.5)
     assert result.text == "up\n[killed after 0.5 s]"
     await all_gone(mark)
+
+
+async def test_a_guard_that_is_stopped_before_it_tells_of_the_start_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = GuardedProcess._spawn
+
+    def stopped(process: GuardedProcess, *args: Any) -> None:
+        spawn(process, *args)
+        assert process._guard is not None
+        process._guard.send_signal(signal.SIGSTOP)
+
+    monkeypatch.setattr(GuardedProcess, "_spawn", stopped)
+    assert (await shell(tmp_path, "echo up")).text == "up\n"
 
 
 @pytest.mark.hazard("P1")
