@@ -23,15 +23,12 @@ CLIENTS_OWN = {
 }
 
 
-# the bridge remembers what the user chose
 @pytest.mark.parametrize(
-    ("program", "commands", "mode"),
-    [("acp_bridge", ["compact", "queue"], "auto"), ("agent", ["compact"], "ask")],
+    ("program", "commands"), [("acp_bridge", ["compact", "queue"]), ("agent", ["compact"])]
 )
 async def test_a_whole_conversation_with_every_tool(
     program: str,
     commands: list[str],
-    mode: str,
     modules: Path,
     tape: Tape,
     folder: Path,
@@ -45,7 +42,6 @@ async def test_a_whole_conversation_with_every_tool(
         "cwd": str(folder),
         "model": CODING,
         "commands": commands,
-        "modeAfterwards": mode,
         "forever": "BENCH n=1000000 gap=5 tag=X",
     }
     chosen = {"ACP_BRIDGE_MODEL": CODING, "ACP_BRIDGE_MODELS": "demo"}
