@@ -25,11 +25,10 @@ import anyio
 from anyio import to_thread
 
 from acp_bridge.agents import guard
+from acp_bridge.agents.guard_reports import GuardReports
 
 #: seconds for the guard to execute the command
 _START = 10
-#: Seconds after which a guard that has not told of the start is continued, in case it was stopped.
-_CONTINUE = 0.5
 #: seconds for it to end if it can't
 _FAIL = 1
 
@@ -45,7 +44,7 @@ class GuardedProcess:
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
         self._guard: subprocess.Popen[bytes] | None = None
-        self._reports = b""
+        self._reports = GuardReports(self._control)
         self._dead = False
 
     @classmethod
@@ -102,8 +101,7 @@ class GuardedProcess:
         """
         self._guard_end.close()
         self._send(guard.KILL)
-        if self._guard is not None:
-            self._guard.send_signal(signal.SIGCONT)  # the command may have stopped it
+        self._signal_guard(signal.SIGCONT)  # the command may have stopped it
         try:
             with anyio.move_on_after(within, shield=True):
                 while await self._take_report():
@@ -140,7 +138,7 @@ class GuardedProcess:
             self._guard_end.close()
 
     async def _wait_started(self) -> None:
-        match await self._first_report():
+        match await self._reports.first(self._signal_guard):
             case ["started", pid]:
                 self.pid = int(pid)
             case ["failed", number]:
@@ -148,41 +146,27 @@ class GuardedProcess:
             case _:
                 raise OSError(0, "it could not be started")
 
-    async def _first_report(self) -> list[str] | None:
-        """Takes the guard's first line; the command may stop the guard before that is written."""
-        while True:
-            with anyio.move_on_after(_CONTINUE):
-                return await self._take_report()
-            if self._guard is not None:
-                self._guard.send_signal(signal.SIGCONT)
-
-    async def _take_report(self) -> list[str] | None:
-        """Takes the guard's next line and returns its words; None once the guard has ended."""
-        while b"\n" not in self._reports:
-            try:
-                data = self._control.recv(4096)
-            except BlockingIOError:
-                await anyio.wait_readable(self._control)
-                continue
-            except OSError:
-                return None
-            if not data:
-                return None
-            self._reports += data
-        line, _, self._reports = self._reports.partition(b"\n")
-        match words := line.decode().split():
+    async def _take_report(self) -> bool:
+        """Takes the guard's next report; False once the guard has ended."""
+        match await self._reports.next():
+            case None:
+                return False
             case ["exited", code, "-"]:
                 self.returncode = int(code)
             case ["exited", "-", number]:
                 self.returncode = -int(number)
             case ["dead"]:
                 self._dead = True
-        return words
+        return True
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
+
+    def _signal_guard(self, number: int) -> None:
+        if self._guard is not None:
+            self._guard.send_signal(number)
 
     def _send(self, command: bytes) -> None:
         with contextlib.suppress(OSError):  # the guard is gone

@@ -139,11 +139,12 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
+    guard = ("acp_bridge.agents.guard.", "acp_bridge.agents.guard_reports.")
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":
                 shared = ("acp_bridge.wire.", "acp_bridge.protocol.", "acp_bridge.__version__")
-                is_guard = f"{name}.".startswith("acp_bridge.agents.guard.")
+                is_guard = f"{name}.".startswith(guard)
                 assert name.startswith(shared) or is_guard, f"{module} imports {name}"
 
 

@@ -24,6 +24,7 @@ import anyio
 from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, StartedGuard
+from acp_bridge.agents.guard_reports import GuardReports
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, StartFailed
 
@@ -50,7 +51,7 @@ class Tree:
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
         self._guard: StartedGuard | None = None
-        self._reports = b""
+        self._reports = GuardReports(self._control)
         self._reported_dead = False
 
     # --- birth ---------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ class Tree:
 
     async def wait_started(self, command: str) -> None:
         """Wait for the guard's first report; raises StartFailed if the agent does not run."""
-        match await self._next_report():
+        match await self._reports.first(self._signal_guard):
             case ["started", pid]:
                 self.pid = int(pid)
             case ["failed", number]:
@@ -85,7 +86,7 @@ class Tree:
 
     async def follow(self) -> None:
         """Take the guard's reports until it has ended, then make sure that the tree is dead."""
-        while report := await self._next_report():
+        while report := await self._reports.next():
             match report:
                 case ["exited", code, "-"]:
                     self.exit = Exit(int(code), None)
@@ -107,22 +108,6 @@ class Tree:
         self.is_dead = True
         self.exited.set()
         self.ended.set()
-
-    async def _next_report(self) -> list[str] | None:
-        """Return the guard's next line as words, None once the guard has ended."""
-        while b"\n" not in self._reports:
-            try:
-                data = self._control.recv(4096)
-            except BlockingIOError:
-                await anyio.wait_readable(self._control)
-                continue
-            except OSError:
-                return None
-            if not data:
-                return None
-            self._reports += data
-        line, _, self._reports = self._reports.partition(b"\n")
-        return line.decode().split()
 
     # --- death ---------------------------------------------------------------------------------
 
@@ -177,8 +162,11 @@ class Tree:
 
     def _continue_guard(self) -> None:
         """Let the guard go on, if somebody has stopped it."""
+        self._signal_guard(signal.SIGCONT)
+
+    def _signal_guard(self, number: int) -> None:
         if self._guard is not None:
-            self._guard.send_signal(signal.SIGCONT)
+            self._guard.send_signal(number)
 
     def _kill_for_guard(self, groups: set[int]) -> None:
         """Do the work of a guard that lives and does nothing; `groups` as in the guard.

@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import anyio
 from acp.schema import (
     AuthenticateResponse,
-    CloseSessionResponse,
     ForkSessionResponse,
     InitializeResponse,
     ListSessionsResponse,
@@ -42,23 +40,20 @@ from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
 from agent.openhands.server import Server
 from agent.openhands.settings import ServerSettings
-from agent.serve.extension import Extension
+from agent.serve.open_sessions import OpenSessions, checked_blocks
 from agent.serve.sdk_connection import Wire
 from agent.session.session_client import SessionClient
 from agent.session.session_params import SessionParams
-from agent.wire_form import wire_form
 
 
-class OpenHandsAgent:
+class OpenHandsAgent(OpenSessions[Conversation]):
     """Handles the requests of one connection and holds its sessions."""
 
     def __init__(self, server: Server, settings: ServerSettings, wire: Wire) -> None:
-        self.initialized = False
+        super().__init__()
         self._server = server
         self._settings = settings
         self._wire = wire
-        self._sessions: dict[str, Conversation] = {}
-        self._extension = Extension(self._session)
 
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
         self.initialized = True
@@ -154,19 +149,11 @@ class OpenHandsAgent:
 
     async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
         session = self._session(session_id)
-        if not prompt:
-            raise invalid_params("prompt is empty")
-        blocks = [wire_form(block) for block in prompt]
-        if any(block["type"] == "audio" for block in blocks):
-            raise invalid_params("this agent takes no audio")
+        blocks = checked_blocks(prompt)
         reason = await session.prompt(message_of(blocks))
         if reason != "cancelled":
             self._wire.later(session.news.title)
         return PromptResponse(stop_reason=reason)
-
-    async def cancel(self, session_id: str, **_: Any) -> None:
-        if session := self._sessions.get(session_id):
-            session.cancel()
 
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any
@@ -182,12 +169,6 @@ class OpenHandsAgent:
         await self._set(session, config_id, value)
         return SetSessionConfigOptionResponse(config_options=list(session.options.listed()))
 
-    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
-        session = self._session(session_id)
-        del self._sessions[session_id]
-        await session.close()
-        return CloseSessionResponse()
-
     async def delete_session(self, session_id: str, **_: Any) -> None:
         check_id(session_id)
         if session := self._sessions.pop(session_id, None):
@@ -197,25 +178,6 @@ class OpenHandsAgent:
         except ServerProblem as problem:
             if problem.kind is not Kind.GONE:
                 raise
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await self._extension.call(f"_{method}", params)
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        self._extension.notified(f"_{method}", params)
-
-    # the connection
-
-    async def stop(self) -> None:
-        """Cancels every prompt, waits until all are answered, and leaves nothing running."""
-        async with anyio.create_task_group() as tasks:
-            for session in self._sessions.values():
-                tasks.start_soon(session.close)
-
-    def _session(self, session_id: str) -> Conversation:
-        if session := self._sessions.get(session_id):
-            return session
-        raise unknown_session()
 
     async def _info(self, session_id: str) -> Json:
         check_id(session_id)

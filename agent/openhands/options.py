@@ -6,7 +6,6 @@ from typing import Any
 
 from acp.schema import (
     SessionConfigOptionSelect,
-    SessionConfigSelectOption,
     SessionMode,
     SessionModeState,
 )
@@ -16,6 +15,7 @@ from agent.client import Update
 from agent.errors import invalid_params
 from agent.openhands.confirmation import MODES, mode_of
 from agent.openhands.events import Json
+from agent.session.config_options import select
 from agent.wire_form import wire_form
 
 _OF_PROFILE = "profile:"
@@ -93,8 +93,8 @@ class Options:
         if self.model not in self._models:
             models.append((self.model, self.model, "The conversation's own"))
         return [
-            _select("model", "Model", self.model, models),
-            _select("mode", "Mode", self.mode, self._modes()),
+            select("model", "Model", self.model, models),
+            select("mode", "Mode", self.mode, self._modes()),
         ]
 
     @property
@@ -138,19 +138,3 @@ def _profile_of(info: Json, agent_profiles: Json) -> str | None:
             found = each.get("llm_profile_ref")
             return found if isinstance(found, str) else None
     return None
-
-
-def _select(
-    option: Any, name: str, current: str, choices: list[tuple[str, str, str]]
-) -> SessionConfigOptionSelect:
-    return SessionConfigOptionSelect(
-        id=option,
-        name=name,
-        category=option,
-        type="select",
-        current_value=current,
-        options=[
-            SessionConfigSelectOption(value=value, name=label, description=description)
-            for value, label, description in choices
-        ],
-    )

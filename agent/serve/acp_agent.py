@@ -20,7 +20,6 @@ import anyio
 from acp.schema import (
     AuthenticateResponse,
     ClientCapabilities,
-    CloseSessionResponse,
     ForkSessionResponse,
     Implementation,
     InitializeResponse,
@@ -39,26 +38,23 @@ from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
-from agent.serve.extension import Extension
 from agent.serve.introduction import AUTH_METHOD, introduction
+from agent.serve.open_sessions import OpenSessions, checked_blocks
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
-from agent.wire_form import wire_form
 
 #: starts work that is to run once the response that is being returned has gone out
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
-class AcpAgent:
+class AcpAgent(OpenSessions[Session]):
     """Handles the requests of one connection and holds its sessions; the SDK's `Agent`."""
 
     def __init__(self, shared: SharedParts, later: Later) -> None:
-        self.initialized = False
+        super().__init__()
         self._shared = shared
         self._later = later
-        self._sessions: dict[str, Session] = {}
-        self._extension = Extension(self._session)
 
     async def initialize(
         self,
@@ -169,18 +165,10 @@ class AcpAgent:
 
     async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
         session = self._session(session_id)
-        if not prompt:
-            raise invalid_params("prompt is empty")
-        blocks = [wire_form(block) for block in prompt]
-        if any(block["type"] == "audio" for block in blocks):
-            raise invalid_params("this agent takes no audio")
+        blocks = checked_blocks(prompt)
         stop = await session.prompt(blocks)
         self._later(session.title.make)
         return PromptResponse(stop_reason=stop)
-
-    async def cancel(self, session_id: str, **_: Any) -> None:
-        if session := self._sessions.get(session_id):
-            session.cancel()
 
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any
@@ -203,36 +191,11 @@ class AcpAgent:
             self._later(session.tell_options_of_choice)
         return SetSessionConfigOptionResponse(config_options=session.options.listed())
 
-    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
-        session = self._session(session_id)
-        del self._sessions[session_id]
-        await session.close()
-        return CloseSessionResponse()
-
     async def delete_session(self, session_id: str, **_: Any) -> None:
         # First, so that no load finds it while its prompts are being ended.
         transcript.delete_session(self._shared.settings.folder, session_id)
         if session := self._sessions.pop(session_id, None):
             await session.close()
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await self._extension.call(f"_{method}", params)
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        self._extension.notified(f"_{method}", params)
-
-    # the connection
-
-    async def stop(self) -> None:
-        """Cancels every prompt, waits until all are answered, and leaves nothing running."""
-        async with anyio.create_task_group() as tasks:
-            for session in self._sessions.values():
-                tasks.start_soon(session.close)
-
-    def _session(self, session_id: str) -> Session:
-        if session := self._sessions.get(session_id):
-            return session
-        raise unknown_session()
 
     def _check_key(self) -> None:
         """Raises ModelError if the default model has no key; a prompt will tell other problems."""

@@ -217,14 +217,14 @@ class ConfigOptions:
         models = [(each.id, each.name, each.description) for each in self._offered()]
         modes = [(mode, name, description) for mode, (name, description) in MODES.items()]
         options: list[ConfigOption] = [
-            _select("model", "Model", self._model_id, models),
-            _select("mode", "Mode", self.mode, modes),
+            select("model", "Model", self._model_id, models),
+            select("mode", "Mode", self.mode, modes),
         ]
         if levels := self._levels:
             level = self._level if self._level in levels else DEFAULT_LEVEL
             own = [(each, each.capitalize(), None) for each in levels if each != DEFAULT_LEVEL]
             choices = [(DEFAULT_LEVEL, "Default", "As hard as the model does by itself"), *own]
-            options.append(_select("thought_level", "Thought level", level, choices))
+            options.append(select("thought_level", "Thought level", level, choices))
         return options
 
     def update(self) -> dict[str, Any]:
@@ -251,12 +251,13 @@ def _mode(name: str | bool | None) -> Mode | None:
     return next((each for each in MODES if each == name), None)
 
 
-def _select(
+def select(
     option: OptionId,
     name: str,
     current: str,
     choices: Iterable[tuple[str, str, str | None]],
 ) -> SessionConfigOptionSelect:
+    """Returns an option with its choices: each a value, a label and a description."""
     return SessionConfigOptionSelect(
         id=option,
         name=name,

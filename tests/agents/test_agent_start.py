@@ -67,6 +67,20 @@ async def test_a_guard_that_says_nothing_is_given_up_and_killed(
     assert zombies() == []
 
 
+@pytest.mark.hazard("P1")
+async def test_a_guard_that_is_stopped_before_it_tells_of_the_start_is_continued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops = "import os, signal, sys; os.kill(os.getpid(), signal.SIGSTOP); "
+    monkeypatch.setattr(
+        guard,
+        "COMMAND_LINE",
+        (*python(stops + "os.execv(sys.argv[1], sys.argv[1:])"), *guard.COMMAND_LINE),
+    )
+    async with started(["cat"]) as (process, _):
+        assert process.pid > 0
+
+
 async def test_a_guard_that_breaks_fails_the_start_and_what_it_said_is_logged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

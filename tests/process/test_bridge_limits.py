@@ -93,9 +93,10 @@ async def test_a_prompt_that_cannot_be_kept_is_refused_and_a_turn_goes_on_visibl
             assert "not taken" in error.args[0]
             world.gates.open("g")
             await client.until_text("two")
-            assert client.text().count("[acp-bridge] The journal can't be written") == 1
+            await client.until_text("[acp-bridge] The journal can't be written")
         world.gates.open("h")
         assert await stopped(client, running) == "end_turn"
+        assert client.text().count("[acp-bridge] The journal can't be written") == 1
         assert await client.prompt("say four") == {"stopReason": "end_turn"}
         session = client.session_id
     assert "say never" not in world.log.prompts()

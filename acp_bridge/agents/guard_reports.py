@@ -1,0 +1,49 @@
+"""What a guard reports to whom started it: one line of words at a time, over its control socket."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+#: seconds after which a guard that has not reported the start is continued, in case it was stopped
+_CONTINUE: Final = 0.5
+
+
+class GuardReports:
+    """Reads the reports of one guard; one task at a time does so. The socket stays the caller's."""
+
+    def __init__(self, control: socket.socket) -> None:
+        """`control` does not block."""
+        self._control = control
+        self._received = b""
+
+    async def first(self, send_signal: Callable[[int], object]) -> list[str] | None:
+        """Wait for the report of the start, as `next` does; the caller bounds this.
+
+        What the guard has started may stop it at once, before it tells of the start, so it is
+        continued with `send_signal` as long as it is silent.
+        """
+        while True:
+            with anyio.move_on_after(_CONTINUE):
+                return await self.next()
+            send_signal(signal.SIGCONT)
+
+    async def next(self) -> list[str] | None:
+        """Wait for the guard's next report and return its words, None once the guard has ended."""
+        while b"\n" not in self._received:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line.decode().split()
