@@ -52,6 +52,8 @@ class Prompt:
     words: list[str]
     #: it cancels what runs: it may overtake others.
     urgent: bool
+    #: something that may cancel it was sent after it.
+    stoppable: bool = False
     accepted: bool = False
     #: None if the bridge ended before.
     answer: Message | None = None

@@ -123,6 +123,8 @@ class Life:
     def stop(self, session_id: str) -> None:
         """From now on prompts of this session may be cancelled."""
         self.ledger.stops.add((self.number, session_id))
+        for prompt in self.prompts.values():
+            prompt.stoppable |= prompt.session_id == session_id
 
     # --- waiting -------------------------------------------------------------------------------
 

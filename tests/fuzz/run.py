@@ -173,7 +173,8 @@ class Run:
         where = f"prompt {prompt.number} ({prompt.answer}): {said} times said, {held} times held"
         if said + held > 1 or (held and prompt.answer):
             raise Lost(where)
-        waits = prompt.accepted and not prompt.answer
+        # An answer that the kill swallowed may have been `cancelled`: nothing of it is shown then.
+        waits = prompt.accepted and not prompt.answer and not prompt.stoppable
         if said + held < 1 and prompt.stopped == "end_turn":
             raise Lost(where)
         if said + held < 1 and waits and prompt.session_id not in self._ledger.dropped:

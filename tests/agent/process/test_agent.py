@@ -188,7 +188,7 @@ async def test_on_every_way_out_it_exits_with_0_and_leaves_no_process(
             client.close_stdin()
         assert await client.wait(within=3) == 0
         await all_gone(mark)
-        assert client.recording.answers(prompt)[0]["result"] == {"stopReason": "cancelled"}
+        assert (await client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
 
 
 @pytest.mark.hazard("P2")
