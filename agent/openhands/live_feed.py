@@ -18,7 +18,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from agent.client import Update
-from agent.openhands.events import Event, Json, Status, read, status_of
+from agent.openhands.events import Event, Json, Snapshot, Status, read, status_of
 from agent.openhands.events_socket import EventsSocket
 from agent.openhands.feed import Feed, Taken
 from agent.openhands.problems import Kind, ServerProblem
@@ -59,6 +59,8 @@ class LiveFeed:
         self.ended: ServerProblem | None = None
         #: an event came since this was last set to False
         self.heard = False
+        #: this connection has told the whole state; what another told before may be old
+        self.state_known = False
         self._server = server
         self._open_socket = open_socket
         self._id = conversation_id
@@ -88,6 +90,7 @@ class LiveFeed:
                     logger.info("the feed of %s was cut: %s", self._id, failed)
                     problem = failed
             was_live, self._live = self._live, False
+            self.state_known = False
             self.feed.cut()
             self._note_change()
             if problem is not None and problem.final:
@@ -188,6 +191,7 @@ class LiveFeed:
         self.heard = True
         await self._still.wait()
         if (event := read(raw)) is not None:
+            self.state_known = self.state_known or isinstance(event, Snapshot)
             await self._take(self.feed.live(event))
 
     async def _take(self, taken: Taken, *, silent: bool = False) -> None:
