@@ -67,7 +67,7 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (700, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/session/session.py": (360, "it puts the parts together, each with its port"),
-    "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
+    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}

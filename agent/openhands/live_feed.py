@@ -18,6 +18,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from agent.client import Update
+from agent.openhands.backoff import pause_after
 from agent.openhands.events import Event, Json, Snapshot, Status, read, status_of
 from agent.openhands.events_socket import EventsSocket
 from agent.openhands.feed import Feed, Taken
@@ -79,7 +80,7 @@ class LiveFeed:
 
     async def run(self) -> None:
         """Runs until the server says that there is nothing to follow, or it is cancelled."""
-        pause = _FIRST_PAUSE
+        failures = 0
         while self.ended is None:
             problem: ServerProblem | None = None
             with anyio.CancelScope() as self._connection:
@@ -95,13 +96,11 @@ class LiveFeed:
             self._note_change()
             if problem is not None and problem.final:
                 await self.end(problem)
-            if was_live:
-                pause = _FIRST_PAUSE
+            failures = 1 if was_live else failures + 1
             if self.ended is None:
-                with anyio.move_on_after(pause):
+                with anyio.move_on_after(pause_after(failures, _FIRST_PAUSE, _LONGEST_PAUSE)):
                     await self._hurry.wait()
                 self._hurry = anyio.Event()
-                pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def end(self, problem: ServerProblem) -> None:
         """Ends the feed for good, and says why."""
