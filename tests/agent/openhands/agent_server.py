@@ -260,7 +260,7 @@ class FakeServer:
         parts = urlsplit(target)
         if parts.path != "/health" and headers.get("x-session-api-key") != KEY:
             return 401, {"detail": "Unauthorized"}
-        if isinstance(deed, int) and deed != 429:
+        if isinstance(deed, int) and deed not in (200, 429):
             return deed, {"detail": f"it is {deed}"}
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
@@ -438,6 +438,7 @@ class FakeServer:
                 await socket.receive()
         finally:
             it.sockets.remove(socket)
+            self._tell()
 
     def _tell(self) -> None:
         self._news.set()

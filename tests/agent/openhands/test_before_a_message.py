@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agent.openhands import stopping
-from agent.openhands.turn_words import STILL_RUNS
+from agent.openhands.turn_words import MAY_GO_ON, STILL_RUNS
 from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import Conversation, FakeServer, say_hello
 from tests.agent.openhands.conftest import Adapt
@@ -92,6 +92,21 @@ async def test_where_a_run_does_not_stop_no_message_is_sent_into_it(
         mark = client.mark()
         await client.prompt("once more")
         assert client.text(since=mark) == "Hello there."
+
+
+async def test_a_load_that_can_not_stop_what_was_left_running_says_that_it_may_go_on(
+    adapt: Adapt, fake: FakeServer, cwd: Path
+) -> None:
+    left = fake.add(str(cwd), told.user("q"), status="running")
+    fake.deeds["POST interrupt"] = [503] * 5
+    fake.deeds["GET"] = [200, 200, *[503] * 15]  # what is asked to open it, then nothing
+    async with adapt(opens=False) as client:
+        await client.load_session(left.id, cwd)
+        assert MAY_GO_ON in client.text()
+        assert left.interrupts == 0
+        fake.deeds.clear()
+        left.status = "finished"
+        assert (await client.prompt("again"))["stopReason"] == "end_turn"
 
 
 @pytest.mark.hazard("R13")
