@@ -126,6 +126,8 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         session = await self._open(new_id, await self._info(new_id))
         try:
             await session.read_past()
+            if profile := session.options.profile:  # a fork may have lost the model's credentials
+                await self._server.switch_profile(new_id, profile)
         except BaseException:
             self._sessions.pop(new_id, None)
             raise

@@ -157,6 +157,18 @@ async def test_what_was_said_is_remembered_in_the_next_turn(stand: Stand) -> Non
 
 
 @pytest.mark.parametrize("bridged", [True])
+async def test_three_prompts_at_once_run_one_after_the_other(stand: Stand) -> None:
+    async with stand.client() as client:
+        ids = [client.send_prompt(f"SAY {tag} 5") for tag in ("AA", "BB", "CC")]
+        for each in ids:
+            assert stop_reason(await client.answer_to(each, PATIENCE)) == "end_turn"
+        text = client.text()
+        at = [text.index(words(tag, 5)) for tag in ("AA", "BB", "CC")]
+        assert at == sorted(at)
+        asked = await stand.api.messages(await stand.conversation())
+        assert asked == ["SAY AA 5", "SAY BB 5", "SAY CC 5"]
+
+
 async def test_an_image_is_part_of_the_message(stand: Stand) -> None:
     image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
     words_ = {"type": "text", "text": "SAY A 2"}
@@ -183,18 +195,6 @@ async def test_a_fork_remembers_and_shows_nothing_of_its_past_again(stand: Stand
         (body,) = stand.model.asked("SAY FORKED 2")
         assert "SAY A 3" in stand.model.heard(body)
         assert await stand.api.messages(first) == ["SAY A 3"]
-
-
-async def test_three_prompts_at_once_run_one_after_the_other(stand: Stand) -> None:
-    async with stand.client() as client:
-        ids = [client.send_prompt(f"SAY {tag} 5") for tag in ("AA", "BB", "CC")]
-        for each in ids:
-            assert stop_reason(await client.answer_to(each, PATIENCE)) == "end_turn"
-        text = client.text()
-        at = [text.index(words(tag, 5)) for tag in ("AA", "BB", "CC")]
-        assert at == sorted(at)
-        asked = await stand.api.messages(await stand.conversation())
-        assert asked == ["SAY AA 5", "SAY BB 5", "SAY CC 5"]
 
 
 async def test_what_another_client_says_is_shown_with_its_answer(stand: Stand) -> None:

@@ -221,6 +221,8 @@ async def test_a_fork_is_a_conversation_of_its_own_with_the_same_past(
         first = fake.only
         params = {"sessionId": client.session_id, "cwd": str(cwd), "mcpServers": []}
         forked = (await client.request("session/fork", params))["sessionId"]
+        # The real server keeps no credentials of the model for a fork without its profile.
+        assert fake.asked.count("POST switch_profile") == 1
         await client.prompt("two", forked)
         assert client.text(forked) == "Hello there."
         said = [raw["source"] for raw in fake.conversations[forked].events if "source" in raw]
