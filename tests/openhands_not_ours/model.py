@@ -190,12 +190,11 @@ def _said(said: re.Match[str]) -> Iterator[Piece]:
 
 
 def _asked(body: Json) -> str:
-    """The last part with words of the last message of the user."""
+    """The last part of the last message of the user."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
             content = message["content"]
-            parts = content if isinstance(content, list) else [content]
-            return next(filter(None, map(_text, reversed(parts))), "")
+            return _text(content[-1]) if isinstance(content, list) else str(content)
     return ""
 
 

@@ -176,7 +176,7 @@ async def test_an_image_is_part_of_the_message(stand: Stand) -> None:
         params = {"sessionId": client.session_id, "prompt": [image, words_]}
         answer = await client.request("session/prompt", params, PATIENCE)
         assert answer["stopReason"] == "end_turn"
-        assert numbers(client.text(), "A") == [0, 1]
+        assert "I received your image" in client.text()  # the server itself, for a blind model
         assert not user_texts(client)
         events = await stand.api.events(await stand.conversation())
         (said,) = (e["llm_message"]["content"] for e in events if e.get("source") == "user")
