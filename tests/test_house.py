@@ -74,7 +74,7 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
+    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
