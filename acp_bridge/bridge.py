@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -63,6 +64,8 @@ class Bridge:
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
+        #: a client has been told of the agent.
+        self.initialized = anyio.Event()
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._waiting = WaitingProcess(context, self._first_client, *bounds)
         context.take_ready = self._waiting.take_ready
@@ -100,6 +103,18 @@ class Bridge:
                 with anyio.CancelScope(shield=True):
                     await self._end()
 
+    async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Serve one more client until it is gone; never raises."""
+        client = Client(self, incoming, outgoing)
+        self._clients.append(client)
+        try:
+            if not self._ended.is_set():
+                await client.serve(waits.GREETING)
+        finally:
+            self._clients.remove(client)
+            with anyio.CancelScope(shield=True):
+                await client.end(waits.FLUSH)
+
     async def _serve_client(self, client: Client) -> None:
         await client.serve()
         self._ended.set()
@@ -119,8 +134,9 @@ class Bridge:
                 for client in self._clients:
                     await client.give_up(OPENING)
             await self._sessions.end(self._settings.close_grace)
-        for client in self._clients:
-            await client.end(waits.FLUSH)
+        async with anyio.create_task_group() as tasks:
+            for client in self._clients:
+                tasks.start_soon(client.end, waits.FLUSH)
         await self._context.journal.close()
         event("bridge.ended")
 
@@ -218,6 +234,7 @@ class Bridge:
         self._context.capabilities = agent.get("agentCapabilities")
         self._context.agent_info = handshake.name_of(agent)
         client.stage = Stage.READY
+        self.initialized.set()
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
@@ -242,5 +259,25 @@ async def serve(
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
-            await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
+            listening = anyio.CancelScope()
+            bridge = Bridge(context, partial(_stop, listening, on_end))
+            if settings.listen:
+                tasks.start_soon(_listen, bridge, context, listening)
+            await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
+
+
+def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
+    if on_end:
+        on_end()
+    listening.cancel()
+
+
+async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
+    """Let more clients join when the first one has been answered: its start waits for nothing."""
+    with until:
+        await bridge.initialized.wait()
+        from acp_bridge.listening.listener import Listener
+
+        settings = context.settings
+        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()

@@ -29,6 +29,8 @@ options (and the environment variables that set them):
   --sleep-after MINUTES             end the agent of a session that was at rest for so long; it
                                     is started again when it is needed; 0: never
                                     (ACP_BRIDGE_SLEEP_AFTER; default 0, built-in agent 60)
+  --no-listen                       let no other client of yours join over a socket in the home
+                                    folder (ACP_BRIDGE_LISTEN=off)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,

@@ -19,6 +19,7 @@ from acp_bridge import errors
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
+from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
@@ -136,10 +137,15 @@ class Client:
         """True when the client asked to be told that a prompt is on disk."""
         return self.abilities.has("_meta", "acp_bridge", "accepted")
 
-    async def serve(self) -> None:
-        """Return when the client is gone: it sends nothing more, or it takes nothing more."""
+    async def serve(self, greeting: float | None = None) -> None:
+        """Return when the client is gone: it sends nothing more, or it takes nothing more.
+
+        `greeting`: seconds within which it has to send `initialize`, or it is let go.
+        """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._write, tasks.cancel_scope)
+            if greeting is not None:
+                tasks.start_soon(self._expect_greeting, greeting, tasks.cancel_scope)
             await self._read()
             tasks.cancel_scope.cancel()
         event("client.gone")
@@ -147,6 +153,13 @@ class Client:
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
         scope.cancel()
+
+    async def _expect_greeting(self, seconds: float, scope: anyio.CancelScope) -> None:
+        await anyio.sleep(seconds)
+        if self.stage is Stage.NEW:
+            refusal = errors.refused(f"no initialize came within {seconds:g} s")
+            self.outgoing.write(jsonrpc.encode(jsonrpc.error(None, refusal)))
+            scope.cancel()
 
     async def _read(self) -> None:
         try:

@@ -1,11 +1,8 @@
 """Where sockets are: in a folder that is the user's alone, under a path that is short enough."""
 
 import os
-import shutil
 import socket
 import stat
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +10,6 @@ import pytest
 from acp_bridge.listening.places import NoPlace, private_folder, run_folder, socket_path
 
 NAME = "0123456789abcdef.sock"
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder with a short path, as a user's is; pytest's have long ones."""
-    folder = tempfile.mkdtemp(prefix="places-")
-    yield Path(folder)
-    shutil.rmtree(folder)
 
 
 def test_a_socket_is_in_the_run_folder_of_its_home(short: Path) -> None:
