@@ -56,6 +56,9 @@ HOOK_AT_END: Final = 1.0
 END: Final = 2.4
 #: The last output reaches the client after that.
 FLUSH: Final = 0.3
+#: A client on a socket that was let go takes what was sent before. Nobody waits for it, and the
+#: end of the bridge ends it.
+LET_GO: Final = 10.0
 #: The lock of the index is waited for when the journal is closed, after that.
 INDEX_CLOSE: Final = 0.1
 #: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.

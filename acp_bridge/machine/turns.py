@@ -26,6 +26,7 @@ and nothing here knows a clock, a process or JSON. The rules that must always ho
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import assert_never
 
@@ -33,7 +34,7 @@ from acp_bridge.machine import effects, events
 from acp_bridge.machine.epochs import Epochs
 from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
-from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
+from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import (
     DEADLINES,
     KEPT,
@@ -128,6 +129,11 @@ class Turns:
     def waiting(self) -> tuple[int, ...]:
         """The keys in the queue, the next one first."""
         return tuple(prompt.key for prompt in self._queue.waiting)
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+        return tuple(dict.fromkeys(prompt.request for prompt in self._queue.unanswered))
 
     @property
     def standstill(self) -> Standstill:
@@ -461,23 +467,34 @@ class Turns:
             self._drop(event)
             return
         oldest, running = self._queue.unanswered[0], self._queue.running
+        own = event.requests
         if isinstance(event, events.CancelPrompt):
             key = event.key
             if not running or key not in (running.key, running.request):
                 out = self._queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
                 self._emit(*out or [effects.Dropped(event)])
                 return
+        elif own is not None and oldest.request not in own:
+            self._cancel_waiting(event, own)
+            return
         self._gate.end_pause()
         if self.state is State.RUNNING:
             self._drain()
         elif running:
             self._stop_asides()
         self._ending = Cancelled()
-        self._emit(
-            *self._queue.drop(
-                Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
-            )
-        )
+        self._emit(*self._queue.drop(Cancelled(), partial(self._goes_with, oldest.request, own)))
+
+    def _cancel_waiting(self, event: events.Cancel, own: frozenset[int]) -> None:
+        """Cancel the oldest of these requests, which waits; the turn that runs is another's."""
+        first = next((p.request for p in self._queue.unanswered if p.request in own), 0)
+        out = self._queue.drop(Cancelled(), partial(self._goes_with, first, own))
+        self._emit(*out or [effects.Dropped(event)])
+
+    def _goes_with(self, request: int, own: frozenset[int] | None, prompt: QueuedPrompt) -> bool:
+        """Return True for a prompt that ends with the cancel of this request."""
+        of_client = own is None or prompt.request in own
+        return prompt.request == request or (of_client and (self._clear or prompt.interrupt))
 
     def _drain(self) -> None:
         self._ending = Cancelled()

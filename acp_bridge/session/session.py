@@ -28,6 +28,7 @@ from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
+from acp_bridge.session.audience import Audience
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
@@ -36,6 +37,7 @@ from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.questions import Questions
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
@@ -84,7 +86,9 @@ class Session:
         self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
+        questions = self.questions = Questions(self, shown)
+        record = shown.record_at_once
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
@@ -93,6 +97,7 @@ class Session:
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
         self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
@@ -121,6 +126,14 @@ class Session:
     @property
     def excused(self) -> bool:
         return self.to_agent.busy
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        return self._machine.unanswered
+
+    @property
+    def turn_of(self) -> Client | None:
+        return self.audience.turn_of
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -162,6 +175,16 @@ class Session:
     def disturb(self) -> None:
         self._sleep.disturb()
 
+    def on_question(self) -> None:
+        """Note that people are asked something, or nothing more."""
+
+    def welcome(self, client: Client) -> None:
+        self.audience.welcome(client)
+
+    def leave(self, client: Client, *, closes: bool = False) -> None:
+        """Let a client have the session no more; others go on with it."""
+        self.audience.leave(client, closes=closes)
+
     def wake(self) -> None:
         """Have a process started and given the session, if there is none."""
         self.feed(ev.Warm())
@@ -185,6 +208,7 @@ class Session:
         self.from_agent.look_again()
         self.to_agent.look_again()
         self._sleep.look_again()
+        self.audience.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
         match effect:
@@ -265,9 +289,15 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+    def close(self, by: Client | None = None) -> None:
+        """End the session; its prompts are answered `cancelled`. `closed` says when it is over.
+
+        `by`: the client that closes it; others are told.
+        """
+        if by and not self.closing:
+            self.audience.say_closed(by)
         self.closing = True
+        self.audience.hurry_replays()
         self.ask.close()
         self.feed(ev.Close())
 
@@ -293,7 +323,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
+        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
             self.title.note_prompt(params)
 
@@ -301,7 +331,7 @@ class Session:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
         key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(ev.CancelPrompt(key))
+            self.feed(ev.CancelPrompt(key, self.audience.own(client)))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
