@@ -280,3 +280,31 @@ async def test_what_a_client_can_not_take_is_converted_for_that_one_alone(tmp_pa
         assert got[0] == [said[0], old_plan, no_options]
         assert got[1] == [without, old_plan, no_options]
         assert got[2] == [without, *said[1:]]
+
+
+@pytest.mark.hazard("V1", "C23")
+async def test_a_setting_of_another_is_told_in_the_quiet_and_what_was_kept_does_not_undo_it(
+    tmp_path: Path,
+) -> None:
+    agent = Agent()
+    modes = {"currentModeId": "a", "availableModes": [{"id": each} for each in "abc"]}
+    agent.script["session/new"] = {"sessionId": "agent-1", "modes": modes}
+    agent.script["session/set_mode"] = {}
+    async with bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        quiet = await it.joined()
+        await quiet.ask("session/load", {**SETUP, "sessionId": session_id})
+        (process,) = it.agent.processes
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": "b"}
+        params = {"sessionId": "agent-1", "update": update}
+        process.says({"method": "session/update", "params": params})
+        await it.editor.ask("session/set_mode", {"sessionId": session_id, "modeId": "c"})
+
+        def told() -> list[str]:
+            updates = [m["params"]["update"] for m in quiet.asked("session/update")]
+            return [each["currentModeId"] for each in updates if "currentModeId" in each]
+
+        assert told() == ["c"]
+        quiet.notify("session/cancel", {"sessionId": session_id})
+        await quiet.refused("session/fork", {})
+        assert told() == ["c"]

@@ -54,6 +54,7 @@ class Audience:
         self._detached: set[Client] = set()
         #: a client has closed the session while others had it.
         self._closed_by_one = False
+        self._ended = False
 
     # --- prompts and Stop ----------------------------------------------------------------------
 
@@ -75,24 +76,14 @@ class Audience:
 
     def own(self, client: Client) -> frozenset[int]:
         """Return the keys of the requests of this client that wait for an answer."""
-        return frozenset(key for key in self._port.unanswered if self._asker(key) is client)
-
-    @property
-    def turn_of(self) -> Client | None:
-        """The client that waits for the oldest prompt, which runs if one does."""
-        unanswered = self._port.unanswered
-        return self._asker(unanswered[0]) if unanswered else None
+        return frozenset(key for key in self._port.unanswered if self._prompts.asker(key) is client)
 
     def _may_stop(self, client: Client) -> bool:
         """Return True if nobody who has the session waits for the oldest prompt."""
-        asker = self.turn_of
+        asker = self._prompts.asker(self._port.unanswered[0])
         waits = asker is not None and self._transcript.view_of(asker) is not None
         stranger = client.on_socket and self._transcript.view_of(client) is None
         return not waits and not stranger and not client.observes
-
-    def _asker(self, key: int) -> Client | None:
-        request = self._prompts.request_of(key)
-        return request.client if request else None
 
     def cancel_turn(self) -> Json:
         """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
@@ -121,11 +112,10 @@ class Audience:
             self._closed_by_one = False
             self._port.close()
 
-    def say_closed(self, by: Client) -> None:
-        """Tell all but the client that closed the session that it ends."""
-        self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
-
-    def hurry_replays(self) -> None:
-        """Let loads that wait for their clients look whether they are to go on."""
+    def end(self, by: Client | None) -> None:
+        """Tell that the session ends to all but the client that closes it; loads of it end, too."""
+        if by and not self._ended:
+            self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
+        self._ended = True
         for view in self._transcript.views:
             view.hurry()

@@ -70,8 +70,8 @@ class ClientView:
         self._waiting_bytes = 0
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
-        #: lines that wait for the end of the quiet.
-        self._kept: list[bytes] = []
+        #: lines that wait for the end of the quiet, with the kind of the state that they tell.
+        self._kept: list[tuple[object, bytes]] = []
         #: by kind, the state of the session that the client was shown last.
         self._states: dict[object, Json] = {}
         self._prompted = False
@@ -85,7 +85,7 @@ class ClientView:
         if self.over:
             return
         if self._quiet is Quiet.ALL:
-            self._keep(lines)
+            self._keep(None, lines)
         elif self._backlog is None:
             self.client.outgoing.write(lines)
         else:
@@ -99,11 +99,23 @@ class ClientView:
         """
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
-        if self._quiet is Quiet.ASIDES and _is_aside(params):
-            self._keep(self._line(params))
+        line, is_a_state = self._line(params), is_state(params["update"])
+        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
+            self._keep(kind_of(params) if is_a_state and not own_meta(params) else None, line)
         else:
-            kind = _Kind.STATE if is_state(params["update"]) else _Kind.LINES
-            self._send(self._line(params), kind)
+            self._send(line, _Kind.STATE if is_a_state else _Kind.LINES)
+
+    def tell(self, params: Json) -> None:
+        """Show a state that another client has set, also in the quiet.
+
+        What is kept of this kind is older, and forgotten: a state never goes back.
+        """
+        if self._known(params):
+            return
+        self._kept = [each for each in self._kept if each[0] != kind_of(params)]
+        quiet, self._quiet = self._quiet, Quiet.NONE
+        self._send(self._line(params), _Kind.STATE)
+        self._quiet = quiet
 
     @property
     def listens(self) -> bool:
@@ -147,7 +159,7 @@ class ClientView:
         self._quiet = Quiet.NONE
         if self._kept:
             kept, self._kept, self._waiting_bytes = self._kept, [], 0
-            self.send(b"".join(kept))
+            self.send(b"".join(line for _, line in kept))
             self._caught_up.set()
 
     def begin_turn(self) -> None:
@@ -162,10 +174,10 @@ class ClientView:
             if (commands := self._states.get(COMMANDS_UPDATE)) is not None:
                 self.send(self._line(commands))
 
-    def _keep(self, line: bytes) -> None:
+    def _keep(self, state: object, line: bytes) -> None:
         if not self._kept:
             self._caught_up = anyio.Event()
-        self._kept.append(line)
+        self._kept.append((state, line))
         self._waiting_bytes += len(line)
 
     # --- a replay ------------------------------------------------------------------------------

@@ -80,10 +80,10 @@ class Prompts:
         """Return the prompt with this key; raises KeyError."""
         return self._open[key]
 
-    def request_of(self, key: int) -> ClientRequest | None:
-        """Return the request that waits for the answer to this prompt, if one does."""
+    def asker(self, key: int) -> Client | None:
+        """Return the client that waits for the answer to this prompt, if one does."""
         prompt = self._open.get(key)
-        return prompt.request if prompt else None
+        return prompt.request.client if prompt and prompt.request else None
 
     def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
         """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""

@@ -17,6 +17,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.session.permissions import option_for
+from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -26,8 +27,8 @@ class QuestionsPort(Protocol):
     """What is needed of the session."""
 
     @property
-    def turn_of(self) -> Client | None:
-        """The client that waits for the turn which runs, if there is one."""
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, that of the running turn first."""
 
     def on_question(self) -> None:
         """Note that a question was asked, or is asked no more."""
@@ -87,9 +88,10 @@ class _Question:
 class Questions:
     """The questions of one session's agent to the people at its clients."""
 
-    def __init__(self, port: QuestionsPort, transcript: TranscriptOut) -> None:
+    def __init__(self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts) -> None:
         """Nothing is asked yet."""
         self._port = port
+        self._prompts = prompts
         self._transcript = transcript
         self._all: list[_Question] = []
 
@@ -111,7 +113,9 @@ class Questions:
         return [each for each in clients if self._may_ask(each, call)]
 
     def _may_ask(self, client: Client, call: Call) -> bool:
-        if client.observes or (client.own_turns_only and self._port.turn_of is not client):
+        unanswered = self._port.unanswered
+        own_turn = unanswered and self._prompts.asker(unanswered[0]) is client
+        if client.observes or (client.own_turns_only and not own_turn):
             return False
         return client.abilities.allows(call.method, call.params)
 

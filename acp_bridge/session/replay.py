@@ -16,7 +16,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
-from acp_bridge.protocol import CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
+from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
 from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
@@ -133,7 +133,7 @@ class Replay:
             raise
         finally:
             view.end_replay()
-        if not self._transcript.seq:
+        if not self._transcript.seq and request.method != ATTACH:
             view.hush(Quiet.ASIDES)
         self._port.welcome(request.client)
 

@@ -175,7 +175,7 @@ class TranscriptOut:
         self.flush()
         for view in self._views:
             if view.client is not client:
-                view.show(params, again=True)
+                view.tell(params)
 
     def show_now(self, params: Json) -> None:
         """Show one update where that is possible now; a client that it would wait for misses it."""

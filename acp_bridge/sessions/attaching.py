@@ -54,14 +54,14 @@ class Attaching:
         session = self._live.get(session_id)
         if session is None or session.closing or not session.transcript.has_others(request.client):
             return False
-        session.leave(request.client, closes=True)
+        session.audience.leave(request.client, closes=True)
         async with self.turn_of(request.client, session_id):
             return True  # a load of it has ended, and was answered first
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
         for session in list(self._live.values()):
-            session.leave(client)
+            session.audience.leave(client)
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""
