@@ -50,6 +50,8 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: other clients may connect, over a socket in the home folder.
+    listen: bool = True
     #: how many files an agent may have open; None: as many as the bridge.
     agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.

@@ -122,6 +122,31 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
 
 
 @pytest.mark.parametrize(
+    ("arguments", "env", "listens"),
+    [
+        ([], {}, True),
+        (["--no-listen"], {}, False),
+        (["--no-listen"], {"ACP_BRIDGE_LISTEN": "on"}, False),
+        ([], {"ACP_BRIDGE_LISTEN": "on"}, True),
+        ([], {"ACP_BRIDGE_LISTEN": "off"}, False),
+        ([], {"ACP_BRIDGE_LISTEN": ""}, True),
+    ],
+)
+def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
+    arguments: list[str], env: dict[str, str], listens: bool
+) -> None:
+    assert options.parse(arguments, env).settings.listen is listens
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        options.parse([], {"ACP_BRIDGE_LISTEN": "maybe"})
+    assert "ACP_BRIDGE_LISTEN: choose from on, off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--"], "there is no command after --"),
@@ -164,7 +189,8 @@ def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixt
     assert cli.run(["--help", "--"]) == 0
     text = capsys.readouterr().out
     assert set(re.findall(r"^  --([a-z-]+) ", text, re.M)) >= set(options.NAMES)
-    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, options.NAMES))
+    names = {*options.NAMES, *options.SWITCHES}
+    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, names))
     assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
 
 

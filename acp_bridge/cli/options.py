@@ -24,6 +24,8 @@ NAMES: Final = (
 )
 #: may stand without a value, which then is "on".
 _FLAGS: Final = frozenset({"spare"})
+#: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
+SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 #: minutes of rest after which the built-in agent is ended until it is needed again.
@@ -101,6 +103,8 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     parser = _Parser(prog="acp-bridge", add_help=False, allow_abbrev=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
+    for name in SWITCHES:
+        parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
         default = env.get(variable(name))
         if name in _FLAGS:
@@ -149,6 +153,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
             ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
         )
         or ReloadAfterCancel.UNCLEAN,
+        listen=given.listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
@@ -179,6 +184,13 @@ def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
         return kind(value)
     except ValueError:
         _fail(f"--{name}: choose from {', '.join(kind)}")
+
+
+def _is_on(name: str, env: Mapping[str, str]) -> bool:
+    value = env.get(variable(name)) or "on"
+    if value not in ("on", "off"):
+        _fail(f"{variable(name)}: choose from on, off")
+    return value == "on"
 
 
 def _seconds(name: str, value: str | None, default: float, least: float) -> float:
