@@ -240,7 +240,7 @@ async def serve(
             if parent:
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, parent)
+            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
