@@ -270,7 +270,7 @@ async def serve(
             if parent:
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, parent)
+            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             listening = anyio.CancelScope()
             bridge = Bridge(context, partial(_stop, listening, on_end))
