@@ -82,7 +82,7 @@ class Session:
         self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
-        questions = Questions(self, shown, prompts)
+        questions = Questions(self, shown, prompts, kept=settings.keep > 0)
         record = shown.record_at_once
         asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
@@ -213,6 +213,7 @@ class Session:
         self.to_agent.look_again()
         self._sleep.look_again()
         self.audience.look_again()
+        self._context.note_work()
 
     def perform(self, effect: ef.Effect) -> None:
         """Carry out one effect, without waiting."""

@@ -55,7 +55,7 @@ class Sessions:
         )
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
-        self.attaching = Attaching(self.live, self._busy)
+        self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
