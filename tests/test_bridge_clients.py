@@ -1,6 +1,7 @@
 """Several clients of one bridge in memory: who joins, what each is shown, and who leaves."""
 
 from pathlib import Path
+
 import pytest
 
 from tests.sessions.agent import Agent, Json, until

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -220,7 +220,7 @@ class Client:
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()
-        self.peer.close(errors.agent_trouble(notices.CLIENT_GONE))
+        self.peer.close(errors.agent_trouble("the client has left"))
 
     # --- requests in flight --------------------------------------------------------------------
 
