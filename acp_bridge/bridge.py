@@ -12,12 +12,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import rights
@@ -32,6 +34,7 @@ from acp_bridge.sessions import params as check
 from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import UNSET, is_id
@@ -72,7 +75,8 @@ class Bridge:
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        self._sessionless = Sessionless(context, self._waiting)
+        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        self._sessionless = Sessionless(context, self._waiting, changed)
         self._introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
@@ -91,6 +95,12 @@ class Bridge:
             protocol.ATTACH: self._sessions.attaching.attach,
             protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
         }
+
+    def _keep_spare(self) -> Spare:
+        """Let a process be ready for the next session."""
+        chosen = self._settings
+        times = SpareTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        return Spare(self._waiting, self._tasks, partial(self._sessions.room, 1), times)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -237,6 +247,10 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
+
+
+def _nobody(told: Link) -> None:
+    """Tell nobody that a process was told something."""
 
 
 async def serve(
