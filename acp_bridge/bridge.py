@@ -77,7 +77,7 @@ class Bridge:
         self._sessions = Sessions(context, self._waiting)
         changed = self._keep_spare().note_change if context.settings.spare else _nobody
         self._sessionless = Sessionless(context, self._waiting, changed)
-        self._introduction = Introduction(context, self._waiting)
+        self.introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
             protocol.AUTHENTICATE: self._sessionless.authenticate,
@@ -133,7 +133,7 @@ class Bridge:
         self._clients.append(client)
         try:
             if not self._ended.is_set():
-                await client.serve()
+                await client.serve(waits.GREETING)
         except Exception as exc:
             errors.internal(exc, "a client's connection failed")
         finally:
@@ -182,7 +182,7 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self._introduction.answer, params)
+            client.run(self._tasks, request, self.introduction.answer, params)
             return
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
@@ -270,7 +270,27 @@ async def serve(
             if parent:
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, parent)
+            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
-            await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
+            listening = anyio.CancelScope()
+            bridge = Bridge(context, partial(_stop, listening, on_end))
+            if settings.listen:
+                tasks.start_soon(_listen, bridge, context, listening)
+            await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
+
+
+def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
+    if on_end:
+        on_end()
+    listening.cancel()
+
+
+async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
+    """Let more clients join when the first one has been answered: its start waits for nothing."""
+    with until:
+        await bridge.introduction.made.wait()
+        from acp_bridge.listening.listener import Listener
+
+        settings = context.settings
+        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()

@@ -75,6 +75,16 @@ ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
 
+# --- a client on the socket ---------------------------------------------------------------------
+
+#: The socket and the run file of a bridge are made, and removed: on a disk that may not answer.
+#: With END far below LEAVE, as they are removed while the sessions end.
+SOCKET: Final = 1.0
+#: The process that has connected, and those above it, are looked at.
+PEER: Final = 1.0
+#: A client begins with `initialize`.
+GREETING: Final = 10.0
+
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 
 #: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
+from acp_bridge import errors, notices
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -176,11 +176,16 @@ class Client:
         """True when the client is asked only about turns of its own prompts."""
         return self.abilities.has_own(OWN_TURNS_ONLY)
 
-    async def serve(self) -> None:
-        """Return when the client is gone: it sends or takes nothing more, or was let go."""
+    async def serve(self, greeting: float | None = None) -> None:
+        """Return when the client is gone: it sends or takes nothing more, or was let go.
+
+        `greeting`: seconds within which it has to send `initialize`, or it is let go.
+        """
         with self._served:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write, tasks.cancel_scope)
+                if greeting is not None:
+                    tasks.start_soon(self._expect_greeting, greeting)
                 await self._read()
                 tasks.cancel_scope.cancel()
         event("client.gone")
@@ -196,6 +201,11 @@ class Client:
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
         scope.cancel()
+
+    async def _expect_greeting(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        if self.stage is Stage.NEW:
+            self.let_go(notices.no_greeting(seconds))
 
     async def _read(self) -> None:
         try:

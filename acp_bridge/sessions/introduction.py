@@ -27,7 +27,8 @@ class Introduction:
         self._context = context
         self._waiting = waiting
         self._agent: Json | None = None
-        self._introduced = anyio.Event()
+        #: the agent has been told of the first client.
+        self.made = anyio.Event()
 
     async def answer(self, request: ClientRequest, params: Json) -> Json:
         """Return the result of `initialize`; raises RpcError."""
@@ -59,13 +60,13 @@ class Introduction:
         self._context.capabilities = agent.get("agentCapabilities")
         self._context.agent_info = handshake.name_of(agent)
         self._agent = agent
-        self._introduced.set()
+        self.made.set()
         return agent
 
     async def _meet(self) -> Json:
         """Return what the agent has said to the client on stdin, waited for."""
         with anyio.move_on_after(self._context.settings.start_timeout):
-            await self._introduced.wait()
+            await self.made.wait()
         if self._agent is None:
             raise errors.refused(
                 "the client that started this acp-bridge has not initialized it yet: try again"
