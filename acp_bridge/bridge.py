@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,6 +25,7 @@ from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.journal import Journal
+from acp_bridge.listening.places import new_socket_path
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.session import pauses
@@ -137,6 +139,7 @@ class Bridge:
         errors.contained(
             self._sessions.attaching.forget, client, what="a client could not be parted from"
         )
+        self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
 
@@ -154,6 +157,7 @@ class Bridge:
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
                     await client.give_up(OPENING)
+                await self._sessions.passages.end()
             await self._sessions.end(self._settings.close_grace)
         async with anyio.create_task_group() as tasks:
             for client in self._clients:
@@ -178,6 +182,8 @@ class Bridge:
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
         rights.check(request)
+        if self._sessions.passages.take(request, params):
+            return
         if slow := self.slow.get(method) or self._own_slow.get(method):
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
@@ -210,6 +216,8 @@ class Bridge:
             return
         if client.stage is not Stage.READY:
             return
+        if self._sessions.passages.notify(client, method, named):
+            return
         session = self._live(named.get("sessionId"))
         if session:
             session.transcript.wake(client)
@@ -238,6 +246,7 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
+            self._sessions.passages.cancel_request(client, request_id)
 
 
 async def serve(
@@ -259,12 +268,22 @@ async def serve(
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
+            context.socket = _socket_path(settings)
             listening = anyio.CancelScope()
             bridge = Bridge(context, partial(_stop, listening, on_end))
-            if settings.listen:
+            if context.socket:
                 tasks.start_soon(_listen, bridge, context, listening)
             await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
+
+
+def _socket_path(settings: Settings) -> Path | None:
+    """Return where other clients are to reach this bridge; None if they can't."""
+    try:
+        return new_socket_path(settings.home, os.environ) if settings.listen else None
+    except OSError as exc:
+        event("socket.none", what=exc)
+        return None
 
 
 def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
@@ -279,5 +298,6 @@ async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelSc
         await bridge.introduction.made.wait()
         from acp_bridge.listening.listener import Listener
 
-        settings = context.settings
-        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()
+        home, agent = context.settings.home, context.settings.agent_name
+        assert context.socket is not None
+        await Listener(context.tasks, home, context.socket, agent, bridge.join).run()

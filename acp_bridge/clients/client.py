@@ -84,6 +84,11 @@ class ClientRequest:
         """The raw parameters: any JSON value, or UNSET."""
         return self.call.params
 
+    @property
+    def continues(self) -> bool:
+        """True for none that a client has sent: it stands for a session that it has already."""
+        return False
+
     def is_of(self, client: Client, request_id: object) -> bool:
         """Return True when this client knows the request by this id."""
         return self.client is client and self.call.id == request_id
@@ -269,6 +274,15 @@ class Client:
 
     def on_request(self, call: Call) -> None:
         self._handler.on_client_request(ClientRequest(self, call))
+
+    def handle(self, request: ClientRequest) -> None:
+        """Have a request taken that was put off when it was read."""
+        try:
+            self._handler.on_client_request(request)
+        except RpcError as exc:
+            request.fail(exc)
+        except Exception as exc:
+            request.fail(errors.internal(exc))
 
     def on_notification(self, method: str, params: Any) -> None:
         self._handler.on_client_notification(self, method, params)
