@@ -13,19 +13,19 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.journal import Journal
-from acp_bridge.listening.places import new_socket_path
+from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.session import pauses
@@ -35,6 +35,7 @@ from acp_bridge.sessions import params as check
 from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import UNSET, is_id
@@ -70,13 +71,15 @@ class Bridge:
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._ended = anyio.Event()
+        self._listening: Listening | None = None
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._waiting = WaitingProcess(context, self._host, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        self._sessionless = Sessionless(context, self._waiting)
-        self.introduction = Introduction(context, self._waiting)
+        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        self._sessionless = Sessionless(context, self._waiting, changed)
+        self._introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
             protocol.AUTHENTICATE: self._sessionless.authenticate,
@@ -86,14 +89,20 @@ class Bridge:
             protocol.SESSION_RESUME: self._sessions.resume,
             protocol.SESSION_FORK: self._sessions.fork,
             protocol.SESSION_LIST: self._sessions.list,
-            protocol.SESSION_CLOSE: self._sessions.close,
-            protocol.SESSION_DELETE: self._sessions.delete,
+            protocol.SESSION_CLOSE: self._sessions.ending.close,
+            protocol.SESSION_DELETE: self._sessions.ending.delete,
         }
         #: the bridge's own that are, too.
         self._own_slow: dict[str, Work] = {
             protocol.ATTACH: self._sessions.attaching.attach,
-            protocol.CLOSE_FOR_ALL: self._sessions.close_for_all,
+            protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
         }
+
+    def _keep_spare(self) -> Spare:
+        """Let a process be ready for the next session."""
+        chosen = self._settings
+        times = SpareTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        return Spare(self._waiting, self._tasks, partial(self._sessions.room, 1), times)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -116,6 +125,13 @@ class Bridge:
     async def _serve_client(self, client: Client) -> None:
         await client.serve()
         self._ended.set()
+
+    def listen(self) -> None:
+        """Let more clients join over a socket, if that is wanted, from the first answer on."""
+        self._listening = Listening(self._settings, self._tasks)
+        self._context.socket = self._listening.path
+        ready = self._introduction.made.wait
+        self._tasks.start_soon(self._listening.run, ready, self.join)
 
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
@@ -153,6 +169,8 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
+        if self._listening:
+            self._listening.stop()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
@@ -177,7 +195,7 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self.introduction.answer, params)
+            client.run(self._tasks, request, self._introduction.answer, params)
             return
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
@@ -249,6 +267,10 @@ class Bridge:
             self._sessions.passages.cancel_request(client, request_id)
 
 
+def _nobody(told: Link) -> None:
+    """Tell nobody that a process was told something."""
+
+
 async def serve(
     settings: Settings, stdin: int, stdout: int, on_end: Callable[[], None] | None = None
 ) -> None:
@@ -268,36 +290,7 @@ async def serve(
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
-            context.socket = _socket_path(settings)
-            listening = anyio.CancelScope()
-            bridge = Bridge(context, partial(_stop, listening, on_end))
-            if context.socket:
-                tasks.start_soon(_listen, bridge, context, listening)
+            bridge = Bridge(context, on_end)
+            bridge.listen()
             await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
-
-
-def _socket_path(settings: Settings) -> Path | None:
-    """Return where other clients are to reach this bridge; None if they can't."""
-    try:
-        return new_socket_path(settings.home, os.environ) if settings.listen else None
-    except OSError as exc:
-        event("socket.none", what=exc)
-        return None
-
-
-def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
-    if on_end:
-        on_end()
-    listening.cancel()
-
-
-async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
-    """Let more clients join when the first one has been answered: its start waits for nothing."""
-    with until:
-        await bridge.introduction.made.wait()
-        from acp_bridge.listening.listener import Listener
-
-        home, agent = context.settings.home, context.settings.agent_name
-        assert context.socket is not None
-        await Listener(context.tasks, home, context.socket, agent, bridge.join).run()

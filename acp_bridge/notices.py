@@ -112,31 +112,12 @@ NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
 
-CLIENT_GONE: Final = "the client has left"
-TOO_SLOW: Final = (
-    "too much that was sent here was not read; attach to the session again to see it whole"
-)
 DETACHED: Final = (
     "[acp-bridge] Nothing was read here for a while, and others have this session open: it went on"
     " without waiting. What follows is shown here again from your next prompt on. To see all of it,"
     " load the session again."
 )
-NOT_ATTACHED: Final = (
-    "this client does not have the session open: attach to it first (session/load, session/resume"
-    " or _acp_bridge/attach)"
-)
-OBSERVER: Final = "an observer sends no prompts"
-NOT_ON_A_SOCKET: Final = "only the client that started this acp-bridge may do that"
-NOT_INITIALIZED: Final = (
-    "the client that started this acp-bridge has not initialized it yet: try again"
-)
-HOLDER_ENDED: Final = (
-    "the acp-bridge that ran this session has ended; the session is opened here, and what waited"
-    " in it is held"
-)
-HOLDER_DEAF: Final = "the acp-bridge that runs this session does not read"
 CLOSED_BY_OTHER: Final = "[acp-bridge] This session was closed by another client."
-LOAD_LEFT: Final = "the session went on without this client while it was loaded: load it again"
 
 
 def notice(text: str) -> Json:
@@ -275,46 +256,6 @@ def feedback(text: str) -> str:
     return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
 
 
-def no_greeting(seconds: float) -> str:
-    """Return why a client is let go that has not begun."""
-    return f"no initialize came within {seconds:g} s"
-
-
-def other_agent(there: str, here: str) -> str:
-    """Return why a session of another bridge can't be passed through."""
-    return f"the session is open in an acp-bridge with the agent {there!r}, this one has {here!r}"
-
-
-def other_protocol(there: int, here: int) -> str:
-    """Return why a session of another bridge can't be passed through."""
-    return (
-        f"the session is open in an acp-bridge of another version: its socket speaks {there},"
-        f" this one {here}; end one of them first"
-    )
-
-
-def held_elsewhere(why: str | None) -> str:
-    """Return why a session can't be opened here; `why`: what its bridge has said to that."""
-    told = f" ({why})" if why else ""
-    return f"the session is open in another acp-bridge{told}; close it there first"
-
-
-def holder_let_go(why: str) -> str:
-    """Return what is said when the bridge that runs a session shows it no more."""
-    return (
-        f"[acp-bridge] The acp-bridge that runs this session shows it no more: {why}."
-        " Load the session again to go on."
-    )
-
-
-def not_continued(why: str) -> str:
-    """Return what is said when a session can't be opened after the end of its bridge."""
-    return (
-        "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
-        f" opened here: {why}. Load it again to go on."
-    )
-
-
 def enough_feedback(text: str) -> str:
     """Return what is said of feedback that the agent is not given any more."""
     return (
@@ -334,6 +275,13 @@ def summary(prompt: list[Any], length: int) -> str:
     texts = [block.get("text") for block in prompt if isinstance(block, dict)]
     text = " ".join(" ".join(str(each).split()) for each in texts if each)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def first_line(prompt: list[Any], length: int) -> str:
+    """Return the first line of a prompt's text, cut to `length` characters."""
+    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
+    lines = [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+    return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
 def _numbered(prompts: list[Json]) -> str:

@@ -21,6 +21,13 @@ START: Final = 60.0
 #: All tries of one restart together. Not below START, or a slow agent could never be restarted.
 RESTART: Final = 60.0
 
+# --- a process is kept ready for the next session ---------------------------------------------
+
+#: One that no session takes is ended.
+SPARE: Final = 600.0
+#: A session that took the last one opens in it, before the next is started.
+SPARE_PAUSE: Final = 1.0
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.
@@ -89,6 +96,13 @@ REQUEST: Final = 60.0
 
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
+
+# --- a client doesn't read ------------------------------------------------------------------
+
+#: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
+#: is looked at so many times in between; one on a socket may be behind for one such step.
+UNREAD: Final = 10.0
+UNREAD_STEPS: Final = 10
 
 # --- an agent is asked beside a session -----------------------------------------------------
 

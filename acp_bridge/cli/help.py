@@ -31,6 +31,9 @@ options (and the environment variables that set them):
                                     (ACP_BRIDGE_SLEEP_AFTER; default 0, built-in agent 60)
   --no-listen                       let no other client of yours join over a socket in the home
                                     folder (ACP_BRIDGE_LISTEN=off)
+  --spare [on|off]                  keep one more process of the agent ready, so that the next
+                                    session opens at once; ended when unused for 10 minutes
+                                    (ACP_BRIDGE_SPARE; default off)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,

@@ -183,6 +183,8 @@ class Replay:
             if self._port.closing:
                 raise errors.unknown_session()
             if view.over:
-                raise errors.refused(notices.LOAD_LEFT)
+                raise errors.refused(
+                    "the session went on without this client while it was loaded: load it again"
+                )
         if not self._port.epoch:  # else turns may run that it does not have
             self._replayed = late

@@ -31,6 +31,7 @@ from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.pacing import Pacing
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.performer import Performer
 from acp_bridge.session.permissions import Permissions
@@ -82,16 +83,16 @@ class Session:
         self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
-        questions = Questions(self, shown, prompts)
-        record = shown.record_at_once
+        questions, record = Questions(self, shown, prompts), shown.record_at_once
         asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
+        self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, self._machine, shown, prompts, questions, self.ask)
+        pacing = Pacing(self, shown, settings.client_limit, self.audience.go_on_without)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
-        self.ask = Ask(self, context, self.to_agent, shown)
-        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
@@ -184,7 +185,7 @@ class Session:
         self._sleep.disturb()
 
     def on_question(self) -> None:
-        """Note that people are asked something, or nothing more."""
+        self.audience.look_again()
 
     def welcome(self, client: Client) -> None:
         self.audience.welcome(client)

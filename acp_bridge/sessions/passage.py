@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import __version__, errors, notices, protocol
+from acp_bridge import __version__, errors, protocol
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -30,6 +30,7 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.sessions import passage_words
 from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Message, Ok, RequestId, is_id
 from acp_bridge.wire.peer import Call, Peer
 
@@ -122,7 +123,7 @@ class Passage:
         """Give every open request one error, and take back what the client was asked."""
         self._incoming.close()
         self._outgoing.close()
-        self._peer.close(errors.agent_trouble(self.let_go or notices.HOLDER_ENDED))
+        self._peer.close(errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED))
         for client_id in self._asked.values():
             self.client.peer.cancel(client_id)
         self._asked.clear()
@@ -213,7 +214,7 @@ class Passage:
     def take(self, request: ClientRequest) -> None:
         """Pass a request on; raises RpcError if the other bridge reads nothing."""
         if self._outgoing.pending > _FLOOD:
-            raise errors.agent_trouble(notices.HOLDER_DEAF)
+            raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         self._send(request, request.method, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import anyio
+from typing import Final, TypeAlias
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
@@ -22,13 +20,14 @@ from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_DELETE,
     SESSION_LOAD,
-    SESSION_PROMPT,
     SESSION_RESUME,
     SESSION_UPDATE,
     SOCKET_PROTOCOL,
     Json,
 )
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import passage_words
+from acp_bridge.sessions.continuation import Continuation, Continued
 from acp_bridge.sessions.passage import NotLive, Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
@@ -45,21 +44,6 @@ class HeldElsewhere(Exception):
     def __init__(self, passage: Passage) -> None:
         super().__init__("the session is live in another bridge")
         self.passage = passage
-
-
-class Continued(ClientRequest):
-    """Stands for the load of a session that a client had from a bridge that has ended."""
-
-    @property
-    def continues(self) -> bool:
-        """The client has seen the session up to that end."""
-        return True
-
-    def answer(self, result: Any) -> None:
-        """Do nothing: nobody has asked."""
-
-    def fail(self, error: RpcError) -> None:
-        """Do nothing: nobody has asked."""
 
 
 class Reach:
@@ -88,16 +72,6 @@ class Reach:
         event("holder.unreached", what=self.why)
 
 
-class _Continuation:
-    """A session whose holder has ended, until it is open again."""
-
-    def __init__(self) -> None:
-        #: what the client has sent for it meanwhile.
-        self.waiting: list[ClientRequest] = []
-        self.scope = anyio.CancelScope()
-        self.ended = anyio.Event()
-
-
 class Passages:
     """Holds the passages of all clients."""
 
@@ -106,7 +80,7 @@ class Passages:
         self._context = context
         self._load = load
         self._passages: dict[tuple[Client, str], Passage] = {}
-        self._continued: dict[tuple[Client, str], _Continuation] = {}
+        self._continued: dict[tuple[Client, str], Continuation] = {}
 
     # --- to another bridge ---------------------------------------------------------------------
 
@@ -131,10 +105,10 @@ class Passages:
     def _check(self, holder: Holder) -> None:
         """Raise RpcError for a bridge that this one can't pass a session through to."""
         if holder.protocol != SOCKET_PROTOCOL:
-            raise errors.refused(notices.other_protocol(holder.protocol, SOCKET_PROTOCOL))
+            raise errors.refused(passage_words.other_protocol(holder.protocol, SOCKET_PROTOCOL))
         ours = self._context.identity
         if not ours.owns(holder.agent, holder.agent_info):
-            raise errors.refused(notices.other_agent(holder.agent, ours.name))
+            raise errors.refused(passage_words.other_agent(holder.agent, ours.name))
 
     async def or_elsewhere(self, request: ClientRequest, work: Awaitable[object]) -> object:
         """Return what the work returns, or wait until another bridge has answered its request."""
@@ -194,7 +168,7 @@ class Passages:
         key = client, session_id
         if continued := self._continued.get(key):
             if method == SESSION_CANCEL:
-                _cancel_oldest(continued.waiting)
+                continued.cancel_oldest()
         elif passage := self._passage(key):
             passage.notify(method, params)
         else:
@@ -204,11 +178,8 @@ class Passages:
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Pass on that a client gives a request up; False if it is none of these."""
         for continued in self._continued.values():
-            for request in continued.waiting:
-                if request.is_of(client, request_id):
-                    continued.waiting.remove(request)
-                    request.fail(errors.cancelled())
-                    return True
+            if continued.cancel_request(client, request_id):
+                return True
         own = [each for each in self._passages.values() if each.client is client]
         return any(passage.cancel_request(request_id) for passage in own)
 
@@ -251,13 +222,13 @@ class Passages:
         if passage.left or not passage.was_loaded:
             return
         if passage.let_go is not None:
-            _say(passage, notices.holder_let_go(passage.let_go))
+            _say(passage, passage_words.holder_let_go(passage.let_go))
             return
         event("holder.ended", session=passage.session_id)
-        continued = self._continued[key] = _Continuation()
+        continued = self._continued[key] = Continuation()
         self._context.tasks.start_soon(self._continue, passage, continued)
 
-    async def _continue(self, passage: Passage, continued: _Continuation) -> None:
+    async def _continue(self, passage: Passage, continued: Continuation) -> None:
         """Open a session whose holder has ended, here or where it is now."""
         failure: RpcError | None = errors.cancelled()
         try:
@@ -267,10 +238,14 @@ class Passages:
             del self._continued[passage.client, passage.session_id]
             continued.ended.set()
         for request in continued.waiting:
-            if failure:
-                request.fail(failure)
-            else:
-                request.client.handle(request)
+            try:
+                if failure:
+                    raise failure
+                request.client.handler.on_client_request(request)
+            except RpcError as exc:
+                request.fail(exc)
+            except Exception as exc:
+                request.fail(errors.internal(exc))
 
     async def _reopened(self, passage: Passage) -> RpcError | None:
         """Give the client the session again; returns what has kept it from that, and says it."""
@@ -278,19 +253,11 @@ class Passages:
         try:
             await self.or_elsewhere(request, self._load(request, passage.given))
         except RpcError as exc:
-            _say(passage, notices.not_continued(exc.message))
+            _say(passage, passage_words.not_continued(exc.message))
             return exc
         except Exception as exc:
             return errors.internal(exc, "the session could not be opened here")
         return None
-
-
-def _cancel_oldest(waiting: list[ClientRequest]) -> None:
-    """Answer the oldest prompt that waits as a cancelled one."""
-    prompts = [request for request in waiting if request.method == SESSION_PROMPT]
-    for request in prompts[:1]:
-        waiting.remove(request)
-        request.answer({"stopReason": "cancelled"})
 
 
 def _say(passage: Passage, text: str) -> None:

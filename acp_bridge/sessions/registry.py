@@ -18,7 +18,6 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.keyed_locks import KeyedLocks
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     ONLY_LIVE,
@@ -34,7 +33,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.deletion import delete_at_agent
+from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.passages import Passages, Reach
@@ -58,6 +57,8 @@ class Sessions:
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy)
         self.passages = Passages(context, partial(self._load, replay=False))
+        of_live = self.live, self._busy, self.attaching, self.passages
+        self.ending = Ending(*of_live, self._store, context, self._listing, waiting)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -72,17 +73,21 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
-    def _room(self) -> AbstractContextManager[None]:
-        """Keep room for one more session, so that none that exists suffers; raises RpcError."""
-        asleep = sum(session.link is None for session in self.live.values())
-        return self._context.open_files.claimed(len(self.live), asleep)
+    def room(self, spare: int = 0) -> AbstractContextManager[None]:
+        """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
+        for session in list(self.live.values()):
+            if session.closed.is_set():  # it has ended with its last client
+                del self.live[session.id]
+        starting = spare + sum(session.link is None for session in self.live.values())
+        files, waits = self._context.open_files, self._waiting.link is not None
+        return files.claimed(len(self.live), starting, waits=waits)
 
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
-        with self._room():
+        with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
@@ -151,13 +156,13 @@ class Sessions:
             async with self._busy.hold(session_id):
                 session = self.live.get(session_id)
                 if session and session.closing:
-                    await self._drop(session)
+                    await self.ending.drop(session)
                     session = None
                 if session is None and own_meta(given).get(ONLY_LIVE):
                     raise errors.unknown_session()
                 shared = session is not None and session.transcript.has_others(request.client)
                 if session is None:
-                    with self._room():
+                    with self.room():
                         reach = Reach(self.passages, request)
                         session = await self._store.open(session_id, workspace, reach)
                         if session is None and await self._store.set_aside(session_id):
@@ -189,7 +194,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
-            with self._room():
+            with self.room():
                 async with self._at_hand(session_id) as source:
                     session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session
@@ -215,7 +220,7 @@ class Sessions:
             yield opened
         finally:
             with anyio.move_on_after(waits.UNDO, shield=True):
-                await self._drop(opened)
+                await self.ending.drop(opened)
 
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
@@ -245,7 +250,7 @@ class Sessions:
         except BaseException as exc:
             closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
-                await self._drop(session)
+                await self.ending.drop(session)
                 await self._store.erase(session_id, known=False)
             if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
@@ -256,65 +261,6 @@ class Sessions:
         return session.replay.result(request)
 
     # --- the end -------------------------------------------------------------------------------
-
-    async def close(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/close`: the session's prompts are answered `cancelled` first.
-
-        From one of several clients it is that client's leave alone.
-        """
-        if await self.attaching.leave(request, params.session_id(given)):
-            return {}
-        return await self.close_for_all(request, given)
-
-    async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/close`, or the last client's `session/close`."""
-        session_id = params.session_id(given)
-        if found := self.live.get(session_id):
-            found.close(request.client)  # at once: a load of it ends, and is answered first
-        async with (
-            self.attaching.turn_of(request.client, session_id),
-            self._busy.hold(session_id),
-        ):
-            if session := self.live.get(session_id):
-                await self._drop(session)
-            elif found is None:
-                raise errors.unknown_session()
-        return {}
-
-    async def delete(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
-
-        What the agent may keep is not listed any more, and the answer says so.
-        """
-        return await self.passages.or_elsewhere(request, self._delete(request, given))
-
-    async def _delete(self, request: ClientRequest, given: Json) -> Json:
-        session_id = params.session_id(given)
-        if session := self.live.get(session_id):
-            session.close(request.client)
-        async with (
-            self.attaching.turn_of(request.client, session_id),
-            self._busy.hold(session_id),
-        ):
-            if session := self.live.get(session_id):
-                await self._drop(session)
-            agent_id = await self._store.agent_id(session_id)
-            reach = Reach(self.passages, request)
-            await self._store.erase(session_id, known=True, reach=reach)
-        if agent_id is None:
-            return {}
-        kept = await delete_at_agent(
-            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
-        )
-        if not kept:
-            return {}
-        event("agent.not_deleted", session=session_id, what=kept)
-        return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
-
-    async def _drop(self, session: Session) -> None:
-        session.close()
-        await session.closed.wait()
-        self.live.pop(session.id, None)
 
     async def end(self, grace: float) -> None:
         """Interrupt running turns, hold waiting prompts, end every process."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
 from acp_bridge.hooks.found import look
@@ -33,6 +33,7 @@ from acp_bridge.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import passage_words
 
 
 class ReachPort(Protocol):
@@ -245,7 +246,9 @@ class SessionStore:
                 try_holder = partial(reach.try_holder, path)
                 lock = await lease.acquire(path, settings.lease_timeout, try_holder)
         except lease.Busy:
-            raise errors.refused(notices.held_elsewhere(reach.why if reach else None)) from None
+            raise errors.refused(
+                passage_words.held_elsewhere(reach.why if reach else None)
+            ) from None
         except (JournalError, OSError) as exc:
             raise errors.internal(exc, "the journal can't be written") from exc
         write_holder(lock, self._context.holder)
