@@ -73,10 +73,14 @@ class Passage:
         self._open: dict[RequestId, ClientRequest] = {}
         #: what the other bridge asks the client, by its id there, with the client's.
         self._asked: dict[RequestId, int] = {}
-        #: the answer to the load, or any word of the session: it is live there.
+        #: the other bridge has said a word of the session.
+        self._has_shown = False
+        #: the answer to the load, or a word of the session: it is live there.
         self._sign = anyio.Event()
         self._answer: Answer | None = None
         self._answered = anyio.Event()
+        #: the connection ended before the load was answered.
+        self._cut_off = False
 
     # --- its life ------------------------------------------------------------------------------
 
@@ -123,6 +127,7 @@ class Passage:
         """Give every open request one error, and take back what the client was asked."""
         self._incoming.close()
         self._outgoing.close()
+        self._cut_off = self._answer is None
         self._peer.close(errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED))
         for client_id in self._asked.values():
             self.client.peer.cancel(client_id)
@@ -145,7 +150,7 @@ class Passage:
                 await self._sign.wait()
         except TimeoutError:
             raise NotLive("it does not answer") from None
-        if self._answer is None and self.ended.is_set():
+        if self._cut_off and not self._has_shown:
             raise NotLive(self.let_go or "it has ended the connection")
         if isinstance(self._answer, Err):
             await self.loaded()
@@ -255,7 +260,7 @@ class Passage:
     # --- from the other bridge -----------------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        self._sign.set()
+        self._note_word()
         self._asked[call.id] = 0
         params = self._with_its_id(call.params)
         client_id = self.client.peer.request(call.method, params, partial(self._reply, call.id))
@@ -279,8 +284,12 @@ class Passage:
             case protocol.LET_GO, {"reason": str(reason)}:
                 self.let_go = reason
             case _:
-                self._sign.set()
+                self._note_word()
                 self.client.peer.notify(method, self._with_its_id(params))
+
+    def _note_word(self) -> None:
+        self._has_shown = True
+        self._sign.set()
 
     def on_malformed(self, line: Malformed) -> None:
         event("holder.malformed", what=line.error.message)
