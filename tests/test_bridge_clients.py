@@ -34,7 +34,7 @@ async def test_what_a_client_sends_that_is_no_message_hurts_only_itself(
         await it.new()
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V4")
 @pytest.mark.parametrize(
     "method",
     ["session/new", "session/fork", "authenticate", "logout", "providers/set", "_x/configure_it"],

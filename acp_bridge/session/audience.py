@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from acp_bridge import errors, notices
@@ -16,10 +17,12 @@ from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.client_view import ClientView
+from acp_bridge.session.pacing import Pacing
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.questions import Questions
 from acp_bridge.session.standing import Standing, StandingPort
 from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.settings import Settings
 
 
 class AudiencePort(Protocol):
@@ -34,6 +37,9 @@ class AudiencePort(Protocol):
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
     def close(self) -> None:
         """End the session."""
 
@@ -44,6 +50,7 @@ class Audience:
     def __init__(
         self,
         port: AudiencePort,
+        settings: Settings,
         machine: StandingPort,
         transcript: TranscriptOut,
         prompts: Prompts,
@@ -51,6 +58,9 @@ class Audience:
         ask: Ask,
     ) -> None:
         """Nobody has the session before `TranscriptOut.attach`."""
+        self.pacing = Pacing(
+            port, transcript, settings.client_limit, self.go_on_without, settings.unread
+        )
         self._port = port
         self._transcript = transcript
         self._prompts = prompts

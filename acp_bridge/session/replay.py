@@ -177,9 +177,11 @@ class Replay:
                     late.note(params)
                 if not own_meta(params).get(CONTEXT):
                     view.replay(for_replay(params))
-            if view.client.outgoing.pending >= self._limit:
+            # One on a socket is let go at the limit, and what is live is to count for that.
+            limit = self._limit // 2 if view.client.on_socket else self._limit
+            if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
-                await view.pace(self._limit)
+                await view.pace(limit)
             if self._port.closing:
                 raise errors.unknown_session()
             if view.over:
