@@ -104,7 +104,7 @@ async def test_a_session_of_another_bridge_is_loaded_with_its_transcript_and_pro
         prompt = it.other.editor.prompt(it.session_id, "there")
         assert await it.other.editor.stop_reason(prompt) == "end_turn"
         assert it.other.editor.texts(it.session_id)[2:] == ["echo there"]
-        assert it.holder.editor.texts(it.session_id)[-1] == "echo there"
+        await until(lambda: it.holder.editor.texts(it.session_id)[-1] == "echo there")
         assert it.other.agent.params("session/load") == it.other.agent.params("session/new") == []
         assert it.holder.agent.params("session/prompt")[-1]["prompt"][0]["text"] == "there"
 
