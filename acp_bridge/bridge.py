@@ -18,10 +18,10 @@ from typing import Any
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
-from acp_bridge.agents.link import Link
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.keep import Waiter
+from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.session import pauses
@@ -75,14 +75,15 @@ class Bridge:
         #: the client that started the bridge is.
         self._gone = False
         self._ended = anyio.Event()
+        self._listening: Listening | None = None
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._waiting = WaitingProcess(context, self._host, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        changed = self._keep_spare().note_change if context.settings.spare else lambda told: None
         self._sessionless = Sessionless(context, self._waiting, changed)
-        self.introduction = Introduction(context, self._waiting)
+        self._introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
@@ -154,6 +155,13 @@ class Bridge:
     def _works(self) -> bool:
         return self._sessions.attaching.works
 
+    def listen(self) -> None:
+        """Let more clients join over a socket, if that is wanted, from the first answer on."""
+        self._listening = Listening(self._settings, self._tasks)
+        self._context.socket = self._listening.path
+        ready = self._introduction.made.wait
+        self._tasks.start_soon(self._listening.run, ready, self.join)
+
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
 
@@ -176,6 +184,7 @@ class Bridge:
         errors.contained(
             self._sessions.attaching.forget, client, what="a client could not be parted from"
         )
+        self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
         self._unattended.look_again()
@@ -190,10 +199,13 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
+        if self._listening:
+            self._listening.stop()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
                     await client.give_up(OPENING)
+                await self._sessions.passages.end()
             await self._sessions.end(self._settings.close_grace)
         async with anyio.create_task_group() as tasks:
             for client in self._clients:
@@ -213,11 +225,13 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self.introduction.answer, params)
+            client.run(self._tasks, request, self._introduction.answer, params)
             return
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
         rights.check(request)
+        if self._sessions.passages.take(request, params):
+            return
         if slow := self.slow.get(method):
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
@@ -250,6 +264,8 @@ class Bridge:
             return
         if client.stage is not Stage.READY:
             return
+        if self._sessions.passages.notify(client, method, named):
+            return
         session = self._live(named.get("sessionId"))
         if session:
             session.transcript.wake(client)
@@ -278,7 +294,4 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
-
-
-def _nobody(told: Link) -> None:
-    """Tell nobody that a process was told something."""
+            self._sessions.passages.cancel_request(client, request_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import anyio
 
@@ -44,25 +43,7 @@ async def serve(
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
-            listening = anyio.CancelScope()
-            bridge = Bridge(context, partial(_stop, listening, on_end), waiter)
-            if settings.listen:
-                tasks.start_soon(_listen, bridge, context, listening)
+            bridge = Bridge(context, on_end, waiter)
+            bridge.listen()
             await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
-
-
-def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
-    if on_end:
-        on_end()
-    listening.cancel()
-
-
-async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
-    """Let more clients join when the first one has been answered: its start waits for nothing."""
-    with until:
-        await bridge.introduction.made.wait()
-        from acp_bridge.listening.listener import Listener
-
-        settings = context.settings
-        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()
