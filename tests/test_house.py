@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"clients"},
     {"updates"},
     {"late_replay", "machine"},
-    {"hooks"},
+    {"hooks", "listening"},
     {"agents", "journal"},
     {"notices"},
     {"errors", "keyed_locks", "log", "open_files", "settings", "signals", "waits"},

@@ -23,7 +23,7 @@ NAMES: Final = (
     *("sleep-after", "spare"),
 )
 #: may stand without a value, which then is "on".
-_FLAGS: Final = frozenset({"spare"})
+FLAGS: Final = frozenset({"spare"})
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 #: minutes of rest after which the built-in agent is ended until it is needed again.
@@ -103,7 +103,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     parser.add_argument("--version", action="store_true")
     for name in NAMES:
         default = env.get(variable(name))
-        if name in _FLAGS:
+        if name in FLAGS:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
             parser.add_argument(f"--{name}", default=default)
