@@ -23,9 +23,20 @@ def _trust(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _chat(arguments: Sequence[str]) -> int:
+    signals.default()  # until the terminal is its own
+    from acp_bridge.cli.chat import main
+
+    return main(arguments)
+
+
 #: Each takes the arguments after its name, returns the exit code, and imports what it needs only
 #: when it is run, so that serving does not wait for it.
-COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {"demo": _demo, "trust": _trust}
+COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "chat": _chat,
+    "demo": _demo,
+    "trust": _trust,
+}
 
 
 def run(arguments: Sequence[str]) -> int:

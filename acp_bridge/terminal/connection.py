@@ -99,11 +99,20 @@ class Sent:
         self.answered = anyio.Event()
         self._connection = connection
         self._answer: Answer | None = None
+        self._told: Callable[[], None] | None = None
 
     def take(self, answer: Answer) -> None:
         """Note the answer."""
         self._answer = answer
         self.answered.set()
+        if self._told is not None:
+            self._told()
+
+    def when_answered(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once, before anything that is read after the answer is handed over."""
+        self._told = tell
+        if self.answered.is_set():
+            tell()
 
     async def result(self, *, within: float | None = None) -> Any:
         """Return the result, waiting at most `within` seconds (None: as long as it takes).
@@ -115,9 +124,15 @@ class Sent:
         """
         with anyio.move_on_after(within):
             await self.answered.wait()
+        if self._answer is None:
+            raise NoAnswer(self.method, within or 0)
+        return self.outcome()
+
+    def outcome(self) -> Any:
+        """Return the result of a request that was answered; raises RpcError, ConnectionLost."""
         match self._answer:
             case None:
-                raise NoAnswer(self.method, within or 0)
+                raise RuntimeError("the request is not answered yet")
             case Err(error) if error is self._connection.lost:
                 raise ConnectionLost
             case Err(error):

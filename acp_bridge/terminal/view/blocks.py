@@ -46,7 +46,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A tool call as it stands; `follows`: an earlier state of it was printed before."""
+    """A tool call as it stands; `whole`: all of it is shown, since it is to be decided on."""
 
     title: str
     kind: str
@@ -54,7 +54,7 @@ class Card:
     #: paths, perhaps with a line: `src/a.py:12`.
     locations: tuple[str, ...] = ()
     content: tuple[Diff | Output, ...] = ()
-    follows: bool = False
+    whole: bool = False
 
 
 class Step(Enum):

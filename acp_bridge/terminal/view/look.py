@@ -21,7 +21,7 @@ class Marks:
 
 
 UNICODE: Final = Marks(
-    user="❯",
+    user="»",
     thought="·",
     bridge="▪",
     more="…",
@@ -51,6 +51,10 @@ class Look:
     def marks(self) -> Marks:
         """The signs that this terminal can show."""
         return UNICODE if self.unicode else ASCII
+
+    def plain(self, text: str) -> str:
+        """Return a text as this terminal can show it."""
+        return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
 
 
 def look(env: Mapping[str, str], encoding: str | None) -> Look:

@@ -11,10 +11,11 @@ from io import StringIO
 from typing import Final
 
 from rich.color import ColorSystem
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text as Words
+from rich.theme import Theme
 
 from acp_bridge.terminal.view.blocks import (
     Block,
@@ -37,9 +38,11 @@ _MOST_USER: Final = 40
 _MOST_OUTPUT: Final = 8
 _MOST_DIFF: Final = 60
 #: lines that are shown of what a permission is asked for.
-MOST_ASKED: Final = 400
+_MOST_ASKED: Final = 400
 #: what a library draws that is not ASCII.
 _DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
+#: code in a line, without a background, which is wrong on half of all terminals.
+_STYLES: Final = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
 _STATUS: Final = {"completed": "green", "failed": "red", "in_progress": "yellow"}
 _STEP: Final = {Step.PENDING: "", Step.IN_PROGRESS: "bold", Step.COMPLETED: "dim"}
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
@@ -53,36 +56,33 @@ class Renderer:
         self._marks = look.marks
         self._console = Console(
             file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False,
-            width=80, height=1_000, _environ={},
+            width=80, height=1_000, theme=Theme(_STYLES), _environ={},
         )  # fmt: skip
 
-    def lines(self, blocks: Iterable[Block], width: int, *, most: int | None = None) -> list[str]:
-        """Return the lines of some blocks, with an empty line before each that begins something.
-
-        `most` lines of an output or a diff are shown of a card; by default few.
-        """
+    def lines(self, blocks: Iterable[Block], width: int) -> list[str]:
+        """Return the lines of some blocks, with an empty line before each that stands apart."""
         found: list[str] = []
         for block in blocks:
             if not _continues(block):
                 found.append("")
-            found += self._lines(self._drawn(block, most), max(1, width))
+            found += self._lines(self._drawn(block), max(1, width))
         return found
 
-    def _drawn(self, block: Block, most: int | None) -> RenderableType:
+    def _drawn(self, block: Block) -> RenderableType:
         match block:
             case Text():
                 return self._text(block)
             case Card():
-                return self._card(block, most)
+                return self._card(block)
             case Plan(entries):
                 return Group(*(self._step(step, text) for step, text in entries))
             case Line(text, tone):
-                return Words(self._plain(text), style="red" if tone is Tone.ERROR else "dim")
+                return Words(self._look.plain(text), style="red" if tone is Tone.ERROR else "dim")
 
     # -- texts
 
     def _text(self, block: Text) -> RenderableType:
-        text = self._plain(block.text)
+        text = self._look.plain(block.text)
         match block.voice:
             case Voice.AGENT:
                 return AgentMarkdown(text)
@@ -100,32 +100,32 @@ class Renderer:
 
     # -- cards
 
-    def _card(self, card: Card, most: int | None) -> RenderableType:
-        title = self._plain(card.title)
+    def _card(self, card: Card) -> RenderableType:
+        title = self._look.plain(card.title)
         head = Words(title, style="bold")
         places = [each for each in card.locations if each not in card.title]
         if places:
-            head.append(f"  {self._plain(', '.join(places))}", style="dim")
+            head.append(f"  {self._look.plain(', '.join(places))}", style="dim")
         mark = self._marks.status.get(card.status, self._marks.status["pending"])
         body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
-        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in self._content(card, most)))
+        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in self._content(card)))
 
-    def _content(self, card: Card, most: int | None) -> Iterable[RenderableType]:
+    def _content(self, card: Card) -> Iterable[RenderableType]:
         for item in card.content:
             if isinstance(item, Output):
-                lines = self._plain(item.text).strip("\n").split("\n")
-                shown = self._cut(lines, most or _MOST_OUTPUT)
-                yield Words("\n".join(shown), style="" if most else "dim")
+                lines = self._look.plain(item.text).strip("\n").split("\n")
+                shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
+                yield Words("\n".join(shown), style="" if card.whole else "dim")
             else:
-                yield self._diff(item, card, most or _MOST_DIFF)
+                yield self._diff(item, card, _MOST_ASKED if card.whole else _MOST_DIFF)
 
     def _diff(self, diff: Diff, card: Card, most: int) -> RenderableType:
         lines, left = unified(diff, most)
         words = Words()
         if diff.path not in card.title and not any(diff.path in at for at in card.locations):
-            words.append(f"{self._plain(diff.path)}\n", style="dim")
+            words.append(f"{self._look.plain(diff.path)}\n", style="dim")
         for line in lines:
-            words.append(f"{self._plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
+            words.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
         if left:
             words.append(self._left(left), style="dim")
         words.rstrip()
@@ -133,13 +133,9 @@ class Renderer:
 
     def _step(self, step: Step, text: str) -> RenderableType:
         mark = self._marks.status[step.value]
-        return _Marked(f"{mark} ", Words(self._plain(text), style=_STEP[step]))
+        return _Marked(f"{mark} ", Words(self._look.plain(text), style=_STEP[step]))
 
     # -- lines
-
-    def _plain(self, text: str) -> str:
-        """Return text that this terminal can show."""
-        return text if self._look.unicode else text.encode("ascii", "backslashreplace").decode()
 
     def _cut(self, lines: list[str], most: int) -> list[str]:
         left = len(lines) - most
@@ -166,7 +162,7 @@ class Renderer:
         if parts:
             parts[-1] = Segment(parts[-1].text.rstrip(), parts[-1].style)
         line = "".join(self._coloured(part) for part in parts)
-        return line if self._look.unicode else self._plain(line.translate(_DRAWN))
+        return line if self._look.unicode else self._look.plain(line.translate(_DRAWN))
 
     def _coloured(self, segment: Segment) -> str:
         if segment.style is None:
@@ -181,7 +177,7 @@ class _Marked:
     def __init__(self, mark: str, body: RenderableType, style: str = "") -> None:
         self._mark, self._body, self._style = mark, body, style
 
-    def __rich_console__(self, console: Console, options):  # type: ignore[no-untyped-def]
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = len(self._mark)
         if options.max_width <= 2 * width:
             yield self._body

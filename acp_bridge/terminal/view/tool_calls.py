@@ -26,9 +26,13 @@ def has_ended(call: Json) -> bool:
     return call.get("status") in ENDED
 
 
-def card(call: Json, *, follows: bool = False, asked: bool = False) -> Card:
-    """Return the card of a tool call; `asked`: with what it is to do, for a permission."""
-    content = [each for item in objects(call.get("content")) if (each := _content(item))]
+def card(call: Json, *, seen: object = None, asked: bool = False) -> Card:
+    """Return the card of a tool call, without content that was `seen` before.
+
+    `asked`: with what it is to do, for a permission.
+    """
+    items = [] if call.get("content") == seen else objects(call.get("content"))
+    content = [each for item in items if (each := _content(item))]
     shown = [*_input(call), *content] if asked else content
     return Card(
         title=_title(call),
@@ -36,7 +40,7 @@ def card(call: Json, *, follows: bool = False, asked: bool = False) -> Card:
         status=one_line(call.get("status"), 20) or "pending",
         locations=tuple(_locations(call)),
         content=tuple(shown or _raw_output(call)),
-        follows=follows,
+        whole=asked,
     )
 
 
@@ -75,9 +79,7 @@ def _input(call: Json) -> list[Output]:
     """Return what a tool call is to do, unless its title says it."""
     raw = call.get("rawInput")
     values = raw.items() if isinstance(raw, dict) else []
-    texts = [
-        f"{key}: {value if isinstance(value, str) else repr(value)}" for key, value in values
-    ]
+    texts = [f"{key}: {value if isinstance(value, str) else repr(value)}" for key, value in values]
     shown = [text for text in texts if text.partition(": ")[2] not in str(call.get("title"))]
     return [Output(harmless("\n".join(shown)[:_LONGEST]))] if shown else []
 

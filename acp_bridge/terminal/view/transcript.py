@@ -45,7 +45,8 @@ class _Message:
 class _Call:
     call_id: str
     call: Json
-    follows: bool = False
+    #: the content of the card of it that was finished before.
+    seen: object = None
 
 
 _Open = _Message | _Call | Text | Plan | Line
@@ -61,6 +62,8 @@ class Transcript:
         self._open: list[_Open] = []
         #: tool calls by id; those whose card was finished are here, too.
         self._calls: OrderedDict[str, Json] = OrderedDict()
+        #: the content of each card that was finished, by the id of its call.
+        self._seen: dict[str, object] = {}
 
     # -- what comes in
 
@@ -75,11 +78,8 @@ class Transcript:
                 self._say(Voice.BRIDGE if notice else _VOICES[kind], update)
             case acp.TOOL_CALL | acp.TOOL_CALL_UPDATE:
                 self._on_call(update)
-            case "plan" | "plan_update":
-                inner = update.get("plan")
-                self.plan = _plan(inner if isinstance(inner, dict) else update)
-            case "plan_removed":
-                self.plan = None
+            case "plan":
+                self.plan = _plan(update)
 
     def say(self, line: Line) -> None:
         """Add a line of this program's own."""
@@ -99,6 +99,20 @@ class Transcript:
         if self.plan is not None:
             self._finished.append(self.plan)
             self.plan = None
+
+    def ask(self, call: Json) -> str:
+        """Show at once the whole of what a permission is asked for; returns its title."""
+        call_id = str(call.get("toolCallId"))
+        call = self._calls[call_id] = tool_calls.merged(self._calls.get(call_id, {}), call)
+        self._open = [
+            each for each in self._open if not isinstance(each, _Call) or each.call_id != call_id
+        ]
+        while self._open:
+            self._finish_first()
+        card = tool_calls.card(call, asked=True)
+        self._finished.append(card)
+        self._seen[call_id] = call.get("content")
+        return card.title
 
     # -- what is shown
 
@@ -156,10 +170,10 @@ class Transcript:
                 return
         if before is None or _differs(before, call):
             self._end_message()
-            self._add(_Call(call_id, call, follows=before is not None))
+            self._add(_Call(call_id, call, seen=self._seen.get(call_id)))
             self._settle()
         while len(self._calls) > _MOST_CALLS:
-            self._calls.popitem(last=False)
+            self._seen.pop(self._calls.popitem(last=False)[0], None)
 
     # -- the order
 
@@ -183,7 +197,10 @@ class Transcript:
             rest = first.paragraphs.take_rest()
             if rest:
                 self._finished.append(Text(first.voice, rest, first=first.first))
-        elif block := _shown(first):
+            return
+        if isinstance(first, _Call):
+            self._seen[first.call_id] = first.call.get("content")
+        if block := _shown(first):
             self._finished.append(block)
 
 
@@ -192,8 +209,8 @@ def _shown(entry: _Open) -> Block | None:
         case _Message(voice, _, paragraphs, first):
             rest = paragraphs.rest
             return Text(voice, rest, first=first) if rest.strip() else None
-        case _Call(_, call, follows):
-            return tool_calls.card(call, follows=follows)
+        case _Call(_, call, seen):
+            return tool_calls.card(call, seen=seen)
         case block:
             return block
 

@@ -1,0 +1,59 @@
+"""What stands at the bottom of the screen, above and below the line that is typed. No I/O."""
+
+from __future__ import annotations
+
+from acp_bridge.terminal.chat.conversation import Conversation
+from acp_bridge.terminal.view.look import Look
+
+_MOST_WAITING = 4
+Styled = list[tuple[str, str]]
+
+
+def waiting(conversation: Conversation, look: Look) -> list[str]:
+    """Return the lines that show the prompts which wait."""
+    prompts = conversation.waiting
+    lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
+    if (more := len(prompts) - len(lines)) > 0:
+        lines.append(f"  {look.marks.more} {more} more")
+    return [look.plain(line) for line in lines]
+
+
+def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
+    """Return the lines that show what may be answered to the question, and by which keys.
+
+    `typing`: something stands in the line, so that only Alt and a key answer.
+    """
+    question = conversation.questions.shown
+    if question is None:
+        return []
+    alt = "Alt-" if typing else ""
+    return [
+        look.plain(f"  {alt}{' or '.join(option.keys)}: {option.name}")
+        for option in question.options
+    ]
+
+
+def status(conversation: Conversation, look: Look, now: float) -> str:
+    """Return the last line; `now` by the conversation's clock."""
+    shown = conversation.shown
+    parts: list[str] = []
+    if conversation.leaves_next:
+        parts.append("Ctrl-C again leaves")
+    elif conversation.session_id is None:
+        parts.append(f"starting{look.marks.more}")
+    elif conversation.questions.shown is not None:
+        parts.append("a permission is asked")
+    elif conversation.running:
+        parts.append(f"working {now - conversation.began:.0f} s, Ctrl-C stops")
+    for kind in ("mode", "model"):
+        if choices := shown.choices(kind):
+            parts.append(choices.name)
+    if shown.used:
+        used, size = shown.used
+        parts.append(f"{100 * used // size} % of {_thousands(size)}")
+    parts += [part for part in (shown.cost, shown.title) if part]
+    return look.plain(f" {look.marks.dot} ".join(parts))
+
+
+def _thousands(tokens: int) -> str:
+    return f"{tokens / 1000:.0f}k" if tokens >= 1000 else str(tokens)

@@ -1,0 +1,143 @@
+"""Runs a conversation on this terminal, from the start of its bridge to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.protocol import ErrorCode
+from acp_bridge.terminal.chat.conversation import Conversation
+from acp_bridge.terminal.chat.opening import NoSession, Opened
+from acp_bridge.terminal.connection import Connection, ConnectionLost, Listener, NoAnswer
+from acp_bridge.terminal.view.blocks import Tone
+from acp_bridge.terminal.view.harmless import harmless, one_line
+from acp_bridge.terminal.view.look import look
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: exit codes (docs/commands.md).
+LEFT: Final = 0
+FAILED: Final = 1
+LOGIN: Final = 9
+#: seconds for the answer to `initialize`, for which an agent may have to start.
+_STARTS: Final = 60.0
+
+Connect = Callable[[Listener, Callable[[str], None]], AbstractAsyncContextManager[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run: how the bridge is reached, and how the session is opened."""
+
+    connect: Connect
+    open: Callable[[Connection], Awaitable[Opened]]
+    history: Path
+
+
+def unfit(env: dict[str, str] | os._Environ[str]) -> str | None:
+    """Return why nobody can type here, or None."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "this needs a terminal; in a script, use acp-bridge run"
+    if env.get("TERM", "dumb") in ("dumb", "unknown"):
+        return (
+            f"this terminal can't move its cursor (TERM={env.get('TERM', '')}); use acp-bridge run"
+        )
+    return None
+
+
+async def converse(plan: Plan) -> int:
+    """Run until the person leaves, or the bridge ends; returns the exit code."""
+    running = _Running(plan)
+    try:
+        async with plan.connect(running.conversation, running.log) as connection:
+            return await running.run(connection)
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
+        return FAILED
+
+
+class _Running:
+    """The parts of a conversation on the terminal."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._changed: Callable[[], None] = lambda: None
+        self._leave: Callable[[], None] = lambda: None
+        self._code = LEFT
+        self._login = ""
+        self.conversation = Conversation(Path.cwd(), lambda: self._changed(), time.monotonic)
+
+    def log(self, line: str) -> None:
+        """Show a line of the bridge's log."""
+        self.conversation.say(harmless(line))
+
+    async def run(self, connection: Connection) -> int:
+        from acp_bridge.terminal.chat.history import FileHistory  # while the bridge starts
+        from acp_bridge.terminal.chat.screen import Screen
+
+        how = look(os.environ, sys.stdout.encoding)
+        screen = Screen(self.conversation, how, FileHistory(self._plan.history))
+        self._changed, self._leave = screen.changed, screen.leave
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._open, connection)
+            tasks.start_soon(self._watch, connection)
+            tasks.start_soon(self._on_signals)
+            await screen.run()
+            tasks.cancel_scope.cancel()
+        if self.conversation.session_id is not None and self._code == LEFT:
+            print(f"acp-bridge chat --resume {self.conversation.session_id} goes on with it")
+        return self._code
+
+    async def _open(self, connection: Connection) -> None:
+        try:
+            own = {"state": True, "accepted": True}
+            about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
+            self._login = _logins(about.get("authMethods"))
+            opened = await self._plan.open(connection)
+        except RpcError as error:
+            self._refused(error)
+        except (NoSession, NoAnswer) as failure:
+            self._fail(str(failure))
+        except ConnectionLost:
+            pass  # `_watch` says it
+        else:
+            self.conversation.use(connection)
+            self.conversation.opened(opened.session_id, opened.result)
+
+    def _refused(self, error: RpcError) -> None:
+        if error.code == ErrorCode.AUTH_REQUIRED:
+            self._fail(f"the agent wants a login first{self._login}", LOGIN)
+        else:
+            self._fail(harmless(error.message))
+
+    async def _watch(self, connection: Connection) -> None:
+        await connection.ended.wait()
+        self._fail("the bridge has ended")
+
+    async def _on_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+            async for _ in signals:
+                self._leave()
+
+    def _fail(self, why: str, code: int = FAILED) -> None:
+        self._code = code
+        self.conversation.end()
+        self.conversation.say(why, Tone.ERROR)
+        self._leave()
+
+
+def _logins(methods: object) -> str:
+    names = [
+        one_line(method.get("name") or method.get("id"), 60)
+        for method in (methods if isinstance(methods, list) else [])
+        if isinstance(method, dict)
+    ]
+    return f": {', '.join(names)}" if names else ""
