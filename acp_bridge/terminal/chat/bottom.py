@@ -28,7 +28,7 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
         return []
     alt = "Alt-" if typing else ""
     return [
-        look.plain(f"  {alt}{' or '.join(option.keys)}: {option.name}")
+        look.plain(f"  {' or '.join(alt + key for key in option.keys)}: {option.name}")
         for option in question.options
     ]
 

@@ -74,7 +74,10 @@ def layout(
         lines = tail()
         return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
 
-    shown = Window(FormattedTextControl(last_of_tail), dont_extend_height=True)
+    shown = ConditionalContainer(
+        Window(FormattedTextControl(last_of_tail), dont_extend_height=True),
+        filter=Condition(lambda: bool(conversation.tail())),
+    )
     return Layout(HSplit([shown, rest]), focused_element=typed)
 
 

@@ -7,17 +7,14 @@ Invariants:
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.history import History
-from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from acp_bridge.terminal.chat.completion import ChatCompleter
 from acp_bridge.terminal.chat.conversation import Conversation
@@ -25,8 +22,9 @@ from acp_bridge.terminal.chat.files import Files
 from acp_bridge.terminal.chat.keys import bindings
 from acp_bridge.terminal.chat.layout import STYLE, layout
 from acp_bridge.terminal.chat.local_commands import run as run_local
+from acp_bridge.terminal.chat.output import ReflowingApplication, terminal_output
 from acp_bridge.terminal.view.blocks import Block
-from acp_bridge.terminal.view.look import Look
+from acp_bridge.terminal.view.look import Look, reflows
 
 if TYPE_CHECKING:
     from acp_bridge.terminal.view.render import Renderer
@@ -37,27 +35,12 @@ _FRAME: Final = 0.05
 _ESCAPE: Final = 0.05
 
 
-class _Output(Vt100_Output):
-    """Writes nothing while it is held, so that several steps become one write."""
-
-    held = False
-
-    def flush(self) -> None:
-        if not self.held:
-            super().flush()
-
-    @property
-    def responds_to_cpr(self) -> bool:
-        """Never: the cursor's position is not needed, and an answer may come as if typed."""
-        return False
-
-
 class Screen:
     """The screen of one conversation."""
 
     def __init__(self, conversation: Conversation, look: Look, history: History) -> None:
         self._conversation, self._look = conversation, look
-        self._output = _output(look)
+        self._output = terminal_output(look)
         self._news = anyio.Event()
         self._renderer: Renderer | None = None
         self._line = Buffer(
@@ -69,11 +52,12 @@ class Screen:
             complete_while_typing=True,
             on_text_changed=lambda _: conversation.questions.on_key(),
         )
-        self._app: Application[None] = Application(
+        self._app = ReflowingApplication(
             layout=layout(conversation, look, self._line, self._tail_lines),
             key_bindings=bindings(conversation, self._line, self._enter, self.leave),
             style=STYLE,
             output=self._output,
+            reflows=reflows(os.environ),
             erase_when_done=True,
             after_render=lambda _: self._release(),
         )
@@ -122,6 +106,7 @@ class Screen:
         """Write finished blocks above; they leave with the next drawing."""
         if text := self._finished():
             self._output.held = True
+            self._app.reflow()
             self._app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(text)
 
@@ -155,10 +140,3 @@ class Screen:
     def _enter(self, text: str) -> None:
         if not run_local(self._conversation, text, self.leave):
             self._conversation.enter(text)
-
-
-def _output(look: Look) -> _Output:
-    depth = ColorDepth.DEPTH_4_BIT if look.colours else ColorDepth.DEPTH_1_BIT
-    output = _Output.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
-    assert isinstance(output, _Output)
-    return output

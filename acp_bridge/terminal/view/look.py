@@ -65,3 +65,14 @@ def look(env: Mapping[str, str], encoding: str | None) -> Look:
     named = next((env[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), "")
     words = (named or encoding or "").lower().replace("-", "")
     return Look(unicode="utf8" in words, colours=not env.get("NO_COLOR"))
+
+
+def reflows(env: Mapping[str, str]) -> bool:
+    """Return True for a terminal that wraps the rows on it when it becomes narrower.
+
+    Nearly all do; of the others it is known by their names.
+    """
+    term = env.get("TERM", "")
+    if "XTERM_VERSION" in env or term.startswith(("linux", "st-", "rxvt")):
+        return False
+    return "TMUX" in env or not term.startswith("screen")
