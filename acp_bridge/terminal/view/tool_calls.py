@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from acp_bridge.protocol import ENDED, Json
@@ -77,11 +78,20 @@ def _locations(call: Json) -> list[str]:
 
 def _input(call: Json) -> list[Output]:
     """Return what a tool call is to do, unless its title says it."""
-    raw = call.get("rawInput")
+    raw, title = call.get("rawInput"), _title(call)
     values = raw.items() if isinstance(raw, dict) else []
-    texts = [f"{key}: {value if isinstance(value, str) else repr(value)}" for key, value in values]
-    shown = [text for text in texts if text.partition(": ")[2] not in str(call.get("title"))]
-    return [Output(harmless("\n".join(shown)[:_LONGEST]))] if shown else []
+    texts = [
+        f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in values
+        if not _says(title, value)
+    ]
+    return [Output(harmless("\n".join(texts)[:_LONGEST]))] if texts else []
+
+
+def _says(title: str, value: object) -> bool:
+    return isinstance(value, str) and (
+        title == value or title.endswith((f" {value}", f"`{value}`"))
+    )
 
 
 def _raw_output(call: Json) -> list[Output]:
