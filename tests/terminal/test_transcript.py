@@ -157,6 +157,7 @@ def test_the_words_of_another_client_end_what_stood_before() -> None:
 
 def test_whatever_shape_an_update_has_nothing_breaks() -> None:
     told = Told()
+    odd: Any
     for odd in (None, 1, "x", [], {}, {"update": None}, {"update": {"sessionUpdate": []}}):
         told.take(odd if isinstance(odd, dict) else {"update": odd})
     told.say(None)

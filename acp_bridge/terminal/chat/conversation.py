@@ -104,8 +104,11 @@ class Conversation:
         return blocks
 
     def tail(self) -> list[Block]:
-        """Return what is drawn below all that was printed; nothing during a replay."""
-        return [] if self._opening else self.transcript.tail()
+        """Return what is drawn below all that was printed; nothing during a replay.
+
+        What is finished stays in it until it is printed, since a key may draw before that.
+        """
+        return [] if self._opening else [*self._blocks, *self.transcript.tail()]
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""

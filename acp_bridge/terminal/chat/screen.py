@@ -15,6 +15,7 @@ import anyio
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
 
 from acp_bridge.terminal.chat.completion import ChatCompleter
 from acp_bridge.terminal.chat.conversation import Conversation
@@ -22,7 +23,7 @@ from acp_bridge.terminal.chat.files import Files
 from acp_bridge.terminal.chat.keys import bindings
 from acp_bridge.terminal.chat.layout import STYLE, layout
 from acp_bridge.terminal.chat.local_commands import run as run_local
-from acp_bridge.terminal.chat.output import ReflowingApplication, terminal_output
+from acp_bridge.terminal.chat.output import HeldOutput, ReflowingApplication, terminal_output
 from acp_bridge.terminal.view.blocks import Block
 from acp_bridge.terminal.view.look import Look, reflows
 
@@ -38,9 +39,19 @@ _ESCAPE: Final = 0.05
 class Screen:
     """The screen of one conversation."""
 
-    def __init__(self, conversation: Conversation, look: Look, history: History) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        look: Look,
+        history: History,
+        *,
+        output: HeldOutput | None = None,
+        keys: Input | None = None,
+        reflow: bool | None = None,
+    ) -> None:
+        """`output`, `keys` and `reflow` are those of this process's terminal if not given."""
         self._conversation, self._look = conversation, look
-        self._output = terminal_output(look)
+        self._output = output or terminal_output(look)
         self._news = anyio.Event()
         self._renderer: Renderer | None = None
         self._line = Buffer(
@@ -57,7 +68,8 @@ class Screen:
             key_bindings=bindings(conversation, self._line, self._enter, self.leave),
             style=STYLE,
             output=self._output,
-            reflows=reflows(os.environ),
+            input=keys,
+            reflows=reflows(os.environ) if reflow is None else reflow,
             erase_when_done=True,
             after_render=lambda _: self._release(),
         )
