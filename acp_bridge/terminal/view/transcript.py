@@ -85,6 +85,7 @@ class Transcript:
         """Add a line of this program's own."""
         self._end_message()
         self._add(line)
+        self._settle()
 
     def begin_turn(self, prompt: Iterable[object]) -> None:
         """Show the content blocks of a prompt from this terminal, whose turn begins."""
