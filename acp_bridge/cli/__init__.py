@@ -1,6 +1,7 @@
 """The command line: the first argument may name a command; without one, the bridge serves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
 from acp_bridge import signals
@@ -10,32 +11,26 @@ from acp_bridge.cli.naming import agent_name
 __all__ = ["COMMANDS", "agent_name", "run"]
 
 
-def _demo(arguments: Sequence[str]) -> int:
-    signals.default()  # it has handlers of its own
-    from acp_bridge.demo import main
+def _command(module: str) -> Callable[[Sequence[str]], int]:
+    """Return a command that imports what it needs only when it is run, so serving never waits."""
 
-    return main(arguments)
+    def main(arguments: Sequence[str]) -> int:
+        signals.default()  # no bridge is to be ended in order; some have handlers of their own
+        found: Callable[[Sequence[str]], int] = import_module(f"acp_bridge.{module}").main
+        try:
+            return found(arguments)
+        except KeyboardInterrupt:
+            return 130
 
-
-def _trust(arguments: Sequence[str]) -> int:
-    from acp_bridge.cli.trust import main
-
-    return main(arguments)
-
-
-def _chat(arguments: Sequence[str]) -> int:
-    signals.default()  # until the terminal is its own
-    from acp_bridge.cli.chat import main
-
-    return main(arguments)
+    return main
 
 
-#: Each takes the arguments after its name, returns the exit code, and imports what it needs only
-#: when it is run, so that serving does not wait for it.
+#: Each takes the arguments after its name and returns the exit code.
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
-    "chat": _chat,
-    "demo": _demo,
-    "trust": _trust,
+    "chat": _command("cli.chat"),
+    "run": _command("cli.run_command"),
+    "trust": _command("cli.trust"),
+    "demo": _command("demo"),
 }
 
 

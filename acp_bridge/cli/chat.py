@@ -2,83 +2,86 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 
-from acp_bridge.cli.options import parse
+from acp_bridge import log
+from acp_bridge.cli.chosen_session import OtherAgent, chosen
+from acp_bridge.cli.own_bridge import OwnBridge, Parser, add_options, divided, own_bridge
+from acp_bridge.terminal import known
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
-from acp_bridge.terminal.connection import Connection, Listener
-from acp_bridge.terminal.process import BRIDGE, over_process
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.process import over_process
 
-HELP = """\
+HELP: Final = """\
 usage: acp-bridge chat [--resume [ID]] [OPTIONS] [-- COMMAND ARGS...]
 
-A session with an agent in this terminal: the built-in one, or any other ACP agent.
+Talk with an agent in this terminal: the built-in one, or any other ACP agent. The session is kept
+like any other: an editor can load it, and 'acp-bridge attach' shows it elsewhere.
 
-  --resume [ID]    go on with a session of this agent: the last one of this folder, or the one
-                   whose id begins with ID
-  OPTIONS          those of acp-bridge itself, such as --model (acp-bridge --help)
+  acp-bridge chat
+  acp-bridge chat --resume
+  acp-bridge chat -- codex-acp
 
-Enter sends, Alt-Enter or Ctrl-J begins a new line. While a turn runs you may type on: what you
-enter waits for its end. Ctrl-C stops the turn, twice leaves; Ctrl-D on an empty line leaves.
-@ names a file, / a command, Tab completes, Shift-Tab takes the next mode; /help says more.
+  --resume [ID]      go on with the session that was used last in this folder, or with this one;
+                     its first characters are enough
+  --help             show this
 
-exit code: 0 left, 1 the bridge or the agent failed, 2 wrong usage, 9 the agent wants a login.
+Enter sends; Alt-Enter or Ctrl-J begins a new line. While a turn runs you may type on: what you
+enter waits for its end. @ names a file, / a command, Tab completes, Shift-Tab takes the next mode.
+A permission is answered by its key. Ctrl-C stops the turn, twice leaves; so does Ctrl-D on an
+empty line. /help says this, too.
+
+A session of another agent than the built-in one needs its command after --.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+NO_COLOR=1 in the environment turns colours off.
+
+exit code: 0 you left, 1 an error of acp-bridge, 2 wrong usage, or no terminal, 6 the agent failed,
+9 the agent wants a login.
 """
+#: the name of the file, in the data folder, that keeps what was entered.
+HISTORY: Final = "chat_history"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    if "-h" in (own := _own(arguments)) or "--help" in own:
-        print(HELP, end="")
-        return 0
-    sought, rest = _resumed(list(arguments), len(own))
-    options = parse(rest, os.environ)
+    """Run the command; returns the exit code."""
+    try:
+        given, bridge = _parsed(arguments)
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else Exit.USAGE
     if (why := unfit(os.environ)) is not None:
-        sys.stderr.write(f"acp-bridge chat: {why}\n")
-        return 2
-    folder = Path.cwd()
-    home = options.settings.home
+        return _fail(why)
+    try:
+        session = chosen(bridge, given.resume or None) if given.resume is not None else None
+    except known.NotFound as none:
+        return _fail(str(none), Exit.FAILED)
+    except OtherAgent as other:
+        return _fail(str(other))
+    log.configure("error", None)
+    way = opening.resume(session) if session else opening.new(Path.cwd())
+    home = bridge.settings.home
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return anyio.run(
-        converse,
-        Plan(
-            connect=partial(_connect, rest),
-            open=lambda connection: (
-                opening.new(connection, folder)
-                if sought is None
-                else opening.resume(connection, folder, sought)
-            ),
-            history=home / "chat_history",
-        ),
-    )
+    plan = Plan(partial(over_process, bridge.command), way, home / HISTORY)
+    return anyio.run(converse, plan)
 
 
-def _connect(
-    arguments: list[str], listener: Listener, tell: Callable[[str], None]
-) -> AbstractAsyncContextManager[Connection]:
-    return over_process([*BRIDGE, *arguments], listener, tell)
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+    words, agent = divided(arguments)
+    parser = Parser("chat", HELP)
+    parser.add_argument("--resume", nargs="?", const="", metavar="ID")
+    add_options(parser)
+    given = parser.parse_args(words)
+    return given, own_bridge(given, agent)
 
 
-def _own(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the arguments before the agent's command."""
-    return arguments[: arguments.index("--")] if "--" in arguments else arguments
-
-
-def _resumed(arguments: list[str], own: int) -> tuple[str | None, list[str]]:
-    """Return what `--resume` names ("": the last session, None: not given), and the rest."""
-    for at, word in enumerate(arguments[:own]):
-        if word.startswith("--resume="):
-            return word.partition("=")[2], arguments[:at] + arguments[at + 1 :]
-        if word == "--resume":
-            named = at + 1 < own and not arguments[at + 1].startswith("-")
-            sought = arguments[at + 1] if named else ""
-            return sought, arguments[:at] + arguments[at + 1 + named :]
-    return None, arguments
+def _fail(why: str, code: Exit = Exit.USAGE) -> int:
+    sys.stderr.write(f"acp-bridge chat: {why}\n")
+    return code

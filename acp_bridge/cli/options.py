@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
 
     Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
     """
-    own, dashes, command = _split(arguments)
+    own, dashes, command = split(arguments)
     given = _parsed(own, env)
     if dashes and not command:
         _fail("there is no command after --")
@@ -78,7 +78,7 @@ def variable(option: str) -> str:
     return "ACP_BRIDGE_" + option.upper().replace("-", "_")
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+def split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
     """Divide into the bridge's own arguments, whether there is a --, and the agent's command."""
     words = list(arguments)
     at = words.index("--") if "--" in words else len(words)

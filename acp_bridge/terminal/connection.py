@@ -29,6 +29,7 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.terminal.stream import Outgoing, Stream
+from acp_bridge.terminal.tasks import beside
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
@@ -282,18 +283,12 @@ class Connection:
 async def connected(stream: Stream, listener: Listener) -> AsyncGenerator[Connection, None]:
     """Be a client over this stream for the block; an exception of the block comes out as it is."""
     connection = Connection(stream, listener)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
+    async with beside() as tasks:
         tasks.start_soon(connection.run)
         try:
             yield connection
-        except Exception as exc:  # the group would wrap it
-            failure = exc
         finally:
             await connection.close()
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 @asynccontextmanager

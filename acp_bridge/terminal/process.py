@@ -14,6 +14,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.terminal.connection import Connection, Listener, connected
+from acp_bridge.terminal.tasks import beside
 
 #: The bridge, run by the same interpreter; isolated, so that no module of the user's is imported.
 BRIDGE: Final = (sys.executable, "-I", "-m", "acp_bridge")
@@ -79,24 +80,18 @@ async def _served(
     assert process.stdin is not None
     assert process.stdout is not None
     read = anyio.Event()
-    failure: Exception | None = None
 
     async def forward() -> None:
         await LineForwarder(tell).run(stderr)
         read.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with beside() as tasks:
         tasks.start_soon(forward)
         try:
             async with connected(_Pipes(process.stdin, process.stdout), listener) as connection:
                 yield connection
-        except Exception as exc:  # the group would wrap it
-            failure = exc
         finally:
             await _end(process, read)
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def _end(process: Process, read: anyio.Event) -> None:

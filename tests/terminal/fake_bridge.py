@@ -9,6 +9,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, connected
+from acp_bridge.terminal.tasks import beside
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
@@ -116,8 +117,8 @@ class FakeBridge:
         found = await self.until(lambda: [p for name, p in self.notified if name == method])
         return found[-1]
 
-    def update(self, session_id: str, kind: str, **update: Any) -> None:
-        params = {"sessionId": session_id, "update": {"sessionUpdate": kind, **update}}
+    def update(self, session_id: str, of_kind: str, /, **update: Any) -> None:
+        params = {"sessionId": session_id, "update": {"sessionUpdate": of_kind, **update}}
         self.peer.notify("session/update", params)
 
     def say(self, session_id: str, text: str, kind: str = "agent_message_chunk") -> None:
@@ -162,12 +163,11 @@ class Notes:
 @asynccontextmanager
 async def living(bridge: FakeBridge) -> AsyncGenerator[FakeBridge]:
     """Let a bridge live for the block."""
-    async with anyio.create_task_group() as tasks:
+    async with beside() as tasks:
         tasks.start_soon(bridge.run)
         try:
             yield bridge
         finally:
-            tasks.cancel_scope.cancel()
             bridge.close()
             bridge.end.close()
 

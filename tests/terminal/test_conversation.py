@@ -6,7 +6,6 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.view.blocks import Line, Text, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
@@ -135,36 +134,3 @@ async def test_a_mode_that_is_refused_is_said(tmp_path: Path) -> None:
                 await anyio.lowlevel.checkpoint()
         assert blocks[0] == Line("the session is not open yet")
         assert blocks[1] == Line("error: no such mode", Tone.ERROR)
-
-
-LISTED = [
-    {"sessionId": "abc1", "cwd": "/one", "updatedAt": "2026-01-01T00:00:00Z"},
-    {"sessionId": "abd2", "cwd": "/two", "updatedAt": "2026-01-02T00:00:00Z"},
-]
-
-
-def pages(params: Any) -> Any:
-    at = int(params.get("cursor") or 0)
-    return {"sessions": [LISTED[at]], **({"nextCursor": "1"} if at == 0 else {})}
-
-
-@pytest.mark.parametrize(("sought", "found"), [("", "abd2"), ("abc", "abc1"), ("abd2", "abd2")])
-async def test_a_session_is_resumed_by_the_beginning_of_its_id_or_as_the_last_one(
-    tmp_path: Path, sought: str, found: str
-) -> None:
-    bridge = FakeBridge(**{"session/list": pages, "session/load": {"modes": {}}})
-    async with connection_to(bridge, conversation(tmp_path)) as connection:
-        opened = await opening.resume(connection, Path("/here"), sought)
-        assert (opened.session_id, opened.result) == (found, {"modes": {}})
-        (load,) = [call.params for call in bridge.calls if call.method == "session/load"]
-        assert load["cwd"] == {"abc1": "/one", "abd2": "/two"}[found]
-
-
-@pytest.mark.parametrize(("sought", "why"), [("ab", "more than one"), ("x", "no session of this")])
-async def test_an_id_that_means_none_or_several_is_told(
-    tmp_path: Path, sought: str, why: str
-) -> None:
-    bridge = FakeBridge(**{"session/list": pages})
-    async with connection_to(bridge, conversation(tmp_path)) as connection:
-        with pytest.raises(opening.NoSession, match=why):
-            await opening.resume(connection, Path("/here"), sought)

@@ -6,31 +6,35 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
 from acp_bridge.protocol import ErrorCode
 from acp_bridge.terminal.chat.conversation import Conversation
-from acp_bridge.terminal.chat.opening import NoSession, Opened
+from acp_bridge.terminal.chat.opening import Open
 from acp_bridge.terminal.connection import Connection, ConnectionLost, Listener, NoAnswer
+from acp_bridge.terminal.exits import Exit, of_error
 from acp_bridge.terminal.view.blocks import Tone
 from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.terminal.view.look import look
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: exit codes (docs/commands.md).
-LEFT: Final = 0
-FAILED: Final = 1
-LOGIN: Final = 9
 #: seconds for the answer to `initialize`, for which an agent may have to start.
 _STARTS: Final = 60.0
 
-Connect = Callable[[Listener, Callable[[str], None]], AbstractAsyncContextManager[Connection]]
+
+class Connect(Protocol):
+    """Reaches the bridge; `tell` is given each line of its stderr."""
+
+    def __call__(
+        self, listener: Listener, *, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Raise OSError when entered if it can't be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,11 @@ class Plan:
     """What is to be run: how the bridge is reached, and how the session is opened."""
 
     connect: Connect
-    open: Callable[[Connection], Awaitable[Opened]]
+    open: Open
     history: Path
 
 
-def unfit(env: dict[str, str] | os._Environ[str]) -> str | None:
+def unfit(env: Mapping[str, str]) -> str | None:
     """Return why nobody can type here, or None."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "this needs a terminal; in a script, use acp-bridge run"
@@ -57,11 +61,11 @@ async def converse(plan: Plan) -> int:
     """Run until the person leaves, or the bridge ends; returns the exit code."""
     running = _Running(plan)
     try:
-        async with plan.connect(running.conversation, running.log) as connection:
+        async with plan.connect(running.conversation, tell=running.log) as connection:
             return await running.run(connection)
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
-        return FAILED
+        return Exit.FAILED
 
 
 class _Running:
@@ -71,7 +75,7 @@ class _Running:
         self._plan = plan
         self._changed: Callable[[], None] = lambda: None
         self._leave: Callable[[], None] = lambda: None
-        self._code = LEFT
+        self._code = Exit.DONE
         self._login = ""
         self.conversation = Conversation(Path.cwd(), lambda: self._changed(), time.monotonic)
 
@@ -92,7 +96,7 @@ class _Running:
             tasks.start_soon(self._on_signals)
             await screen.run()
             tasks.cancel_scope.cancel()
-        if self.conversation.session_id is not None and self._code == LEFT:
+        if self.conversation.session_id is not None and self._code is Exit.DONE:
             print(f"acp-bridge chat --resume {self.conversation.session_id} goes on with it")
         return self._code
 
@@ -104,7 +108,7 @@ class _Running:
             opened = await self._plan.open(connection)
         except RpcError as error:
             self._refused(error)
-        except (NoSession, NoAnswer) as failure:
+        except NoAnswer as failure:
             self._fail(str(failure))
         except ConnectionLost:
             pass  # `_watch` says it
@@ -114,9 +118,9 @@ class _Running:
 
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:
-            self._fail(f"the agent wants a login first{self._login}", LOGIN)
+            self._fail(f"the agent wants a login first{self._login}", Exit.AUTHENTICATION)
         else:
-            self._fail(harmless(error.message))
+            self._fail(harmless(error.message), of_error(error))
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
@@ -127,7 +131,7 @@ class _Running:
             async for _ in signals:
                 self._leave()
 
-    def _fail(self, why: str, code: int = FAILED) -> None:
+    def _fail(self, why: str, code: Exit = Exit.FAILED) -> None:
         self._code = code
         self.conversation.end()
         self.conversation.say(why, Tone.ERROR)
