@@ -28,28 +28,15 @@ from acp_bridge.protocol import (
     Json,
     with_own_meta,
 )
+from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.stream import Outgoing, Stream
 from acp_bridge.terminal.tasks import beside
-from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, RequestId, RpcError
+from acp_bridge.wire.jsonrpc import Malformed, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
 #: seconds. A bridge takes what was written to it before the connection is closed.
 _FLUSH: Final = 1.0
 _WITHDRAWN: Final = "request cancelled"
-
-
-class ConnectionLost(Exception):
-    """The bridge is gone, or has closed the connection."""
-
-    def __init__(self) -> None:
-        super().__init__("the bridge has ended the connection")
-
-
-class NoAnswer(Exception):
-    """A request was not answered in its time."""
-
-    def __init__(self, method: str, seconds: float) -> None:
-        super().__init__(f"the bridge did not answer {method} within {seconds:g} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,61 +76,6 @@ class Listener(Protocol):
 
     async def room(self) -> None:
         """Return when more may be read."""
-
-
-class Sent:
-    """A request of ours that was sent."""
-
-    def __init__(self, connection: Connection, method: str) -> None:
-        self.id: RequestId = None
-        self.method = method
-        self.answered = anyio.Event()
-        self._connection = connection
-        self._answer: Answer | None = None
-        self._told: Callable[[], None] | None = None
-
-    def take(self, answer: Answer) -> None:
-        """Note the answer."""
-        self._answer = answer
-        self.answered.set()
-        if self._told is not None:
-            self._told()
-
-    def when_answered(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once, before anything that is read after the answer is handed over."""
-        self._told = tell
-        if self.answered.is_set():
-            tell()
-
-    async def result(self, *, within: float | None = None) -> Any:
-        """Return the result, waiting at most `within` seconds (None: as long as it takes).
-
-        Raises:
-            RpcError: the bridge's error.
-            ConnectionLost: the connection ended before.
-            NoAnswer: the time is over; the request stays sent.
-        """
-        with anyio.move_on_after(within):
-            await self.answered.wait()
-        if self._answer is None:
-            raise NoAnswer(self.method, within or 0)
-        return self.outcome()
-
-    def outcome(self) -> Any:
-        """Return the result of a request that was answered; raises RpcError, ConnectionLost."""
-        match self._answer:
-            case None:
-                raise RuntimeError("the request is not answered yet")
-            case Err(error) if error is self._connection.lost:
-                raise ConnectionLost
-            case Err(error):
-                raise error
-            case answer:
-                return answer.result
-
-    def cancel(self) -> None:
-        """Send `$/cancel_request` for it, if it is not answered yet."""
-        self._connection.cancel(self)
 
 
 class Connection:

@@ -74,25 +74,9 @@ async def chat(
 ) -> AsyncGenerator[Chat]:
     """Let a chat run for the block, with its session open."""
     bridge, terminal = FakeBridge(**answers), TerminalModel(columns, rows)
-    output = HeldOutput(terminal, lambda: Size(terminal.rows, terminal.columns))
     with create_pipe_input() as keys:
         running = Chat(bridge, keys, terminal)
-        screens: list[Screen] = []
-
-        def changed() -> None:
-            for each in screens:
-                each.changed()
-
-        conversation = Conversation(folder, changed, lambda: running.now)
-        screen = Screen(
-            conversation,
-            look or Look(),
-            InMemoryHistory(),
-            output=output,
-            keys=keys,
-            reflow=True,
-        )
-        screens.append(screen)
+        conversation, screen = _parts(running, folder, look or Look())
 
         async def run() -> None:
             await screen.run()
@@ -107,3 +91,19 @@ async def chat(
                 screen.leave()
                 with anyio.fail_after(5):
                     await running.left.wait()
+
+
+def _parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen]:
+    screens: list[Screen] = []
+
+    def changed() -> None:
+        for each in screens:
+            each.changed()
+
+    terminal = running.terminal
+    conversation = Conversation(folder, changed, lambda: running.now)
+    output = HeldOutput(terminal, lambda: Size(terminal.rows, terminal.columns))
+    history = InMemoryHistory()
+    screen = Screen(conversation, look, history, output=output, keys=running.keys, reflow=True)
+    screens.append(screen)
+    return conversation, screen

@@ -38,16 +38,16 @@ class TerminalModel(io.StringIO):
         """What has scrolled away, and the screen."""
         return "\n".join([*self.history, self.screen])
 
-    async def until(self, look: Callable[[], object]) -> None:
+    async def until(self, look: Callable[[], object], within: float = 5) -> None:
         """Wait until what is on the screen makes `look` true."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(within):
             while not look():
                 await self._news.wait()
 
-    async def shows(self, text: str) -> None:
+    async def shows(self, text: str, within: float = 5) -> None:
         """Wait until a text is on the screen."""
         try:
-            await self.until(lambda: text in self.screen)
+            await self.until(lambda: text in self.screen, within)
         except TimeoutError:
             raise AssertionError(f"{text!r} is not on the screen:\n{self.screen}") from None
 

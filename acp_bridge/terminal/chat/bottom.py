@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.view.look import Look
 
-_MOST_WAITING = 4
-Styled = list[tuple[str, str]]
+_MOST_WAITING: Final = 4
 
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
@@ -33,8 +34,8 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
     ]
 
 
-def status(conversation: Conversation, look: Look, now: float) -> str:
-    """Return the last line; `now` by the conversation's clock."""
+def status(conversation: Conversation, look: Look) -> str:
+    """Return the last line."""
     shown = conversation.shown
     parts: list[str] = []
     if conversation.leaves_next:
@@ -44,7 +45,7 @@ def status(conversation: Conversation, look: Look, now: float) -> str:
     elif conversation.questions.shown is not None:
         parts.append("a permission is asked")
     elif conversation.running:
-        parts.append(f"working {now - conversation.began:.0f} s, Ctrl-C stops")
+        parts.append(f"working {conversation.seconds:.0f} s, Ctrl-C stops")
     for kind in ("mode", "model"):
         if choices := shown.choices(kind):
             parts.append(choices.name)

@@ -21,7 +21,8 @@ from acp_bridge.terminal.chat.mentions import blocks_of
 from acp_bridge.terminal.chat.prompts import Prompt, how_it_ended, refused
 from acp_bridge.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
-from acp_bridge.terminal.connection import BridgeRequest, Connection, ConnectionLost, Sent
+from acp_bridge.terminal.connection import BridgeRequest, Connection
+from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view import tool_calls
 from acp_bridge.terminal.view.blocks import Block, Line, Tone
 from acp_bridge.terminal.view.transcript import Transcript
@@ -52,9 +53,8 @@ class Conversation:
         self._opening = True
         #: where the bridge says that the session stands, if it does.
         self.state: Json = {}
-        #: when the turn began that runs, by the clock.
-        self.began = 0.0
         self._changed, self._clock = changed, clock
+        self._began = 0.0
         self._connection: Connection | None = None
         self._blocks: deque[Block] = deque()
         self._left_out = 0
@@ -69,9 +69,10 @@ class Conversation:
 
     def opened(self, session_id: str, result: Json) -> None:
         """Begin: the session is open; what was entered before is sent."""
-        self.session_id, self._opening = session_id, False
         self.shown.opened(result)
+        self.transcript.end_turn()
         self._collect()
+        self.session_id, self._opening = session_id, False
         if self._left_out:
             text = f"{self._left_out} earlier blocks are not shown here"
             self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
@@ -88,6 +89,11 @@ class Conversation:
     def running(self) -> bool:
         """A turn runs, as far as this terminal knows."""
         return bool(self.prompts and self.prompts[0].sent)
+
+    @property
+    def seconds(self) -> float:
+        """How long the turn runs."""
+        return self._clock() - self._began
 
     @property
     def waiting(self) -> list[Prompt]:
@@ -221,7 +227,7 @@ class Conversation:
         sent.when_answered(lambda: self._answered(prompt, sent))
 
     def _begin(self, prompt: Prompt) -> None:
-        self.began = self._clock()
+        self._began = self._clock()
         self.transcript.begin_turn(prompt.blocks)
         self._collect()
 

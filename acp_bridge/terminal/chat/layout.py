@@ -6,7 +6,6 @@ tail first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +13,7 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout import ConditionalContainer, Container, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import Style
@@ -34,51 +33,41 @@ def layout(
     conversation: Conversation, look: Look, line: Buffer, tail: Callable[[], list[str]]
 ) -> Layout:
     """Return the layout; `tail` gives the lines that are drawn above everything else."""
-
-    def asked() -> list[str]:
-        return bottom.asked(conversation, look, typing=bool(line.text))
-
-    def waiting() -> list[str]:
-        return bottom.waiting(conversation, look)
-
-    def status() -> list[str]:
-        return [bottom.status(conversation, look, time.monotonic())]
-
-    def completions() -> StyleAndTextTuples:
-        return _completions(line, look)
-
     typed = Window(
         BufferControl(line),
         height=lambda: Dimension(min=1, max=_MOST_TYPED),
         wrap_lines=True,
         dont_extend_height=True,
-        get_line_prefix=lambda number, wrap: _prefix(look, number, wrap),
+        get_line_prefix=lambda number, wrapped: _prefix(look, number, wrapped),
     )
-    below = [
-        _lines("class:quiet", waiting),
-        _lines("class:asked", asked),
-        _lines("", lambda: [""]),
-        typed,
-        ConditionalContainer(
-            Window(FormattedTextControl(completions), dont_extend_height=True),
-            filter=Condition(lambda: bool(line.complete_state)),
-        ),
-        _lines("class:quiet", status),
-    ]
-    rest = HSplit(below)
-
-    def last_of_tail() -> ANSI:
-        size = get_app().output.get_size()
-        taken = rest.preferred_height(size.columns, size.rows).preferred
-        room = max(0, size.rows - taken - 1)
-        lines = tail()
-        return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
-
-    shown = ConditionalContainer(
-        Window(FormattedTextControl(last_of_tail), dont_extend_height=True),
+    rest = HSplit(
+        [
+            _lines("class:quiet", lambda: bottom.waiting(conversation, look)),
+            _lines("class:asked", lambda: bottom.asked(conversation, look, typing=bool(line.text))),
+            _lines("", lambda: [""]),
+            typed,
+            ConditionalContainer(
+                Window(
+                    FormattedTextControl(lambda: _completions(line, look)), dont_extend_height=True
+                ),
+                filter=Condition(lambda: bool(line.complete_state)),
+            ),
+            _lines("class:quiet", lambda: [bottom.status(conversation, look)]),
+        ]
+    )
+    above = ConditionalContainer(
+        Window(FormattedTextControl(lambda: _last(tail(), rest)), dont_extend_height=True),
         filter=Condition(lambda: bool(conversation.tail())),
     )
-    return Layout(HSplit([shown, rest]), focused_element=typed)
+    return Layout(HSplit([above, rest]), focused_element=typed)
+
+
+def _last(lines: list[str], rest: Container) -> ANSI:
+    """Return as many of the last lines as the rest leaves room for, and one row more."""
+    size = get_app().output.get_size()
+    taken = rest.preferred_height(size.columns, size.rows).preferred
+    room = max(0, size.rows - taken - 1)
+    return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
 
 
 def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:

@@ -17,8 +17,9 @@ import anyio
 from acp_bridge.protocol import ErrorCode
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.opening import Open
-from acp_bridge.terminal.connection import Connection, ConnectionLost, Listener, NoAnswer
+from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit, of_error
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.terminal.view.blocks import Tone
 from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.terminal.view.look import look
@@ -97,7 +98,7 @@ class _Running:
             await screen.run()
             tasks.cancel_scope.cancel()
         if self.conversation.session_id is not None and self._code is Exit.DONE:
-            print(f"acp-bridge chat --resume {self.conversation.session_id} goes on with it")
+            print(f"\nacp-bridge chat --resume {self.conversation.session_id[:8]} goes on with it")
         return self._code
 
     async def _open(self, connection: Connection) -> None:

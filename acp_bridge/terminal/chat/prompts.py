@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.terminal.connection import ConnectionLost, Sent
+from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view.blocks import Line, Tone
 from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.wire.jsonrpc import RpcError
