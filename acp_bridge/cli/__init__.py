@@ -11,14 +11,18 @@ from acp_bridge.cli.naming import agent_name
 __all__ = ["COMMANDS", "agent_name", "run"]
 
 
-def _command(module: str) -> Callable[[Sequence[str]], int]:
+def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
     """Return a command that imports what it needs only when it is run, so serving never waits."""
 
     def main(arguments: Sequence[str]) -> int:
         signals.default()  # no bridge is to be ended in order; some have handlers of their own
-        found: Callable[[Sequence[str]], int] = import_module(f"acp_bridge.{module}").main
+        found: Callable[[Sequence[str]], int] = getattr(
+            import_module(f"acp_bridge.{module}"), function
+        )
         try:
             return found(arguments)
+        except SystemExit as exc:
+            return exc.code if isinstance(exc.code, int) else 2
         except KeyboardInterrupt:
             return 130
 
@@ -29,6 +33,8 @@ def _command(module: str) -> Callable[[Sequence[str]], int]:
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "chat": _command("cli.chat"),
     "run": _command("cli.run_command"),
+    "sessions": _command("cli.reading", "sessions"),
+    "show": _command("cli.reading", "show"),
     "trust": _command("cli.trust"),
     "demo": _command("demo"),
 }

@@ -55,14 +55,9 @@ _MOST_SECONDS: Final = 7 * 24 * 3600
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
-    try:
-        given, bridge = _parsed(arguments)
-        order = _order(given, bridge)
-    except SystemExit as exc:
-        return exc.code if isinstance(exc.code, int) else Exit.USAGE
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    given, bridge = _parsed(arguments)
+    order = _order(given, bridge)
     log.configure("error", None)
     try:
         return anyio.run(_run, order, bridge)

@@ -17,12 +17,12 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.protocol import (
-    ACCEPTED,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
     SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
+    SESSION_STATE,
     SESSION_UPDATE,
     ErrorCode,
     Json,
@@ -38,7 +38,7 @@ from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client can do: it is asked only about its own turn, and told which one runs.
-ABILITIES: Final = {"accepted": True, "state": True, "ownTurnsOnly": True}
+ABILITIES: Final = {"state": True, "ownTurnsOnly": True}
 #: seconds. A bridge answers after the agent, whose own waits are bounded by it.
 _START: Final = waits.START + 5
 _OVER: Final = 5.0
@@ -88,9 +88,8 @@ class _Turn:
         self._denied: list[str] = []
         self._session_id = order.session_id or ""
         self._sent: Sent | None = None
-        #: the ids of the prompt, once it is accepted, and of the one that runs, if that is told.
-        self._own: str | None = None
-        self._running: str | None = None
+        #: the turn that runs is of a prompt of another client.
+        self._others = False
 
     # -- what the bridge sends
 
@@ -102,16 +101,13 @@ class _Turn:
                 if isinstance(update, dict):
                     self._permissions.note(update)
                 self._answer.show(params)
-            case _ if method == ACCEPTED and self._sent:
-                if params.get("requestId") == self._sent.id:
-                    self._own = str(params.get("promptId"))
-            case "_acp_bridge/state" if params.get("sessionId") == self._session_id:
-                running = params.get("promptId")
-                self._running = running if isinstance(running, str) else None
+            case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
+                turn = params.get("turn")
+                self._others = isinstance(turn, dict) and turn.get("mine") is False
 
     def _is_own(self, params: Json) -> bool:
-        mine = self._sent is not None and params.get("sessionId") == self._session_id
-        return mine and self._running in (None, self._own)
+        ours = self._sent is not None and params.get("sessionId") == self._session_id
+        return ours and not self._others
 
     def on_request(self, request: BridgeRequest) -> None:
         """Decide about a permission; nothing else is taken."""

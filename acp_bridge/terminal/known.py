@@ -39,7 +39,7 @@ def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInf
     for info in listing(home):
         if agent is not None and not agent.owns(info.agent, info.agent_info):
             continue
-        if info.cwd and _real(info.cwd) == here:
+        if info.cwd and real(info.cwd) == here:
             return info
     raise NotFound("no session was used in this folder")
 
@@ -85,5 +85,6 @@ def _shared(one: str, other: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _real(folder: str) -> str:
+def real(folder: str) -> str:
+    """Return the real path of a folder."""
     return os.path.realpath(folder)

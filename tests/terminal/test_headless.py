@@ -343,17 +343,15 @@ async def test_a_session_that_goes_on_is_resumed_in_its_own_folder() -> None:
 
 
 async def test_of_a_session_that_others_use_only_the_own_turn_is_shown() -> None:
-    def state(prompt: str | None) -> Json:
-        return {"sessionId": "s1", "promptId": prompt} if prompt else {"sessionId": "s1"}
+    def state(turn: Json | None) -> Json:
+        return {"sessionId": "s1", "state": "running"} | ({"turn": turn} if turn else {})
 
     async with running(Order("more", "/its", session_id="s1")) as run:
         call = await run.prompted()
         bridge = run.bridge
-        bridge.peer.notify("_acp_bridge/state", state("theirs"))
-        told = {"sessionId": "s1", "requestId": call.id, "promptId": "mine"}
-        bridge.peer.notify("_acp_bridge/accepted", told)
+        bridge.peer.notify("_acp_bridge/state", state({"promptId": "p1", "mine": False}))
         bridge.say("s1", "theirs")
-        bridge.peer.notify("_acp_bridge/state", state("mine"))
+        bridge.peer.notify("_acp_bridge/state", state({"promptId": "p2", "mine": True}))
         bridge.say("other", "of another session")
         bridge.say("s1", "mine")
         await run.end(call)
