@@ -13,6 +13,9 @@ Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
+#: the version of what a bridge speaks on its socket: ACP, and what the bridges add to it. It is
+#: raised when a client of the version before could not use it.
+SOCKET_PROTOCOL: Final = 1
 
 
 class ErrorCode(IntEnum):

@@ -29,10 +29,20 @@ FLOORS: list[set[str]] = [
     {"clients"},
     {"updates"},
     {"late_replay", "machine"},
-    {"hooks"},
+    {"hooks", "listening"},
     {"agents", "journal"},
     {"notices"},
-    {"errors", "keyed_locks", "log", "open_files", "settings", "signals", "waits"},
+    {
+        "attendance",
+        "errors",
+        "keep",
+        "keyed_locks",
+        "log",
+        "open_files",
+        "settings",
+        "signals",
+        "waits",
+    },
     {"wire"},
     {"protocol"},
     {"acp_bridge"},
@@ -40,6 +50,7 @@ FLOORS: list[set[str]] = [
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
 SANS_IO = (
+    "attendance",
     "machine",
     "machine.effects",
     "machine.epochs",

@@ -18,5 +18,7 @@ class AgentCommand:
     standing: StandingRequests = field(default_factory=StandingRequests)
     #: the soft limit of open files that each process gets; None: that of the bridge.
     open_files: int | None = None
+    #: the folder that each process starts in; None: that of the bridge.
+    folder: str | None = None
     #: what forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None

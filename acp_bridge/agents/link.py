@@ -117,9 +117,14 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        words, files, parent = self.command.words, self.command.open_files, self.command.parent
         process = await AgentProcess.start(
-            tasks, words, parent, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
+            tasks,
+            self.command.words,
+            self.command.parent,
+            lock_fd=lock_fd,
+            open_files=self.command.open_files,
+            folder=self.command.folder,
+            on_stderr=self._on_stderr,
         )
         self._process, self.pid = process, process.pid
         event("agent.started", agent=self.name, pid=self.pid)

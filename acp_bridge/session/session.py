@@ -25,6 +25,7 @@ from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures, queue_command, queue_words
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
+from acp_bridge.session.audience import Audience
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
@@ -35,6 +36,7 @@ from acp_bridge.session.performer import Performer
 from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.process_effects import ProcessEffects
 from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.questions import Questions
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
@@ -80,13 +82,16 @@ class Session:
         self._machine = new_machine(settings, said.moments, has_process=link is not None)
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
+        questions = Questions(self, shown, prompts)
+        record = shown.record_at_once
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
@@ -128,6 +133,10 @@ class Session:
     @property
     def excused(self) -> bool:
         return self.to_agent.busy
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        return self._machine.unanswered
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -174,6 +183,12 @@ class Session:
     def disturb(self) -> None:
         self._sleep.disturb()
 
+    def on_question(self) -> None:
+        """Note that people are asked something, or nothing more."""
+
+    def welcome(self, client: Client) -> None:
+        self.audience.welcome(client)
+
     def wake(self) -> None:
         """Have a process started and given the session, if there is none."""
         self.feed(ev.Warm())
@@ -197,6 +212,7 @@ class Session:
         self.from_agent.look_again()
         self.to_agent.look_again()
         self._sleep.look_again()
+        self.audience.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
         """Carry out one effect, without waiting."""
@@ -209,9 +225,11 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+    def close(self, by: Client | None = None) -> None:
+        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, and
+        clients other than the one that closes it are told."""
         self.closing = True
+        self.audience.end(by)
         self.ask.close()
         self.feed(ev.Close())
 
@@ -237,7 +255,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
+        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
             self.title.note_prompt(params)
 
@@ -245,7 +263,7 @@ class Session:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
         key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(ev.CancelPrompt(key))
+            self.feed(ev.CancelPrompt(key, self.audience.own(client)))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 

@@ -280,7 +280,8 @@ class ToAgent:
             case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
                 if outcome != "promptRequired":
                     for block in blocks:
-                        self._transcript.record_only({"update": user_chunk(block)})
+                        said = {"update": user_chunk(block)}
+                        self._transcript.record_said(request.client, said)
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
@@ -292,7 +293,10 @@ class ToAgent:
         try:
             if isinstance(answer, Ok):
                 self._note_steering(request, answer.result)
+                known = self._user_settings.shown
                 self._user_settings.note_choice(request.method, request.params, answer.result)
+                for update in self._user_settings.news(known):
+                    self._transcript.tell_others(request.client, {"update": update})
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))
         finally:  # whatever breaks, the request is answered (invariant Q9)
