@@ -32,9 +32,17 @@ def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], i
 #: Each takes the arguments after its name and returns the exit code.
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "chat": _command("cli.chat"),
+    "attach": _command("cli.attach"),
     "run": _command("cli.run_command"),
     "sessions": _command("cli.reading", "sessions"),
     "show": _command("cli.reading", "show"),
+    "ps": _command("cli.live", "ps_main"),
+    "send": _command("cli.send"),
+    "cancel": _command("cli.live", "cancel"),
+    "approve": _command("cli.asked", "approve"),
+    "deny": _command("cli.asked", "deny"),
+    "close": _command("cli.live", "close"),
+    "delete": _command("cli.live", "delete"),
     "trust": _command("cli.trust"),
     "demo": _command("demo"),
 }

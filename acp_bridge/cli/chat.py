@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,12 +12,21 @@ from typing import Final
 import anyio
 
 from acp_bridge import log
-from acp_bridge.cli.chosen_session import OtherAgent, chosen
-from acp_bridge.cli.own_bridge import OwnBridge, Parser, add_options, divided, own_bridge
+from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.own_bridge import (
+    OwnBridge,
+    Parser,
+    add_options,
+    divided,
+    not_its_agent,
+    own_bridge,
+)
+from acp_bridge.journal.records import SessionInfo
 from acp_bridge.terminal import known
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
 from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import over_process
 
 HELP: Final = """\
@@ -55,22 +63,39 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     try:
         given, bridge = _parsed(arguments)
+        if (why := unfit(os.environ)) is not None:
+            return fail("chat", why, Exit.USAGE)
+        session = _resumed(given, bridge) if given.resume is not None else None
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else Exit.USAGE
-    if (why := unfit(os.environ)) is not None:
-        return _fail(why)
-    try:
-        session = chosen(bridge, given.resume or None) if given.resume is not None else None
-    except known.NotFound as none:
-        return _fail(str(none), Exit.FAILED)
-    except OtherAgent as other:
-        return _fail(str(other))
     log.configure("error", None)
-    way = opening.resume(session) if session else opening.new(Path.cwd())
     home = bridge.settings.home
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plan = Plan(partial(over_process, bridge.command), way, home / HISTORY)
+    plan = Plan(
+        partial(over_process, bridge.command),
+        opening.resume(session) if session else opening.new(Path.cwd()),
+        Path(session.cwd) if session else Path.cwd(),
+        home / HISTORY,
+        "acp-bridge chat --resume {} goes on with it",
+    )
     return anyio.run(converse, plan)
+
+
+def _resumed(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo:
+    """Return the session to go on with. Raises SystemExit after a message on stderr."""
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
+    try:
+        if given.resume:
+            info = known.session(settings.home, given.resume)
+        else:
+            owner = agent if bridge.agent_given else None
+            info = known.last_used(settings.home, Path.cwd(), owner)
+    except known.NotFound as why:
+        raise SystemExit(fail("chat", why)) from None
+    if (wrong := not_its_agent(bridge, info)) is not None:
+        raise SystemExit(fail("chat", wrong, Exit.USAGE))
+    return info
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
@@ -80,8 +105,3 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
     add_options(parser)
     given = parser.parse_args(words)
     return given, own_bridge(given, agent)
-
-
-def _fail(why: str, code: Exit = Exit.USAGE) -> int:
-    sys.stderr.write(f"acp-bridge chat: {why}\n")
-    return code

@@ -17,6 +17,13 @@ commands, each with its own --help (docs/commands.md):
  sessions that are kept
   acp-bridge sessions               list them
   acp-bridge show [ID]              the transcript of one
+ sessions that are live, in an editor or elsewhere
+  acp-bridge ps                     list them: what each does, what waits, what is asked
+  acp-bridge send ID "PROMPT"       put a prompt onto the queue of one
+  acp-bridge cancel ID              stop the turn that runs
+  acp-bridge approve|deny ID        answer what the agent asks
+  acp-bridge close ID               end it; it is kept
+  acp-bridge delete ID              delete it for good
  others
   acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
   acp-bridge demo                   show it working, offline, in under 20 seconds

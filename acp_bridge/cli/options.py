@@ -24,7 +24,7 @@ NAMES: Final = (
     *("sleep-after", "spare", "keep"),
 )
 #: may stand without a value, which then is "on".
-_FLAGS: Final = frozenset({"spare"})
+FLAGS: Final = frozenset({"spare"})
 #: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
 SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
@@ -112,7 +112,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
         parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
         default = env.get(variable(name))
-        if name in _FLAGS:
+        if name in FLAGS:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
             parser.add_argument(f"--{name}", default=default)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
 
 from acp_bridge import log
-from acp_bridge.cli.chosen_session import OtherAgent, chosen
-from acp_bridge.cli.own_bridge import OwnBridge, Parser, add_options, divided, own_bridge
+from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.own_bridge import (
+    OwnBridge,
+    Parser,
+    add_options,
+    divided,
+    not_its_agent,
+    own_bridge,
+    prompt_given,
+)
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.terminal import headless, known
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Policy
+from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import over_process
 from acp_bridge.terminal.screen import std_screen
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
@@ -62,8 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return anyio.run(_run, order, bridge)
     except OSError as error:  # there is no stdout
-        sys.stderr.write(f"acp-bridge run: {error.strerror}\n")
-        return Exit.FAILED
+        return fail("run", error.strerror)
 
 
 async def _run(order: headless.Order, bridge: OwnBridge) -> int:
@@ -101,11 +109,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return what is to be done. Raises SystemExit after a message on stderr."""
     info = _session(given, bridge)
-    prompt = _stdin() if given.prompt == "-" else given.prompt
-    if not prompt.strip():
-        _fail("the prompt is empty")
     return headless.Order(
-        prompt,
+        prompt_given(Parser("run", HELP), given.prompt),
         info.cwd if info else os.getcwd(),
         info.session_id if info else None,
         policy=given.permissions,
@@ -117,22 +122,22 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
 
 
 def _session(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo | None:
-    if given.session is None and not given.again:
-        return None
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
     try:
-        return chosen(bridge, given.session)
+        if given.session is not None:
+            info = known.session(settings.home, given.session)
+        elif given.again:
+            owner = agent if bridge.agent_given else None
+            info = known.last_used(settings.home, Path.cwd(), owner)
+        else:
+            return None
     except known.NotFound as why:
         _fail(str(why), Exit.FAILED)
-    except OtherAgent as why:
-        _fail(str(why))
+    if (wrong := not_its_agent(bridge, info)) is not None:
+        _fail(wrong)
+    return info
 
 
-def _stdin() -> str:
-    if sys.stdin is None:
-        _fail("there is no stdin to read the prompt from")
-    return sys.stdin.buffer.read().decode(errors="replace")
-
-
-def _fail(why: str, code: int = Exit.USAGE) -> NoReturn:
-    sys.stderr.write(f"acp-bridge run: {why}\n")
-    raise SystemExit(int(code))
+def _fail(why: str, code: Exit = Exit.USAGE) -> NoReturn:
+    raise SystemExit(fail("run", why, code))

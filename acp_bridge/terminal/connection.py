@@ -20,14 +20,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from acp_bridge import __version__
-from acp_bridge.protocol import (
-    CANCEL_REQUEST,
-    INITIALIZE,
-    VERSION,
-    ErrorCode,
-    Json,
-    with_own_meta,
-)
+from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.stream import Outgoing, Stream
 from acp_bridge.terminal.tasks import beside
@@ -88,6 +81,8 @@ class Connection:
         self._outgoing = Outgoing(stream)
         self._peer = Peer(self, self._outgoing.write, answer_malformed=False)
         self._open: dict[RequestId, BridgeRequest] = {}
+        #: the ids of requests that were withdrawn, also of those that were answered by then.
+        self._withdrawn = set[RequestId]()
         #: what requests are answered with that are open when the connection ends.
         self.lost = RpcError(ErrorCode.INTERNAL_ERROR, "the connection has ended")
         #: set when nothing more comes from the bridge.
@@ -141,6 +136,10 @@ class Connection:
         """Return True until a request of the bridge is answered or withdrawn."""
         return self._open.get(request.id) is request
 
+    def overtook(self, request: BridgeRequest) -> bool:
+        """Return True when the bridge has withdrawn a request, perhaps after our answer."""
+        return request.id in self._withdrawn
+
     def settle(self, request: BridgeRequest, reply: Callable[[Peer], None]) -> None:
         """Let `reply` answer a request of the bridge, if it is open."""
         if self.is_open(request):
@@ -165,7 +164,10 @@ class Connection:
             self._listener.on_notification(method, _object(params))
             return
         request_id = _object(params).get("requestId")
-        if isinstance(request_id, int | float | str) and (request := self._open.get(request_id)):
+        if not isinstance(request_id, int | float | str):
+            return
+        self._withdrawn.add(request_id)
+        if request := self._open.get(request_id):
             request.fail(RpcError(ErrorCode.REQUEST_CANCELLED, _WITHDRAWN))
             self._listener.on_withdrawn(request)
 

@@ -62,9 +62,9 @@ def full_id(given: str, titles: dict[str, str]) -> str:
     name = one_line(given)
     if not found:
         raise NotFound(f"no session has an id that begins with '{name}'")
-    lines = [f"  {each}  {one_line(titles[each])[:60]}".rstrip() for each in found[:_LISTED]]
-    more = [f"  and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
-    raise NotFound("\n".join([f"'{name}' may mean several sessions:", *lines, *more]))
+    lines = [f"{one_line(each)}  {one_line(titles[each])[:60]}" for each in found[:_LISTED]]
+    more = [f"and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    raise NotFound("\n  ".join([f"'{name}' may mean several sessions:", *lines, *more]))
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:

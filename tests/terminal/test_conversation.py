@@ -19,7 +19,7 @@ def conversation(folder: Path) -> Conversation:
 
 
 def texts(talk: Conversation) -> list[str]:
-    return [block.text.strip() for block in talk.take_blocks() if isinstance(block, Text | Line)]
+    return [block.text.strip() for block in talk.unprinted.take() if isinstance(block, Text | Line)]
 
 
 async def settled(bridge: FakeBridge) -> None:
@@ -54,8 +54,8 @@ async def test_of_a_long_replay_the_newest_blocks_are_shown_and_the_rest_is_coun
             bridge.say(SESSION, f"said {number}", "user_message_chunk")
             bridge.say(SESSION, f"answer {number}")
         await settled(bridge)
-        assert talk.take_blocks() == []
-        assert talk.tail() == []
+        assert talk.unprinted.take() == []
+        assert talk.unprinted.tail() == []
         talk.opened(SESSION, {})
         shown = texts(talk)
         assert shown[0] == "340 earlier blocks are not shown here: acp-bridge show s1"
@@ -75,12 +75,12 @@ async def test_more_is_read_only_when_the_terminal_keeps_up(tmp_path: Path) -> N
             await talk.room()
 
         with anyio.fail_after(5):
-            while not talk.tail():
+            while not talk.unprinted.tail():
                 await anyio.lowlevel.checkpoint()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(room)
                 await waiting.wait()
-                assert len(talk.take_blocks()) >= 299
+                assert len(talk.unprinted.take()) >= 299
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_a_mode_that_is_refused_is_said(tmp_path: Path) -> None:
         blocks: list[Any] = []
         with anyio.fail_after(5):
             while len(blocks) < 2:
-                blocks += talk.take_blocks()
+                blocks += talk.unprinted.take()
                 await anyio.lowlevel.checkpoint()
         assert blocks[0] == Line("the session is not open yet")
         assert blocks[1] == Line("error: no such mode", Tone.ERROR)

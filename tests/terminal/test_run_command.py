@@ -100,10 +100,10 @@ def test_a_prompt_that_can_not_be_read_is_told(
 def test_ctrl_c_before_it_begins_is_an_interruption(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted() -> str:
+    def interrupted(*given: Any) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_command, "_stdin", interrupted)
+    monkeypatch.setattr(run_command, "prompt_given", interrupted)
     assert cli.run(["run", "-"]) == 130
 
 

@@ -36,24 +36,36 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
 
 def status(conversation: Conversation, look: Look) -> str:
     """Return the last line."""
-    shown = conversation.shown
-    parts: list[str] = []
-    if conversation.leaves_next:
-        parts.append("Ctrl-C again leaves")
-    elif conversation.session_id is None:
-        parts.append(f"starting{look.marks.more}")
-    elif conversation.questions.shown is not None:
-        parts.append("a permission is asked")
-    elif conversation.running:
-        parts.append(f"working {conversation.seconds:.0f} s, Ctrl-C stops")
+    shown, standing = conversation.shown, conversation.standing
+    parts = [_doing(conversation, look)]
+    if standing is not None:
+        others = standing.waiting - len(conversation.waiting)
+        parts += [f"{others} of others wait"] if others > 0 else []
+        parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
+    parts += ["read-only"] if conversation.read_only else []
     for kind in ("mode", "model"):
         if choices := shown.choices(kind):
             parts.append(choices.name)
     if shown.used:
         used, size = shown.used
         parts.append(f"{100 * used // size} % of {_thousands(size)}")
-    parts += [part for part in (shown.cost, shown.title) if part]
-    return look.plain(f" {look.marks.dot} ".join(parts))
+    parts += [shown.cost, shown.title]
+    return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
+
+
+def _doing(conversation: Conversation, look: Look) -> str:
+    """Return what goes on, or nothing."""
+    if conversation.leaves_next:
+        return "Ctrl-C again leaves"
+    if conversation.session_id is None:
+        return f"starting{look.marks.more}"
+    if conversation.questions.shown is not None:
+        return "a permission is asked"
+    if conversation.standing is not None and (word := conversation.standing.word):
+        return word
+    if conversation.running:
+        return f"working {conversation.seconds:.0f} s, Ctrl-C stops"
+    return ""
 
 
 def _thousands(tokens: int) -> str:

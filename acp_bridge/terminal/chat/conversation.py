@@ -3,17 +3,13 @@
 Invariants:
 - What is entered is sent in its order, one request each; the session's bridge queues it.
 - Each question of the session gets at most one answer, by a key or by the end of its turn.
-- While a transcript is replayed only its newest blocks are kept, however long it is.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-
-import anyio
 
 from acp_bridge import protocol as acp
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
@@ -21,44 +17,46 @@ from acp_bridge.terminal.chat.mentions import blocks_of
 from acp_bridge.terminal.chat.prompts import Prompt, how_it_ended, refused
 from acp_bridge.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
+from acp_bridge.terminal.chat.standing import Standing, standing
+from acp_bridge.terminal.chat.unprinted import Unprinted
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view import tool_calls
-from acp_bridge.terminal.view.blocks import Block, Line, Tone
+from acp_bridge.terminal.view.blocks import Line, Tone
+from acp_bridge.terminal.view.harmless import one_line
 from acp_bridge.terminal.view.transcript import Transcript
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds in which a second Ctrl-C leaves.
 _TWICE: Final = 2.0
-#: blocks of a replayed transcript that are shown.
-_MOST_REPLAYED: Final = 60
-#: blocks that may wait to be printed before nothing more is read.
-_MOST_UNPRINTED: Final = 200
 
 
 class Conversation:
     """Is the listener of the connection; `changed` is called whenever something is to be drawn."""
 
     def __init__(
-        self, folder: Path, changed: Callable[[], None], clock: Callable[[], float]
+        self,
+        folder: Path,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        read_only: bool = False,
     ) -> None:
         """`folder`: where mentioned files are looked for; `clock` gives seconds."""
-        self.folder = folder
+        self.folder, self.read_only = folder, read_only
         self.shown = SettingsShown()
         self.questions = Questions(clock)
         self.transcript = Transcript()
+        self.unprinted = Unprinted(self.transcript)
         self.prompts: list[Prompt] = []
         self.session_id: str | None = None
-        #: a transcript may be replayed: nothing is shown yet.
-        self._opening = True
-        #: where the bridge says that the session stands, if it does.
-        self.state: Json = {}
+        #: where the session stands; None where the bridge doesn't tell.
+        self.standing: Standing | None = None
         self._changed, self._clock = changed, clock
+        #: the prompt of this terminal whose turn runs.
+        self._begun: Prompt | None = None
         self._began = 0.0
         self._connection: Connection | None = None
-        self._blocks: deque[Block] = deque()
-        self._left_out = 0
-        self._printed = anyio.Event()
         self._interrupted: float | None = None
 
     # -- its life
@@ -67,15 +65,16 @@ class Conversation:
         """Talk over this connection from now on."""
         self._connection = connection
 
-    def opened(self, session_id: str, result: Json) -> None:
-        """Begin: the session is open; what was entered before is sent."""
+    def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
+        """Begin: the session is open; what was entered before is sent.
+
+        `live`: a turn may run, which goes on behind what was replayed.
+        """
         self.shown.opened(result)
-        self.transcript.end_turn()
-        self._collect()
-        self.session_id, self._opening = session_id, False
-        if self._left_out:
-            text = f"{self._left_out} earlier blocks are not shown here"
-            self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
+        if not live:
+            self.transcript.end_turn()
+        self.session_id = session_id
+        self.unprinted.begin(session_id)
         for prompt in self.prompts:
             self._send(prompt)
         self._changed()
@@ -83,12 +82,12 @@ class Conversation:
     def end(self) -> None:
         """Note that nothing more is to come; what was read is shown."""
         self._connection = None
-        self._opening = False
+        self.unprinted.begin("")
 
     @property
     def running(self) -> bool:
-        """A turn runs, as far as this terminal knows."""
-        return bool(self.prompts and self.prompts[0].sent)
+        """A turn runs, whoever asked for it."""
+        return self._begun is not None or bool(self.standing and self.standing.busy)
 
     @property
     def seconds(self) -> float:
@@ -98,41 +97,34 @@ class Conversation:
     @property
     def waiting(self) -> list[Prompt]:
         """The prompts that were entered here and have not begun."""
-        return self.prompts[1:] if self.running else self.prompts
-
-    def take_blocks(self) -> list[Block]:
-        """Return what is to be printed, once each; nothing while a transcript is replayed."""
-        if self._opening:
-            return []
-        blocks = [*self._blocks]
-        self._blocks.clear()
-        self._printed.set()
-        return blocks
-
-    def tail(self) -> list[Block]:
-        """Return what is drawn below all that was printed; nothing during a replay.
-
-        What is finished stays in it until it is printed, since a key may draw before that.
-        """
-        return [] if self._opening else [*self._blocks, *self.transcript.tail()]
+        return [prompt for prompt in self.prompts if prompt is not self._begun]
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
         self.transcript.say(Line(text, tone))
-        self._collect()
+        self.unprinted.collect()
         self._changed()
 
     # -- what the bridge sends
 
     def on_notification(self, method: str, params: Json) -> None:
-        """Take an update of the session."""
-        if method != acp.SESSION_UPDATE:
-            return
-        self.transcript.take(params)
-        update = params.get("update")
-        if isinstance(update, dict) and (news := self.shown.take(update)):
-            self.transcript.say(Line(news))
-        self._collect()
+        """Take an update of the session, or what the bridge tells of it."""
+        match method:
+            case acp.SESSION_UPDATE:
+                self.transcript.take(params)
+                update = params.get("update")
+                if isinstance(update, dict) and (news := self.shown.take(update)):
+                    self.transcript.say(Line(news))
+            case acp.ACCEPTED:
+                for prompt in self.prompts:
+                    if prompt.sent is not None and prompt.sent.id == params.get("requestId"):
+                        prompt.prompt_id = params.get("promptId")
+                self._begin_next()
+            case acp.SESSION_STATE:
+                self._stands(standing(params))
+            case acp.LET_GO:
+                self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
+        self.unprinted.collect()
         self._changed()
 
     def on_request(self, request: BridgeRequest) -> None:
@@ -145,7 +137,7 @@ class Conversation:
             return
         self.questions.add(asked)
         self.transcript.ask(asked.call)
-        self._collect()
+        self.unprinted.collect()
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
@@ -155,14 +147,15 @@ class Conversation:
 
     async def room(self) -> None:
         """Return when the terminal has printed most of what it was given."""
-        while not self._opening and len(self._blocks) > _MOST_UNPRINTED:
-            self._printed = anyio.Event()
-            await self._printed.wait()
+        await self.unprinted.room()
 
     # -- what a person does
 
     def enter(self, text: str) -> None:
         """Send a prompt, or let it wait until the session is open."""
+        if self.read_only:
+            self.say("this only looks on (--read-only): nothing was sent")
+            return
         prompt = Prompt(text, blocks_of(text, self.folder))
         self.prompts.append(prompt)
         if self.session_id is not None:
@@ -187,8 +180,10 @@ class Conversation:
         for asked in self.questions.take_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
-        if self.running and self.session_id is not None:
-            self.stop(self._connection, self.session_id)
+        if self._begun is not None:
+            self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
+        elif self.running and not self.read_only:
+            self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
         self._changed()
         return False
 
@@ -197,14 +192,10 @@ class Conversation:
         """Another Ctrl-C would leave."""
         return self._interrupted is not None and self._clock() - self._interrupted < _TWICE
 
-    def stop(self, connection: Connection, session_id: str) -> None:
-        """Ask the bridge to stop the turn."""
-        connection.notify(acp.SESSION_CANCEL, {"sessionId": session_id})
-
     def choose(self, kind: str, value: str) -> None:
         """Set the mode or the model, by its id."""
-        if self._connection is None or self.session_id is None:
-            self.say("the session is not open yet")
+        if self._connection is None or self.session_id is None or self.read_only:
+            self.say("this only looks on" if self.read_only else "the session is not open yet")
             return
         method, params = self.shown.chosen(kind, value)
         sent = self._connection.send(method, {"sessionId": self.session_id, **params})
@@ -222,27 +213,46 @@ class Conversation:
         assert self._connection is not None
         params = {"sessionId": self.session_id, "prompt": prompt.blocks}
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
-        if prompt is self.prompts[0]:
-            self._begin(prompt)
+        if self.standing is None or self.standing.free:
+            self._begin_next(at_once=True)
         sent.when_answered(lambda: self._answered(prompt, sent))
 
-    def _begin(self, prompt: Prompt) -> None:
-        self._began = self._clock()
-        self.transcript.begin_turn(prompt.blocks)
-        self._collect()
+    def _begin_next(self, *, at_once: bool = False) -> None:
+        """Show that the turn of the first prompt begins, if it does.
+
+        `at_once`: nothing stands before it. Otherwise the bridge tells, where it tells such things.
+        """
+        first = self.prompts[0] if self.prompts else None
+        if first is None or first.sent is None or self._begun is not None:
+            return
+        told = self.standing.prompt_id if self.standing else None
+        if at_once or self.standing is None or (told is not None and told == first.prompt_id):
+            self._begun, self._began = first, self._clock()
+            self.transcript.begin_turn(first.blocks)
+            self.unprinted.collect()
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
-        was_first = self.prompts[0] is prompt
+        begun = prompt is self._begun
         self.prompts.remove(prompt)
-        if was_first:
+        if begun:
+            self._begun = None
             self.transcript.end_turn()
         if (line := how_it_ended(sent)) is not None:
-            text = line.text if was_first else f"{line.text}: {prompt.summary}"
+            text = line.text if begun else f"{line.text}: {prompt.summary}"
             self.transcript.say(Line(text, line.tone))
-        if was_first and self.running:
-            self._begin(self.prompts[0])
-        self._collect()
+        self._begin_next()
+        self.unprinted.collect()
         self._changed()
+
+    def _stands(self, now: Standing) -> None:
+        was, self.standing = self.standing, now
+        if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
+            self._began = self._clock() - now.seconds
+        if not now.busy and self._begun is None:
+            self.transcript.end_turn()
+        self._begin_next()
+        if now.closed:
+            self.transcript.say(Line("the session was closed"))
 
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):
@@ -264,13 +274,6 @@ class Conversation:
         now = self.shown.choices(kind)
         if now is not None and (before is None or before.current != now.current):
             self.say(f"{kind}: {now.name}")
-
-    def _collect(self) -> None:
-        """Take the blocks that are finished; of a replay only the newest."""
-        self._blocks += self.transcript.take_finished()
-        while self._opening and len(self._blocks) > _MOST_REPLAYED:
-            self._blocks.popleft()
-            self._left_out += 1
 
 
 def _title(asked: Question) -> str:

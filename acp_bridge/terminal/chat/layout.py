@@ -57,7 +57,7 @@ def layout(
     )
     above = ConditionalContainer(
         Window(FormattedTextControl(lambda: _last(tail(), rest)), dont_extend_height=True),
-        filter=Condition(lambda: bool(conversation.tail())),
+        filter=Condition(lambda: bool(conversation.unprinted.tail())),
     )
     return Layout(HSplit([above, rest]), focused_element=typed)
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from acp_bridge.protocol import ErrorCode
+from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, ErrorCode
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.opening import Open
 from acp_bridge.terminal.connection import Connection, Listener
@@ -44,7 +44,13 @@ class Plan:
 
     connect: Connect
     open: Open
+    #: where the session works: files that are mentioned are looked for there.
+    folder: Path
+    #: the file with what was entered before.
     history: Path
+    #: what is said at the end; it is given the first characters of the session's id.
+    goodbye: str
+    read_only: bool = False
 
 
 def unfit(env: Mapping[str, str]) -> str | None:
@@ -78,7 +84,12 @@ class _Running:
         self._leave: Callable[[], None] = lambda: None
         self._code = Exit.DONE
         self._login = ""
-        self.conversation = Conversation(Path.cwd(), lambda: self._changed(), time.monotonic)
+        self.conversation = Conversation(
+            plan.folder,
+            lambda: self._changed(),
+            time.monotonic,
+            read_only=plan.read_only,
+        )
 
     def log(self, line: str) -> None:
         """Show a line of the bridge's log."""
@@ -98,12 +109,12 @@ class _Running:
             await screen.run()
             tasks.cancel_scope.cancel()
         if self.conversation.session_id is not None and self._code is Exit.DONE:
-            print(f"\nacp-bridge chat --resume {self.conversation.session_id[:8]} goes on with it")
+            print("\n" + self._plan.goodbye.format(self.conversation.session_id[:8]))
         return self._code
 
     async def _open(self, connection: Connection) -> None:
         try:
-            own = {"state": True, "accepted": True}
+            own = {HEARS_STATE: True, HEARS_ACCEPTED: True, OBSERVES: self._plan.read_only}
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
             opened = await self._plan.open(connection)
@@ -115,7 +126,7 @@ class _Running:
             pass  # `_watch` says it
         else:
             self.conversation.use(connection)
-            self.conversation.opened(opened.session_id, opened.result)
+            self.conversation.opened(opened.session_id, opened.result, live=opened.live)
 
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:

@@ -22,6 +22,8 @@ class Opened:
 
     session_id: str
     result: Json
+    #: a turn of it may run.
+    live: bool = False
 
 
 #: opens a session; raises RpcError, ConnectionLost, NoAnswer.
@@ -48,6 +50,17 @@ def resume(session: SessionInfo) -> Open:
         return Opened(session.session_id, _object(result))
 
     return load
+
+
+def attach(session_id: str) -> Open:
+    """Return a way to see a session that is live at this bridge, with its transcript."""
+
+    async def attached(connection: Connection) -> Opened:
+        params = {"sessionId": session_id, "replay": True}
+        result = await connection.request(acp.ATTACH, params, within=_OPENS)
+        return Opened(session_id, _object(result), live=True)
+
+    return attached
 
 
 def _object(value: Any) -> Json:

@@ -26,6 +26,8 @@ class Prompt:
     text: str
     blocks: list[Json]
     sent: Sent | None = None
+    #: its id at the bridge, once it is on disk.
+    prompt_id: object = None
 
     @property
     def summary(self) -> str:

@@ -128,11 +128,11 @@ class Screen:
         self._output.flush()
 
     def _finished(self) -> str:
-        lines = self._lines(self._conversation.take_blocks())
+        lines = self._lines(self._conversation.unprinted.take())
         return "".join(f"{line}\r\n" for line in lines)
 
     def _tail_lines(self) -> list[str]:
-        return self._lines(self._conversation.tail())
+        return self._lines(self._conversation.unprinted.tail())
 
     def _release(self) -> None:
         self._output.held = False
