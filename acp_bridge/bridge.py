@@ -87,13 +87,13 @@ class Bridge:
             protocol.SESSION_RESUME: self._sessions.resume,
             protocol.SESSION_FORK: self._sessions.fork,
             protocol.SESSION_LIST: self._sessions.list,
-            protocol.SESSION_CLOSE: self._sessions.close,
-            protocol.SESSION_DELETE: self._sessions.delete,
+            protocol.SESSION_CLOSE: self._sessions.ending.close,
+            protocol.SESSION_DELETE: self._sessions.ending.delete,
         }
         #: the bridge's own that are, too.
         self._own_slow: dict[str, Work] = {
             protocol.ATTACH: self._sessions.attaching.attach,
-            protocol.CLOSE_FOR_ALL: self._sessions.close_for_all,
+            protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
         }
 
     def _keep_spare(self) -> Spare:

@@ -80,3 +80,5 @@ class Settings:
     lease_timeout: float = waits.LEASE
     #: bytes that may wait for a client that doesn't read.
     client_limit: int = 8 * 1024 * 1024
+    #: without a byte taken by the client on stdin a session that others have goes on without it.
+    unread: float = waits.UNREAD

@@ -95,6 +95,13 @@ REQUEST: Final = 60.0
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
 
+# --- a client doesn't read ------------------------------------------------------------------
+
+#: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
+#: is looked at so many times in between; one on a socket may be behind for one such step.
+UNREAD: Final = 10.0
+UNREAD_STEPS: Final = 10
+
 # --- an agent is asked beside a session -----------------------------------------------------
 
 #: An agent answers a question; a model may think for minutes.

@@ -230,7 +230,7 @@ class Client:
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()
-        self.peer.close(errors.agent_trouble(notices.CLIENT_GONE))
+        self.peer.close(errors.agent_trouble("the client has left"))
 
     # --- requests in flight --------------------------------------------------------------------
 

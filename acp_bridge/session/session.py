@@ -68,9 +68,9 @@ class Session:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
-        self.closed = anyio.Event()  #: set when nothing of the session is left.
+        #: set when nothing of the session is left; True when `close` was called.
+        self.closed, self.closing = anyio.Event(), False
         self._context, self._lease, settings = context, lease, context.settings
-        self.closing = False  #: `close` was called.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
@@ -79,21 +79,20 @@ class Session:
         memory = self.memory = Memory(journal)
         sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(settings, said.moments, has_process=link is not None)
-        self._stepping = Stepping(self._machine, self)
+        machine = new_machine(settings, said.moments, has_process=link is not None)
+        self._machine, self._stepping = machine, Stepping(machine, self)
         permissions = Permissions(said, updates, shown.show)
-        questions = Questions(self, shown, prompts)
-        record = shown.record_at_once
-        asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
+        people, record = Questions(self, shown, prompts), shown.record_at_once
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
-        self.ask = Ask(self, context, self.to_agent, shown)
-        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
-        own = self.ask.command, self.title.set_own, words
+        own = ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         self._performer = self._new_performer()
         if link:
@@ -184,7 +183,7 @@ class Session:
         self._sleep.disturb()
 
     def on_question(self) -> None:
-        """Note that people are asked something, or nothing more."""
+        self.audience.look_again()
 
     def welcome(self, client: Client) -> None:
         self.audience.welcome(client)

@@ -65,4 +65,13 @@ class Attaching:
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""
-        return {"sessions": []}
+        live = [session for session in self._live.values() if not session.closing]
+        return {"sessions": [_row(session) for session in live]}
+
+
+def _row(session: Session) -> Json:
+    info = session.journal.info
+    row = {"sessionId": session.id, "cwd": session.workspace.cwd, "agent": info.agent}
+    if info.title:
+        row["title"] = info.title
+    return {**row, **session.audience.standing.row()}

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest, Stage
@@ -68,5 +68,7 @@ class Introduction:
         with anyio.move_on_after(self._context.settings.start_timeout):
             await self.made.wait()
         if self._agent is None:
-            raise errors.refused(notices.NOT_INITIALIZED)
+            raise errors.refused(
+                "the client that started this acp-bridge has not initialized it yet: try again"
+            )
         return self._agent

@@ -18,7 +18,6 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.keyed_locks import KeyedLocks
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     SESSION_FORK,
@@ -32,7 +31,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.deletion import delete_at_agent
+from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
@@ -56,6 +55,8 @@ class Sessions:
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy)
+        at_agent = context, self._listing, waiting
+        self.ending = Ending(self.live, self._busy, self.attaching, self._store, *at_agent)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -72,6 +73,9 @@ class Sessions:
 
     def room(self, spare: int = 0) -> AbstractContextManager[None]:
         """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
+        for session in list(self.live.values()):
+            if session.closed.is_set():  # it has ended with its last client
+                del self.live[session.id]
         starting = spare + sum(session.link is None for session in self.live.values())
         files, waits = self._context.open_files, self._waiting.link is not None
         return files.claimed(len(self.live), starting, waits=waits)
@@ -146,7 +150,7 @@ class Sessions:
             async with self._busy.hold(session_id):
                 session = self.live.get(session_id)
                 if session and session.closing:
-                    await self._drop(session)
+                    await self.ending.drop(session)
                     session = None
                 shared = session is not None and session.transcript.has_others(request.client)
                 if session is None:
@@ -207,7 +211,7 @@ class Sessions:
             yield opened
         finally:
             with anyio.move_on_after(waits.UNDO, shield=True):
-                await self._drop(opened)
+                await self.ending.drop(opened)
 
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
@@ -236,7 +240,7 @@ class Sessions:
         except BaseException as exc:
             closed_by_client = session.closing
             with anyio.move_on_after(waits.UNDO, shield=True):
-                await self._drop(session)
+                await self.ending.drop(session)
                 await self._store.erase(session_id, known=False)
             if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
@@ -247,61 +251,6 @@ class Sessions:
         return session.replay.result(request)
 
     # --- the end -------------------------------------------------------------------------------
-
-    async def close(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/close`: the session's prompts are answered `cancelled` first.
-
-        From one of several clients it is that client's leave alone.
-        """
-        if await self.attaching.leave(request, params.session_id(given)):
-            return {}
-        return await self.close_for_all(request, given)
-
-    async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/close`, or the last client's `session/close`."""
-        session_id = params.session_id(given)
-        if found := self.live.get(session_id):
-            found.close(request.client)  # at once: a load of it ends, and is answered first
-        async with (
-            self.attaching.turn_of(request.client, session_id),
-            self._busy.hold(session_id),
-        ):
-            if session := self.live.get(session_id):
-                await self._drop(session)
-            elif found is None:
-                raise errors.unknown_session()
-        return {}
-
-    async def delete(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
-
-        What the agent may keep is not listed any more, and the answer says so.
-        """
-        session_id = params.session_id(given)
-        if session := self.live.get(session_id):
-            session.close(request.client)
-        async with (
-            self.attaching.turn_of(request.client, session_id),
-            self._busy.hold(session_id),
-        ):
-            if session := self.live.get(session_id):
-                await self._drop(session)
-            agent_id = await self._store.agent_id(session_id)
-            await self._store.erase(session_id, known=True)
-        if agent_id is None:
-            return {}
-        kept = await delete_at_agent(
-            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
-        )
-        if not kept:
-            return {}
-        event("agent.not_deleted", session=session_id, what=kept)
-        return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
-
-    async def _drop(self, session: Session) -> None:
-        session.close()
-        await session.closed.wait()
-        self.live.pop(session.id, None)
 
     async def end(self, grace: float) -> None:
         """Interrupt running turns, hold waiting prompts, end every process."""
