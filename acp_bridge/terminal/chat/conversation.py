@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
+
 from acp_bridge import protocol as acp
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
@@ -50,6 +52,8 @@ class Conversation:
         self.unprinted = Unprinted(self.transcript)
         self.prompts: list[Prompt] = []
         self.session_id: str | None = None
+        #: set when the session was closed or deleted, by anybody.
+        self.closed = anyio.Event()
         #: where the session stands; None where the bridge doesn't tell.
         self.standing: Standing | None = None
         self._changed, self._clock = changed, clock
@@ -253,6 +257,7 @@ class Conversation:
         self._begin_next()
         if now.closed:
             self.transcript.say(Line("the session was closed"))
+            self.closed.set()
 
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):

@@ -105,10 +105,12 @@ class _Running:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._open, connection)
             tasks.start_soon(self._watch, connection)
+            tasks.start_soon(self._watch_session)
             tasks.start_soon(self._on_signals)
             await screen.run()
             tasks.cancel_scope.cancel()
-        if self.conversation.session_id is not None and self._code is Exit.DONE:
+        closed = self.conversation.closed.is_set()
+        if self.conversation.session_id and self._code is Exit.DONE and not closed:
             print("\n" + self._plan.goodbye.format(self.conversation.session_id[:8]))
         return self._code
 
@@ -137,6 +139,10 @@ class _Running:
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
         self._fail("the bridge has ended")
+
+    async def _watch_session(self) -> None:
+        await self.conversation.closed.wait()
+        self._leave()
 
     async def _on_signals(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
