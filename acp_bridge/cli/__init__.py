@@ -31,6 +31,8 @@ def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], i
 
 #: Each takes the arguments after its name and returns the exit code.
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "chat": _command("cli.chat"),
+    "attach": _command("cli.attach"),
     "run": _command("cli.run_command"),
     "sessions": _command("cli.reading", "sessions"),
     "show": _command("cli.reading", "show"),

@@ -18,14 +18,8 @@ import anyio
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import LIVE, OBSERVES, Json
 from acp_bridge.terminal import known
-from acp_bridge.terminal.connection import (
-    BridgeRequest,
-    Connection,
-    ConnectionLost,
-    Listener,
-    NoAnswer,
-    over_socket,
-)
+from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, over_socket
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for all bridges together to say what is live, where that is only shown.
