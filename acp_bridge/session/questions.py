@@ -190,7 +190,7 @@ class Questions:
         question.asked.pop(client, None)
         others = self.clients(question.link, question.call)
         later = [each for each in others if each is not client and each not in self.shown(others)]
-        if question.asked or later or (self.kept and answer is None):
+        if question.asked or later or (self.kept and (answer is None or client.gone)):
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:

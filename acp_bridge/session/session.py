@@ -81,10 +81,9 @@ class Session:
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
         machine = new_machine(settings, said.moments, has_process=link is not None)
         self._machine, self._stepping = machine, Stepping(machine, self)
-        permissions = Permissions(said, updates, shown.show)
         people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        record = shown.record_at_once
-        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
+        how = shown.asked, updates, shown.record_at_once
+        asks = ToClient(self.id, *how, Permissions(said, updates, shown.show), people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
         self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
@@ -93,8 +92,8 @@ class Session:
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.title = Title(self, context.journal, journal, shown)
-        own = ask.command, self.title.set_own, words
-        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
+        own = pauses, ask.command, self.title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, *own)
         self._performer = self._new_performer()
         if link:
             self._processes.add(link, 1)
