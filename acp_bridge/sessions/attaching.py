@@ -61,7 +61,7 @@ class Attaching:
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
         for session in list(self._live.values()):
-            session.audience.leave(client)
+            errors.contained(session.audience.leave, client, what="a client could not leave")
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""
