@@ -296,4 +296,5 @@ class ToAgent:
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))
         finally:  # whatever breaks, the request is answered (invariant Q9)
-            self._transcript.then(request.client, lambda: request.respond(told))
+            sets = request.method in _BOUNDED
+            self._transcript.then(request.client, lambda: request.respond(told), sets_state=sets)
