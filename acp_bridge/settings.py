@@ -52,6 +52,10 @@ class Settings:
     drain_timeout: float = 2.0
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
+    #: how long work may go on without a client; 0: the bridge ends with its client.
+    keep: float = 0.0
+    #: the folder in which agents start; None: that of the bridge.
+    folder: str | None = None
     #: how many files an agent may have open; None: as many as the bridge.
     agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.

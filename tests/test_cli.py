@@ -48,6 +48,15 @@ def test_the_built_in_agent_sleeps_after_an_hour_and_others_when_the_user_says_s
     assert options.parse(["--sleep-after", "0"], {}).settings.sleep_after == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("90s", 90), ("30m", 1800), ("8h", 28800), ("7d", 604800), ("0", 0), ("off", 0), ("", 0)],
+)
+def test_how_long_work_is_kept_is_a_number_with_a_unit(given: str, seconds: int) -> None:
+    assert options.parse(["--keep", given], {}).settings.keep == seconds
+    assert options.parse([], {"ACP_BRIDGE_KEEP": given}).settings.keep == seconds
+
+
 def test_what_follows_two_dashes_is_the_agents_command() -> None:
     settings = options.parse(["--home", "/h", "--", "an-agent", "--home", "x", "--"], {}).settings
     assert settings.command == ("an-agent", "--home", "x", "--")
@@ -95,6 +104,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
         "ACP_BRIDGE_SPARE": "on",
+        "ACP_BRIDGE_KEEP": "1h",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -110,6 +120,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert (settings.sleep_after, settings.spare) == (30, 600)
+    assert (settings.sleep_after, settings.keep) == (30, 3600)
     assert settings.home == Path("/h")
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (
@@ -156,6 +167,10 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
         (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        *(
+            (["--keep", wrong], "--keep: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+            for wrong in ("30", "8d", "0s", "1.5h", "h", "forever", "\u0661m")
+        ),
         (["--sleep-after", "-1"], "--sleep-after: a number of minutes from 0, for never, to 10080"),
         (
             ["--sleep-after", "nan"],

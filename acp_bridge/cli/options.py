@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,18 @@ from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
-    *("sleep-after", "spare"),
+    *("sleep-after", "spare", "keep"),
 )
-#: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
-SWITCHES: Final = ("listen",)
 #: may stand without a value, which then is "on".
 _FLAGS: Final = frozenset({"spare"})
+#: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
+SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: seconds that unattended work may go on at most.
+_MOST_KEPT: Final = 7 * 86400
 #: minutes of rest after which the built-in agent is ended until it is needed again.
 _SLEEP: Final = 60.0
 #: the name under which the built-in agent's sessions are kept.
@@ -75,7 +80,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     return Options(
         settings=_settings(given, command, env),
         own_agent=not command,
-        log_file=Path(given.log_file) if given.log_file else None,
+        log_file=Path(given.log_file).absolute() if given.log_file else None,
         log_level=given.log_level,
     )
 
@@ -84,7 +89,7 @@ def data_folder(home: str | None) -> Path:
     """Return the folder in which everything is kept; `home`: the user's choice, if any."""
     from platformdirs import user_data_dir
 
-    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser()
+    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
 
 
 def variable(option: str) -> str:
@@ -158,6 +163,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
+        keep=_duration("keep", given.keep),
     )
 
 
@@ -211,6 +217,16 @@ def _minutes(name: str, value: str | None, default: float) -> float:
     if not 0 <= minutes <= _MOST_MINUTES:
         _fail(f"--{name}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
     return minutes
+
+
+def _duration(name: str, value: str | None) -> float:
+    if value is None or value in ("0", "off", ""):
+        return 0.0
+    found = _DURATION.fullmatch(value)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= _MOST_KEPT:
+        _fail(f"--{name}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+    return seconds
 
 
 def _fail(message: str) -> NoReturn:

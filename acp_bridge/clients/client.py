@@ -203,6 +203,10 @@ class Client:
             self.peer.notify(LET_GO, {"reason": reason})
             self._served.cancel()
 
+    def cut(self) -> None:
+        """Take the client for gone, whatever its streams say."""
+        self._served.cancel()
+
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
         scope.cancel()

@@ -43,6 +43,8 @@ class SessionContext:
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
     take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
+    #: told when a session may have begun or ended its work.
+    note_work: Callable[[], None] = field(default=lambda: None)
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,

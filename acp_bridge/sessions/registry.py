@@ -52,10 +52,12 @@ class Sessions:
         self._waiting = waiting
         self._store = SessionStore(context)
         self._forks = Forks(self._store, context.journal)
-        self._listing = Listing(self, context.journal, lambda: context.identity)
+        self._listing = Listing(
+            self, context.journal, lambda: context.identity, context.settings.folder
+        )
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
-        self.attaching = Attaching(self.live, self._busy)
+        self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
         self.ending = Ending(*of_live, self._store, context, self._listing, waiting)
