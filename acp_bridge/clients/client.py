@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
+from acp_bridge import errors, notices
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
 from acp_bridge.protocol import (
