@@ -18,7 +18,6 @@ from typing import Any
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
-from acp_bridge.agents.link import Link
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.keep import Waiter
@@ -82,9 +81,9 @@ class Bridge:
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        changed = self._keep_spare().note_change if context.settings.spare else lambda told: None
         self._sessionless = Sessionless(context, self._waiting, changed)
-        self.introduction = Introduction(context, self._waiting)
+        self._introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
@@ -145,11 +144,6 @@ class Bridge:
             await self._unattended.run()
         self._ended.set()
 
-    def listen(self) -> None:
-        """Let more clients join over a socket, if that is wanted, from the first answer on."""
-        self._context.socket = self._listening.path
-        self._tasks.start_soon(self._listening.run, self.introduction.made.wait, self.join)
-
     async def _watch_waiter(self, waiter: Waiter, client: Client) -> None:
         """Take the end of the process that the client knows for the client's own."""
         await anyio.wait_readable(waiter)
@@ -160,6 +154,11 @@ class Bridge:
 
     def _works(self) -> bool:
         return self._sessions.attaching.works
+
+    def listen(self) -> None:
+        """Let more clients join over a socket, if that is wanted, from the first answer on."""
+        self._context.socket = self._listening.path
+        self._tasks.start_soon(self._listening.run, self._introduction.made.wait, self.join)
 
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
@@ -223,7 +222,7 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self.introduction.answer, params)
+            client.run(self._tasks, request, self._introduction.answer, params)
             return
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
@@ -293,7 +292,3 @@ class Bridge:
                 if session.cancel_request(client, request_id):
                     return
             self._sessions.passages.cancel_request(client, request_id)
-
-
-def _nobody(told: Link) -> None:
-    """Tell nobody that a process was told something."""

@@ -83,8 +83,7 @@ class Session:
         self._machine, self._stepping = machine, Stepping(machine, self)
         permissions = Permissions(said, updates, shown.show)
         people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        record = shown.record_at_once
-        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
+        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
         self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
