@@ -16,8 +16,9 @@ from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.process import BRIDGE
 
-#: the options of the bridge that a command takes: those that always have a value.
-_NAMES: Final = tuple(name for name in options.NAMES if name not in options.FLAGS)
+#: the options of the bridge that a command takes: those that always have a value, and not what
+#: lets a bridge outlive its client.
+_NAMES: Final = tuple(name for name in options.NAMES if name not in {*options.FLAGS, "keep"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -82,6 +83,11 @@ def own_bridge(
     parsed = options.parse(words, env)
     named = agent is not None or not parsed.settings.builtin
     return OwnBridge((*BRIDGE, *words), parsed.settings, named)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a bridge that ends with the command, whatever the user's says."""
+    return {key: value for key, value in os.environ.items() if key != options.variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:

@@ -18,6 +18,7 @@ from acp_bridge.cli.own_bridge import (
     Parser,
     add_options,
     divided,
+    environment,
     not_its_agent,
     own_bridge,
     prompt_given,
@@ -81,7 +82,7 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
         def told(line: str) -> None:
             screen.tell(one_line(line))
 
-        connect = partial(over_process, bridge.command, tell=told)
+        connect = partial(over_process, bridge.command, tell=told, env=environment())
         code = await headless.run(order, screen, connect, stop)
     return stop.reason or code
 

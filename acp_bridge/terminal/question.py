@@ -82,7 +82,7 @@ class Question:
         with anyio.move_on_after(_PATIENCE):
             await first_of(self._asked, connection.ended)
         if not self.requests:
-            raise NotAnswered("nothing is asked in this session any more")
+            raise NotAnswered("no permission is asked in this session any more")
         return self.requests[0].params
 
     async def answer(

@@ -123,7 +123,7 @@ async def test_a_session_that_ends_before_it_asks_is_told() -> None:
     with anyio.fail_after(5):
         async with connection_to(bridge, question) as connection, beside() as tasks:
             tasks.start_soon(end)
-            with pytest.raises(NotAnswered, match="nothing is asked"):
+            with pytest.raises(NotAnswered, match="no permission is asked"):
                 await question.ask(connection, "s")
 
 
