@@ -112,6 +112,13 @@ NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
 
+DETACHED: Final = (
+    "[acp-bridge] Nothing was read here for a while, and others have this session open: it went on"
+    " without waiting. What follows is shown here again from your next prompt on. To see all of it,"
+    " load the session again."
+)
+CLOSED_BY_OTHER: Final = "[acp-bridge] This session was closed by another client."
+
 
 def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
@@ -268,6 +275,13 @@ def summary(prompt: list[Any], length: int) -> str:
     texts = [block.get("text") for block in prompt if isinstance(block, dict)]
     text = " ".join(" ".join(str(each).split()) for each in texts if each)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def first_line(prompt: list[Any], length: int) -> str:
+    """Return the first line of a prompt's text, cut to `length` characters."""
+    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
+    lines = [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+    return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
 def _numbered(prompts: list[Json]) -> str:

@@ -50,6 +50,12 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: other clients may connect, over a socket in the home folder.
+    listen: bool = True
+    #: how long work may go on without a client; 0: the bridge ends with its client.
+    keep: float = 0.0
+    #: the folder in which agents start; None: that of the bridge.
+    folder: str | None = None
     #: how many files an agent may have open; None: as many as the bridge.
     agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.
@@ -72,5 +78,9 @@ class Settings:
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.
     lease_timeout: float = waits.LEASE
+    #: for the bridge that holds a session to say that it is live there.
+    reach_timeout: float = waits.REACH
     #: bytes that may wait for a client that doesn't read.
     client_limit: int = 8 * 1024 * 1024
+    #: without a byte taken by the client on stdin a session that others have goes on without it.
+    unread: float = waits.UNREAD

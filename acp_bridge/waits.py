@@ -63,6 +63,9 @@ HOOK_AT_END: Final = 1.0
 END: Final = 2.4
 #: The last output reaches the client after that.
 FLUSH: Final = 0.3
+#: A client on a socket that was let go takes what was sent before. Nobody waits for it, and the
+#: end of the bridge ends it.
+LET_GO: Final = 10.0
 #: The lock of the index is waited for when the journal is closed, after that.
 INDEX_CLOSE: Final = 0.1
 #: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.
@@ -71,6 +74,18 @@ LEAVE: Final = 2.85
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
+#: The bridge that holds a session answers another one. Below LEASE: it is tried again.
+REACH: Final = 3.0
+
+# --- a client on the socket ---------------------------------------------------------------------
+
+#: The socket and the run file of a bridge are made, and removed: on a disk that may not answer.
+#: With END far below LEAVE, as they are removed while the sessions end.
+SOCKET: Final = 1.0
+#: The process that has connected, and those above it, are looked at.
+PEER: Final = 1.0
+#: A client begins with `initialize`.
+GREETING: Final = 10.0
 
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 
@@ -81,6 +96,13 @@ REQUEST: Final = 60.0
 
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
+
+# --- a client doesn't read ------------------------------------------------------------------
+
+#: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
+#: is looked at so many times in between; one on a socket may be behind for one such step.
+UNREAD: Final = 10.0
+UNREAD_STEPS: Final = 10
 
 # --- an agent is asked beside a session -----------------------------------------------------
 

@@ -60,11 +60,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Let a command take the options of `acp-bridge`."""
     for name in _NAMES:
         parser.add_argument(f"--{name}")
+    for name in options.SWITCHES:
+        parser.add_argument(f"--no-{name}", action="store_true")
 
 
 def none_given(**given: str | None) -> dict[str, str | None]:
     """Return the options of the bridge by name, of which only these are given."""
-    return {name.replace("-", "_"): None for name in _NAMES} | given
+    switches = {f"no_{name}": None for name in options.SWITCHES}
+    return {name.replace("-", "_"): None for name in _NAMES} | switches | given
 
 
 def own_bridge(
@@ -78,6 +81,7 @@ def own_bridge(
     for name in _NAMES:
         if (value := getattr(given, name.replace("-", "_"))) is not None:
             words += [f"--{name}", value]
+    words += [f"--no-{name}" for name in options.SWITCHES if getattr(given, f"no_{name}")]
     if agent is not None:
         words += ["--", *agent]
     parsed = options.parse(words, env)

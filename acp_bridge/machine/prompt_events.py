@@ -25,7 +25,7 @@ from acp_bridge.machine.events import (
 from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.open_hooks import OpenHooks
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure
-from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
+from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.restarts import Restarts
 from acp_bridge.machine.stage import Stage
 from acp_bridge.machine.states import State
@@ -98,8 +98,11 @@ class PromptEvents:
         return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
 
     def cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
-        """Take the user's Stop, or a cancel of one prompt's request. (invariant C20)"""
-        queue = self._queue
+        """Take the user's Stop, or a cancel of one prompt's request. (invariant C20)
+
+        It ends no prompt of another client than the one that says it. (invariant V4)
+        """
+        queue, own = self._queue, event.requests
         if self._stage.closing or not queue.unanswered:
             return [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
@@ -108,10 +111,20 @@ class PromptEvents:
             if not running or key not in (running.key, running.request):
                 out = queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
                 return out or [Dropped(event)]
+        elif own is not None and oldest.request not in own:
+            first = next((p.request for p in queue.unanswered if p.request in own), None)
+            return self._drop_with(first, own) or [Dropped(event)]
         self._gate.end_pause()
-        return self._turn_end.cancel() + queue.drop(
-            Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
-        )
+        return self._turn_end.cancel() + self._drop_with(oldest.request, own)
+
+    def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
+        """Cancel what waits under this request, and what a Stop ends beside it."""
+
+        def goes(prompt: QueuedPrompt) -> bool:
+            may_go = own is None or prompt.request in own
+            return prompt.request == request or (may_go and (self._clear or prompt.interrupt))
+
+        return self._queue.drop(Cancelled(), goes)
 
     def send_next(self) -> list[Effect]:
         """After every event: send the next committed prompt, or start a process for it."""

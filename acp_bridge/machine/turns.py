@@ -122,6 +122,11 @@ class Turns:
         return tuple(prompt.key for prompt in self._queue.waiting)
 
     @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+        return tuple(dict.fromkeys(prompt.request for prompt in self._queue.unanswered))
+
+    @property
     def standstill(self) -> Standstill:
         """What the user's pause or hold has come to."""
         gate = self._gate

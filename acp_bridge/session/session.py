@@ -25,6 +25,7 @@ from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures, queue_command, queue_words
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
+from acp_bridge.session.audience import Audience
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
@@ -35,6 +36,7 @@ from acp_bridge.session.performer import Performer
 from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.process_effects import ProcessEffects
 from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.questions import Questions
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
@@ -66,9 +68,9 @@ class Session:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
-        self.closed = anyio.Event()  #: set when nothing of the session is left.
+        #: set when nothing of the session is left; True when `close` was called.
+        self.closed, self.closing = anyio.Event(), False
         self._context, self._lease, settings = context, lease, context.settings
-        self.closing = False  #: `close` was called.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
@@ -77,18 +79,21 @@ class Session:
         memory = self.memory = Memory(journal)
         sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(settings, said.moments, has_process=link is not None)
-        self._stepping = Stepping(self._machine, self)
+        machine = new_machine(settings, said.moments, has_process=link is not None)
+        self._machine, self._stepping = machine, Stepping(machine, self)
         permissions = Permissions(said, updates, shown.show)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
+        people = Questions(self, shown, prompts, kept=settings.keep > 0)
+        record = shown.record_at_once
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
-        self.ask = Ask(self, context, self.to_agent, shown)
         self.title = Title(self, context.journal, journal, shown)
-        own = self.ask.command, self.title.set_own, words
+        own = ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         self._performer = self._new_performer()
         if link:
@@ -128,6 +133,10 @@ class Session:
     @property
     def excused(self) -> bool:
         return self.to_agent.busy
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        return self._machine.unanswered
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -174,6 +183,12 @@ class Session:
     def disturb(self) -> None:
         self._sleep.disturb()
 
+    def on_question(self) -> None:
+        self.audience.look_again()
+
+    def welcome(self, client: Client) -> None:
+        self.audience.welcome(client)
+
     def wake(self) -> None:
         """Have a process started and given the session, if there is none."""
         self.feed(ev.Warm())
@@ -197,6 +212,8 @@ class Session:
         self.from_agent.look_again()
         self.to_agent.look_again()
         self._sleep.look_again()
+        self.audience.look_again()
+        self._context.note_work()
 
     def perform(self, effect: ef.Effect) -> None:
         """Carry out one effect, without waiting."""
@@ -209,9 +226,11 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+    def close(self, by: Client | None = None) -> None:
+        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, and
+        clients other than the one that closes it are told."""
         self.closing = True
+        self.audience.end(by)
         self.ask.close()
         self.feed(ev.Close())
 
@@ -237,7 +256,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
+        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
             self.title.note_prompt(params)
 
@@ -245,7 +264,7 @@ class Session:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
         key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(ev.CancelPrompt(key))
+            self.feed(ev.CancelPrompt(key, self.audience.own(client)))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 

@@ -1,7 +1,6 @@
 """Requests of the clients that are for the agent: passed on now, or when it is ready.
 
-Settings and whatever else the bridge does not know go this way; the answers come back as the
-agent gave them.
+Settings and whatever the bridge does not know go this way; answers come back as they were given.
 """
 
 from __future__ import annotations
@@ -19,14 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import (
-    SESSION_FORK,
-    SET_CONFIG_OPTION,
-    SET_MODE,
-    SET_MODEL,
-    Json,
-    user_chunk,
-)
+from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -51,7 +43,12 @@ class ToAgentPort(Protocol):
 
 
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
-_BOUNDED: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION, SESSION_FORK)
+_BOUNDED: Final = (
+    protocol.SET_MODE,
+    protocol.SET_MODEL,
+    protocol.SET_CONFIG_OPTION,
+    protocol.SESSION_FORK,
+)
 
 
 def for_agent(link: Link, params: Any) -> Any:
@@ -128,8 +125,7 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
-        tell = partial(self._answer, request)
-        self._take(_Asked(request, tell, request.method, request.params))
+        self._take(_Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client; raises RpcError.
@@ -245,11 +241,15 @@ class ToAgent:
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
         if isinstance(answer, Ok):
-            known = self._user_settings.shown
-            self._user_settings.note_choice(request.method, request.params, answer.result)
-            for update in self._user_settings.news(known):
+            for update in self._set(request, answer.result):
                 self._transcript.show({"update": update})
             self._transcript.flush()
+
+    def _set(self, request: ClientRequest, result: object) -> list[Json]:
+        """Note what a client has set; returns the updates that tell it."""
+        settings, known = self._user_settings, self._user_settings.shown
+        settings.note_choice(request.method, request.params, result)
+        return settings.news(known)
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
@@ -277,10 +277,9 @@ class ToAgent:
     def _note_steering(self, request: ClientRequest, result: object) -> None:
         """Record what the user said into the running turn, if the agent took it there."""
         match request.method, request.params, result:
-            case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
-                if outcome != "promptRequired":
-                    for block in blocks:
-                        self._transcript.record_only({"update": user_chunk(block)})
+            case protocol.STEERING, {"prompt": list(said)}, {"outcome": o} if o != "promptRequired":
+                for block in said:
+                    self._transcript.record_said(request.client, {"update": user_chunk(block)})
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
@@ -292,7 +291,8 @@ class ToAgent:
         try:
             if isinstance(answer, Ok):
                 self._note_steering(request, answer.result)
-                self._user_settings.note_choice(request.method, request.params, answer.result)
+                for update in self._set(request, answer.result):
+                    self._transcript.tell_others(request.client, {"update": update})
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))
         finally:  # whatever breaks, the request is answered (invariant Q9)
