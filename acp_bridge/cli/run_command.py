@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -67,12 +68,11 @@ _MOST_SECONDS: Final = 7 * 24 * 3600
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
     given, bridge = _parsed(arguments)
+    if sys.stdout is None:
+        return fail("run", "there is no stdout for the answer")
     order = _order(given, bridge)
     log.configure("error", None)
-    try:
-        return anyio.run(_run, order, bridge)
-    except OSError as error:  # there is no stdout
-        return fail("run", error.strerror)
+    return anyio.run(_run, order, bridge)
 
 
 async def _run(order: headless.Order, bridge: OwnBridge) -> int:

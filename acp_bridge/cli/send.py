@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import anyio
@@ -37,10 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     if given.json and not given.wait:
         parser.error("--json shows a turn: it needs --wait")
     given.prompt = prompt_given(parser, given.prompt)
-    try:
-        return anyio.run(_send, given)
-    except OSError as error:  # there is no stdout
-        return fail("send", error.strerror)
+    if sys.stdout is None:
+        return fail("send", "there is no stdout to say what was done")
+    return anyio.run(_send, given)
 
 
 async def _send(given: argparse.Namespace) -> int:

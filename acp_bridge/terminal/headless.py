@@ -98,11 +98,12 @@ class _Turn:
     def on_notification(self, method: str, params: Json) -> None:
         """Show an update of the turn."""
         match method:
-            case _ if method == SESSION_UPDATE and self._is_own(params):
+            case _ if method == SESSION_UPDATE:
                 update = params.get("update")
                 if isinstance(update, dict):
                     self._permissions.note(update)
-                self._answer.show(params)
+                if self._is_own(params):
+                    self._answer.show(params)
             case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
