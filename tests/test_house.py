@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
-    {"terminal"},
     {"serving"},
+    {"terminal"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -77,6 +77,18 @@ SANS_IO = (
     "notices",
     "protocol",
     "updates",
+    "terminal.chat.bottom",
+    "terminal.chat.local_commands",
+    "terminal.chat.questions",
+    "terminal.chat.settings_shown",
+    "terminal.view.blocks",
+    "terminal.view.content",
+    "terminal.view.diff",
+    "terminal.view.harmless",
+    "terminal.view.look",
+    "terminal.view.paragraphs",
+    "terminal.view.tool_calls",
+    "terminal.view.transcript",
     "wire.jsonrpc",
 )
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}

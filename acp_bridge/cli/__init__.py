@@ -42,6 +42,8 @@ def _fill_standard_descriptors() -> None:
 
 #: Each takes the arguments after its name and returns the exit code.
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "chat": _command("cli.chat"),
+    "attach": _command("cli.attach"),
     "run": _command("cli.run_command"),
     "sessions": _command("cli.reading", "sessions"),
     "show": _command("cli.reading", "show"),

@@ -12,6 +12,7 @@ the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin an
 
 commands, each with its own --help (docs/commands.md):
  work
+  acp-bridge chat                   talk with an agent in this terminal
   acp-bridge run "PROMPT"           one prompt from a script: the answer on stdout, exit codes
  sessions that are kept
   acp-bridge sessions               list them

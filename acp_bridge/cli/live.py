@@ -16,12 +16,13 @@ from acp_bridge.cli import live_help, own_bridge
 from acp_bridge.cli.options import data_folder
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.terminal import known, live, ps
-from acp_bridge.terminal.connection import Connection, ConnectionLost, Listener, NoAnswer
+from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.live import Asleep, Deaf, LiveSession
 from acp_bridge.terminal.printing import columns, fail, print_json, print_text
 from acp_bridge.terminal.process import over_process
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.

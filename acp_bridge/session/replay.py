@@ -178,7 +178,7 @@ class Replay:
                 if not own_meta(params).get(CONTEXT):
                     view.replay(for_replay(params))
             # One on a socket is let go at the limit, and what is live is to count for that.
-            limit = self._limit // 2 if view.client.on_socket else self._limit
+            limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
             if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
                 await view.pace(limit)

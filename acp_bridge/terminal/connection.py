@@ -21,28 +21,15 @@ import anyio
 
 from acp_bridge import __version__
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
+from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.stream import Outgoing, Stream
 from acp_bridge.terminal.tasks import beside
-from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, RequestId, RpcError
+from acp_bridge.wire.jsonrpc import Malformed, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
 #: seconds. A bridge takes what was written to it before the connection is closed.
 _FLUSH: Final = 1.0
 _WITHDRAWN: Final = "request cancelled"
-
-
-class ConnectionLost(Exception):
-    """The bridge is gone, or has closed the connection."""
-
-    def __init__(self) -> None:
-        super().__init__("the bridge has ended the connection")
-
-
-class NoAnswer(Exception):
-    """A request was not answered in its time."""
-
-    def __init__(self, method: str, seconds: float) -> None:
-        super().__init__(f"the bridge did not answer {method} within {seconds:g} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,46 +69,6 @@ class Listener(Protocol):
 
     async def room(self) -> None:
         """Return when more may be read."""
-
-
-class Sent:
-    """A request of ours that was sent."""
-
-    def __init__(self, connection: Connection, method: str) -> None:
-        self.id: RequestId = None
-        self.method = method
-        self.answered = anyio.Event()
-        self._connection = connection
-        self._answer: Answer | None = None
-
-    def take(self, answer: Answer) -> None:
-        """Note the answer."""
-        self._answer = answer
-        self.answered.set()
-
-    async def result(self, *, within: float | None = None) -> Any:
-        """Return the result, waiting at most `within` seconds (None: as long as it takes).
-
-        Raises:
-            RpcError: the bridge's error.
-            ConnectionLost: the connection ended before.
-            NoAnswer: the time is over; the request stays sent.
-        """
-        with anyio.move_on_after(within):
-            await self.answered.wait()
-        match self._answer:
-            case None:
-                raise NoAnswer(self.method, within or 0)
-            case Err(error) if error is self._connection.lost:
-                raise ConnectionLost
-            case Err(error):
-                raise error
-            case answer:
-                return answer.result
-
-    def cancel(self) -> None:
-        """Send `$/cancel_request` for it, if it is not answered yet."""
-        self._connection.cancel(self)
 
 
 class Connection:

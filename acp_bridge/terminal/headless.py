@@ -28,17 +28,11 @@ from acp_bridge.protocol import (
     Json,
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
-from acp_bridge.terminal.connection import (
-    BridgeRequest,
-    Connection,
-    ConnectionLost,
-    Listener,
-    NoAnswer,
-    Sent,
-)
+from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener
 from acp_bridge.terminal.exits import Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Permissions, Policy
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer, Sent
 from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError

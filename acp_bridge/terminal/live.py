@@ -18,15 +18,9 @@ import anyio
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
-from acp_bridge.terminal.connection import (
-    BridgeRequest,
-    Connection,
-    ConnectionLost,
-    Listener,
-    NoAnswer,
-    over_socket,
-)
+from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, over_socket
 from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for all bridges together to say what is live, where that is only shown.

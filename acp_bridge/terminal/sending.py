@@ -27,9 +27,10 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
-from acp_bridge.terminal.connection import BridgeRequest, Connection, Sent
+from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.exits import Exit, of_stop_reason
 from acp_bridge.terminal.question import title_of
+from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.waiting import Stop, first_of
 
 #: seconds for a bridge to attach, and for its disk to take the prompt.

@@ -7,13 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.terminal.connection import (
-    Connection,
-    ConnectionLost,
-    NoAnswer,
-    connected,
-    over_socket,
-)
+from acp_bridge.terminal.connection import Connection, connected, over_socket
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.terminal.fake_bridge import FakeBridge, Notes, connection_to, living
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from acp_bridge.terminal import process
-from acp_bridge.terminal.connection import ConnectionLost
 from acp_bridge.terminal.process import BRIDGE, over_process
+from acp_bridge.terminal.sent import ConnectionLost
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import MARK, all_gone, marked
 from tests.terminal.fake_bridge import Notes
