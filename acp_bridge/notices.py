@@ -256,11 +256,6 @@ def feedback(text: str) -> str:
     return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
 
 
-def no_greeting(seconds: float) -> str:
-    """Return why a client is let go that has not begun."""
-    return f"no initialize came within {seconds:g} s"
-
-
 def enough_feedback(text: str) -> str:
     """Return what is said of feedback that the agent is not given any more."""
     return (

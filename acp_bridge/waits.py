@@ -74,6 +74,8 @@ LEAVE: Final = 2.85
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
+#: The bridge that holds a session answers another one. Below LEASE: it is tried again.
+REACH: Final = 3.0
 
 # --- a client on the socket ---------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
     {"terminal"},
+    {"serving"},
     {"bridge"},
     {"sessions"},
     {"session"},
     {"clients"},
-    {"updates"},
+    {"unattended", "updates"},
     {"late_replay", "machine"},
     {"hooks", "listening"},
     {"agents", "journal"},
@@ -249,7 +250,7 @@ def test_what_is_sans_io_neither_awaits_nor_knows_a_clock_or_a_process(name: str
 
 def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
     known = modules("acp_bridge")
-    todo, path = ["acp_bridge.__main__", "acp_bridge.bridge"], set[str]()
+    todo, path = ["acp_bridge.__main__", "acp_bridge.serving"], set[str]()
     while todo:
         module = todo.pop()
         if module in path:
@@ -263,7 +264,7 @@ def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
 
 @pytest.mark.process
 def test_the_serve_path_loads_nothing_heavy() -> None:
-    code = "import sys, acp_bridge.__main__, acp_bridge.bridge; print(*sys.modules)"
+    code = "import sys, acp_bridge.__main__, acp_bridge.serving; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

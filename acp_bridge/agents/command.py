@@ -1,10 +1,13 @@
 """The command that starts processes of an agent, and what they say that they can do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio.abc import TaskGroup
+
 from acp_bridge.agents.parent import AgentParent
+from acp_bridge.agents.process import AgentProcess
 from acp_bridge.agents.standing import StandingRequests
 
 
@@ -22,3 +25,12 @@ class AgentCommand:
     folder: str | None = None
     #: what forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None
+
+    async def start(
+        self, tasks: TaskGroup, lock_fd: int | None, on_stderr: Callable[[str], None]
+    ) -> AgentProcess:
+        """Start a process; see `AgentProcess.start`, which raises StartFailed."""
+        bounds = self.open_files, self.folder
+        return await AgentProcess.start(
+            tasks, self.words, self.parent, *bounds, lock_fd=lock_fd, on_stderr=on_stderr
+        )

@@ -117,15 +117,7 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        process = await AgentProcess.start(
-            tasks,
-            self.command.words,
-            self.command.parent,
-            lock_fd=lock_fd,
-            open_files=self.command.open_files,
-            folder=self.command.folder,
-            on_stderr=self._on_stderr,
-        )
+        process = await self.command.start(tasks, lock_fd, self._on_stderr)
         self._process, self.pid = process, process.pid
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()

@@ -71,6 +71,8 @@ class Replay:
         self._user_settings = user_settings
         self._pauses = pauses
         self._limit = limit
+        #: what was said of a turn that another bridge has left.
+        self._left: list[Json] = []
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
 
@@ -84,6 +86,7 @@ class Replay:
             said = [{"update": update} for update in await self._left_open(row.seq)]
             lost = notices.MISSING if row.outcome else notices.INTERRUPTED
             said.append(notices.notice(lost))
+            self._left += said
             ends[row.seq] = b"".join(encode(params) for params in said)
         waited = self._journal.recover(ends)
         # A hook's feedback was to run before all that waited, however long they had.
@@ -120,6 +123,10 @@ class Replay:
                 view.replays += 1
                 await self._read(view)
                 self.replay_state(view)
+            elif request.continues:  # the client has seen the rest
+                for params in self._left:
+                    view.replay(params)
+            self._left = []
             if self._journal.behind:
                 view.replay(notices.notice(notices.UNRECORDED))
             if held := list(self._prompts.held.values()):

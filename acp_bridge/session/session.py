@@ -82,7 +82,8 @@ class Session:
         machine = new_machine(settings, said.moments, has_process=link is not None)
         self._machine, self._stepping = machine, Stepping(machine, self)
         permissions = Permissions(said, updates, shown.show)
-        people, record = Questions(self, shown, prompts), shown.record_at_once
+        people = Questions(self, shown, prompts, kept=settings.keep > 0)
+        record = shown.record_at_once
         asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
@@ -212,6 +213,7 @@ class Session:
         self.to_agent.look_again()
         self._sleep.look_again()
         self.audience.look_again()
+        self._context.note_work()
 
     def perform(self, effect: ef.Effect) -> None:
         """Carry out one effect, without waiting."""

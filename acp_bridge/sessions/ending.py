@@ -13,6 +13,7 @@ from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.deletion import delete_at_agent
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.passages import Passages, Reach
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
 
@@ -25,6 +26,7 @@ class Ending:
         live: dict[str, Session],
         busy: KeyedLocks,
         attaching: Attaching,
+        passages: Passages,
         store: SessionStore,
         context: SessionContext,
         listing: Listing,
@@ -34,6 +36,7 @@ class Ending:
         self._live = live
         self._busy = busy
         self._attaching = attaching
+        self._passages = passages
         self._store = store
         self._context = context
         self._listing = listing
@@ -63,11 +66,14 @@ class Ending:
                 raise errors.unknown_session()
         return {}
 
-    async def delete(self, request: ClientRequest, given: Json) -> Json:
+    async def delete(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
 
         What the agent may keep is not listed any more, and the answer says so.
         """
+        return await self._passages.or_elsewhere(request, self._delete(request, given))
+
+    async def _delete(self, request: ClientRequest, given: Json) -> Json:
         session_id = params.session_id(given)
         if session := self._live.get(session_id):
             session.close(request.client)
@@ -78,7 +84,8 @@ class Ending:
             if session := self._live.get(session_id):
                 await self.drop(session)
             agent_id = await self._store.agent_id(session_id)
-            await self._store.erase(session_id, known=True)
+            reach = Reach(self._passages, request)
+            await self._store.erase(session_id, known=True, reach=reach)
         if agent_id is None:
             return {}
         kept = await delete_at_agent(

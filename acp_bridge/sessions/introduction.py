@@ -50,7 +50,7 @@ class Introduction:
 
     async def _introduce(self, params: Json) -> Json:
         """Tell the agent of the client on stdin; returns the agent's answer."""
-        told = handshake.for_agent(params)
+        told = handshake.for_agent(params, kept=self._context.settings.keep > 0)
         self._context.command = replace(self._context.command, initialize=told)
         if self._context.settings.builtin:
             agent = handshake.BUILTIN

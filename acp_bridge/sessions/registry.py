@@ -20,10 +20,12 @@ from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
+    ONLY_LIVE,
     SESSION_FORK,
     SESSION_LOAD,
     SESSION_NEW,
     Json,
+    own_meta,
     with_own_meta,
 )
 from acp_bridge.session.opening import Opening, Workspace
@@ -34,6 +36,7 @@ from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.passages import Passages, Reach
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
@@ -54,9 +57,10 @@ class Sessions:
         )
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
-        self.attaching = Attaching(self.live, self._busy)
-        at_agent = context, self._listing, waiting
-        self.ending = Ending(self.live, self._busy, self.attaching, self._store, *at_agent)
+        self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
+        self.passages = Passages(context, partial(self._load, replay=False))
+        of_live = self.live, self._busy, self.attaching, self.passages
+        self.ending = Ending(*of_live, self._store, context, self._listing, waiting)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -138,24 +142,31 @@ class Sessions:
 
     async def load(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/load` after the last replayed update."""
-        return await self._load(request, given, replay=True)
+        work = self._load(request, given, replay=True)
+        return await self.passages.or_elsewhere(request, work)
 
     async def resume(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/resume`: nothing is replayed."""
-        return await self._load(request, given, replay=False)
+        work = self._load(request, given, replay=False)
+        return await self.passages.or_elsewhere(request, work)
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
         workspace, session_id = params.workspace(given), params.session_id(given)
         async with self.attaching.turn_of(request.client, session_id):
+            if await self.passages.load_again(request, session_id):
+                return ANSWERED
             async with self._busy.hold(session_id):
                 session = self.live.get(session_id)
                 if session and session.closing:
                     await self.ending.drop(session)
                     session = None
+                if session is None and own_meta(given).get(ONLY_LIVE):
+                    raise errors.unknown_session()
                 shared = session is not None and session.transcript.has_others(request.client)
                 if session is None:
                     with self.room():
-                        session = await self._store.open(session_id, workspace)
+                        reach = Reach(self.passages, request)
+                        session = await self._store.open(session_id, workspace, reach)
                         if session is None and await self._store.set_aside(session_id):
                             return await self._anew(request, session_id, workspace)
                         if session is None:
@@ -225,7 +236,8 @@ class Sessions:
         link = await self._waiting.take()
         link.agent_session_id = session_id
         try:
-            session = await self._store.create(session_id, workspace, link)
+            reach = Reach(self.passages, request)
+            session = await self._store.create(session_id, workspace, link, reach)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await link.kill()
