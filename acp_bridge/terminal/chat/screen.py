@@ -109,10 +109,15 @@ class Screen:
             await anyio.sleep(_FRAME)
 
     async def _tick(self) -> None:
+        """Draw each second what changes with time, and once more when nothing does any longer."""
+        changes = True
         while True:
-            await anyio.sleep(1)
-            if self._conversation.running or self._conversation.questions.shown:
+            talk = self._conversation
+            changed = changes
+            changes = talk.running or talk.leaves_next or talk.questions.shown is not None
+            if changes or changed:
                 self.changed()
+            await anyio.sleep(1)
 
     def _print(self) -> None:
         """Write finished blocks above; they leave with the next drawing."""
