@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
-    {"terminal"},
     {"serving"},
+    {"terminal"},
     {"bridge"},
     {"sessions"},
     {"session"},
