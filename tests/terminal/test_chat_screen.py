@@ -110,10 +110,11 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         await running.prompt("do")
         first = running.ask("first")
         running.ask("second", "t2")
-        await running.terminal.shows("second")
+        await running.terminal.shows("1 or y: Allow")
         running.now += 1
         running.bridge.peer.cancel(first)
         await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("second")
         running.type("y")
         await running.terminal.shows("» y")
         assert len(running.bridge.answered) == 1  # the first, withdrawn

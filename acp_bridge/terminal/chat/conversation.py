@@ -140,14 +140,17 @@ class Conversation:
             request.answer(CANCELLED_PERMISSION)
             return
         self.questions.add(asked)
-        self.transcript.ask(asked.call)
-        self.unprinted.collect()
+        if self.questions.shown is asked:
+            self._show_question()
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Take off a question that is not asked any more."""
+        was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
             self.say(f"not asked any more: {_title(asked)}")
+            if asked is was_shown:
+                self._show_question()
 
     async def room(self) -> None:
         """Return when the terminal has printed most of what it was given."""
@@ -259,11 +262,18 @@ class Conversation:
             self.transcript.say(Line("the session was closed"))
             self.closed.set()
 
+    def _show_question(self) -> None:
+        """Print the whole of what is asked now."""
+        if (asked := self.questions.shown) is not None:
+            self.transcript.ask(asked.call)
+            self.unprinted.collect()
+
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):
             outcome = {"outcome": "selected", "optionId": option.id}
             asked.request.answer({"outcome": outcome})
         self.say(f"{option.name}: {_title(asked)}")
+        self._show_question()
 
     def _was_set(self, kind: str, value: str, sent: Sent) -> None:
         before = self.shown.choices(kind)
