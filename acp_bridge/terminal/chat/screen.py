@@ -106,6 +106,8 @@ class Screen:
             self._news = anyio.Event()
             self._print()
             self._app.invalidate()
+            if self._conversation.unprinted.more:
+                self.changed()
             await anyio.sleep(_FRAME)
 
     async def _tick(self) -> None:
@@ -129,7 +131,9 @@ class Screen:
 
     def _print_rest(self) -> None:
         self._conversation.transcript.end_turn()
-        self._output.write_raw(self._finished())
+        self._conversation.unprinted.collect()
+        while self._conversation.unprinted.more:
+            self._output.write_raw(self._finished())
         self._output.flush()
 
     def _finished(self) -> str:
