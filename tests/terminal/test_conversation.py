@@ -223,3 +223,31 @@ async def test_a_session_that_is_closed_and_a_client_that_is_let_go_are_said(
         await settled(bridge)
         assert talk.closed.is_set()
         assert texts(talk) == [r"too slow\x1b[2J", "the session was closed"]
+
+
+async def test_a_command_of_the_bridge_never_waits_and_begins_no_turn(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", prompt="theirs")
+        await settled(bridge)
+        talk.enter("/queue")
+        assert talk.waiting == []
+        call = await bridge.asked("session/prompt")
+        bridge.say(SESSION, "Nothing is waiting.")
+        bridge.peer.answer(call.id, {"stopReason": "end_turn"})
+        told(bridge, "idle")
+        await settled(bridge)
+        assert texts(talk) == ["/queue", "Nothing is waiting."]
+
+
+async def test_a_prompt_that_is_answered_before_it_began_is_shown_with_its_error(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "held")
+        await settled(bridge)
+        talk.enter("mine")
+        call = await bridge.asked("session/prompt")
+        bridge.peer.fail(call.id, RpcError(-32603, "not ready"))
+        await settled(bridge)
+        assert texts(talk) == ["mine", "error: not ready"]
+        assert talk.prompts == []
