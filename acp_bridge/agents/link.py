@@ -112,14 +112,34 @@ class Link:
         """
         return self._process is not None
 
-    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
+    @property
+    def light(self) -> bool:
+        """True if the process is to be replaced before a prompt (`agents.parent`)."""
+        return self._process is not None and self._process.light
+
+    @property
+    def outdated(self) -> bool:
+        """True if it is to be replaced, and what replaces it can be had now."""
+        parent = self.command.parent
+        return self.light and parent is not None and parent.ready
+
+    async def start(
+        self, tasks: TaskGroup, *, patient: bool = False, lock_fd: int | None = None
+    ) -> None:
         """Start the process and initialize it; the caller sets the deadline.
 
-        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
+        `patient`: see `AgentProcess.start`. Raises StartFailed, OSError or RpcError. Then, and when
+        cancelled, the process is killed.
         """
         words, files, parent = self.command.words, self.command.open_files, self.command.parent
         process = await AgentProcess.start(
-            tasks, words, parent, lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr
+            tasks,
+            words,
+            parent,
+            patient=patient,
+            lock_fd=lock_fd,
+            open_files=files,
+            on_stderr=self._on_stderr,
         )
         self._process, self.pid = process, process.pid
         event("agent.started", agent=self.name, pid=self.pid)

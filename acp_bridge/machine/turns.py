@@ -61,10 +61,12 @@ class Turns:
         epoch: int = 0,
         clear_on_cancel: bool = False,
         always_reload: bool = False,
+        provisional: bool = False,
         hooks: frozenset[Moment] = frozenset(),
     ) -> None:
         """`epoch` > 0 names a process that has the session open already (`session/new`).
 
+        `provisional`: that process may not get a prompt; the shell feeds `Renew` in time.
         `hooks`: the moments for which the session has hooks.
         """
         self.state = State.IDLE if epoch else State.COLD
@@ -84,7 +86,7 @@ class Turns:
         #: what the running prompt is answered when its process is dead.
         self._ending: Outcome = Cancelled()
         #: the process may not get another prompt; only a new process clears it. (invariant C12)
-        self._renew = False
+        self._renew = provisional
         #: KILLING ends in a start, even if no prompt waits.
         self._revive = False
         #: starts that failed in a row, and why the last one did.
@@ -117,6 +119,11 @@ class Turns:
         """The process has the session, and neither a prompt nor a hook is about."""
         busy = self._queue.unanswered or self._asides or self._closing
         return self.state is State.IDLE and not busy
+
+    @property
+    def provisional(self) -> bool:
+        """The process has the session, and is to be replaced before it gets a prompt."""
+        return self.state is State.IDLE and self._renew
 
     @property
     def asleep(self) -> bool:
@@ -228,8 +235,8 @@ class Turns:
                 self._count_failure(detail, permanent)
                 self._emit(*self._epochs.bury(epoch))
                 self._go_on()
-            case State.RELOADING, events.Loaded():
-                self._renew = self.tainted = False
+            case State.RELOADING, events.Loaded(_, provisional):
+                self._renew, self.tainted = provisional, False
                 self._enter(State.IDLE)
             case State.RELOADING, events.NeedsAuth(_, detail):
                 self._give_up(State.UNAUTHENTICATED, Failed(Failure.NEEDS_AUTH, detail))
@@ -347,6 +354,8 @@ class Turns:
         if first.hooks is Hooks.DUE and not hooked and not self._queue.running:
             self._emit(*self._queue.begin_hooks(first))
         if self.state is State.IDLE and (hooked or first.hooks is not Hooks.PASSED):
+            return
+        if self.provisional:
             return
         if self.state is State.IDLE:
             self.tainted = self.replaying = False

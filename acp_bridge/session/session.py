@@ -36,6 +36,7 @@ from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.permissions import Permissions
 from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.provisional import Provisional
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
@@ -81,7 +82,10 @@ class Session:
         memory = self.memory = Memory(journal)
         sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(settings, said.moments, has_process=link is not None)
+        light = link is not None and link.light
+        self._machine = new_machine(
+            settings, said.moments, has_process=link is not None, provisional=light
+        )
         self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
@@ -89,6 +93,7 @@ class Session:
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
+        self._provisional = Provisional(self)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
@@ -99,6 +104,7 @@ class Session:
         if link:
             self._processes.add(link, 1)
             sleep.begin(link)
+            self._provisional.begin(link)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -135,6 +141,10 @@ class Session:
         return self._machine.at_rest
 
     @property
+    def provisional(self) -> bool:
+        return self._machine.provisional
+
+    @property
     def asleep(self) -> bool:
         """There is no process because the session was at rest for long."""
         return self._machine.asleep
@@ -166,6 +176,10 @@ class Session:
         """Have a process started and given the session, if there is none."""
         self.feed(ev.Warm())
 
+    def hasten(self) -> None:
+        """Have a provisional process replaced now."""
+        self._provisional.hasten()
+
     def take_replayed(self) -> LateReplay | None:
         return self.replay.take_replayed()
 
@@ -185,6 +199,7 @@ class Session:
         self.from_agent.look_again()
         self.to_agent.look_again()
         self._sleep.look_again()
+        self._provisional.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
         match effect:
@@ -249,6 +264,8 @@ class Session:
 
     async def _open(self, link: Link) -> None:
         self.feed(await self._restart.run(link))
+        if self.provisional:
+            self._provisional.begin(link)
 
     def _say_blocked(self) -> None:
         """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""

@@ -56,12 +56,17 @@ class Stepping:
 
 
 def new_machine(
-    settings: Settings, hooks: frozenset[Moment] = frozenset(), *, has_process: bool
+    settings: Settings,
+    hooks: frozenset[Moment] = frozenset(),
+    *,
+    has_process: bool,
+    provisional: bool = False,
 ) -> Turns:
-    """Return the machine of a session, as the settings have it."""
+    """Return the machine of a session, as the settings have it; the rest is as in `Turns`."""
     return Turns(
         epoch=1 if has_process else 0,
         clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        provisional=provisional,
         hooks=hooks,
     )

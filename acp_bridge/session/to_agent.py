@@ -43,8 +43,15 @@ class ToAgentPort(Protocol):
     def passing(self) -> Passing:
         """What becomes of a request now."""
 
+    @property
+    def provisional(self) -> bool:
+        """True while the process takes settings, and is to be replaced for anything else."""
+
     def wake(self) -> None:
         """Have a process started if there is none."""
+
+    def hasten(self) -> None:
+        """Have a provisional process replaced now."""
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work whose failure is this session's only."""
@@ -52,6 +59,8 @@ class ToAgentPort(Protocol):
 
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
 _BOUNDED: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION, SESSION_FORK)
+#: what a provisional process takes, too.
+_SETTINGS: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION)
 
 
 def for_agent(link: Link, params: Any) -> Any:
@@ -174,6 +183,9 @@ class ToAgent:
 
     def _take(self, asked: _Asked) -> None:
         match self._port.passing:
+            case Passing.NOW if self._port.provisional and asked.method not in _SETTINGS:
+                self._deferred.append(asked)
+                self._port.hasten()
             case Passing.NOW:
                 if (link := self._port.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
@@ -253,7 +265,8 @@ class ToAgent:
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
-        if self._deferred and self._port.passing is not Passing.WAITS:
+        waits_on = self._port.passing is Passing.WAITS or self._port.provisional
+        if self._deferred and not waits_on:
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
                 self._take(asked)

@@ -81,8 +81,14 @@ class WaitingProcess:
         return self._link
 
     def take_ready(self) -> Link | None:
-        """Return the waiting process, if there is one, which the caller owns now."""
+        """Return the waiting process, if there is one, which the caller owns now.
+
+        One that would have to be replaced, though a better one can be had by now, is ended.
+        """
         link, self._link = self._link, None
+        if link and link.outdated:
+            self._source.tasks.start_soon(link.kill)
+            return None
         return link
 
     async def take(self) -> Link:

@@ -130,7 +130,12 @@ class Session:
             await self._asides.tell(COMMANDS_UPDATE)
 
     async def serve(self) -> None:
-        """Serves the session's MCP servers until they have ended, and tells what becomes known."""
+        """Serves the session's MCP servers until they have ended, and tells what becomes known.
+
+        A light process leaves that to the one that takes its place.
+        """
+        if self._shared.light:
+            return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.servers.serve)
             tasks.start_soon(self._news.tell)

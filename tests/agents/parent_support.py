@@ -79,13 +79,19 @@ async def family(home: Path, command: list[str] | None = None) -> AsyncIterator[
             async with anyio.create_task_group() as tasks:
                 parent = SeenParent(command or PARENT)
                 tasks.start_soon(parent.run)
-                parent.note_start()
-                parent.note_start()
+                tasks.start_soon(first_start, parent)
+                await anyio.wait_all_tasks_blocked()
                 yield Family(parent, tasks, mark)
                 tasks.cancel_scope.cancel()
         await all_gone(mark)
     finally:
         kill_marked(mark)
+
+
+async def first_start(parent: AgentParent) -> None:
+    """Be the start that has a parent started, and start nothing."""
+    async with parent.start_of_agent(patient=False):
+        pass
 
 
 async def answers(process: AgentProcess) -> bool:

@@ -23,6 +23,7 @@ from tests.agents.parent_support import (
     Family,
     answers,
     family,
+    first_start,
     parent_code,
 )
 from tests.support.processes import command_line, gone, marked
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.process
 RANDOM = """
 import random
 parent.load = lambda *_: setattr(parent, "own", random.Random())
-def run(*_):
+def run(*_, **__):
     print(random.random(), parent.own.random(), random.getstate()[1][:2], file=out, flush=True)
     sys.stdin.read()
 out = open(1, "w", closefd=False)
@@ -263,8 +264,8 @@ async def test_a_parent_with_a_thread_forks_nothing_and_is_not_tried_again(tmp_p
             f"{thread}sleep.daemon = True; parent.load = lambda *_: sleep.start()"
         )
         parent = AgentParent(command)
-        parent.note_start()
-        parent.note_start()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(SLOW):
             await parent.run()
         assert not parent.ready
@@ -278,21 +279,12 @@ async def test_a_parent_that_never_gets_ready_is_tried_three_times(
     monkeypatch.setattr(waits, "PARENT_PAUSE", 0)
     trace = tmp_path / "trace"
     parent = AgentParent(["sh", "-c", f"echo >>{trace}"])
-    parent.note_start()
-    parent.note_start()
-    with anyio.fail_after(SLOW):
-        await parent.run()
-    assert trace.read_text() == "\n" * 3
-
-
-async def test_a_session_that_stays_alone_starts_no_parent(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
-        parent = AgentParent(["touch", str(tmp_path / "trace")])
-        tasks.start_soon(parent.run)
-        assert await answers(await AgentProcess.start(tasks, AGENT, parent))
-        assert parent.pid is None
-        tasks.cancel_scope.cancel()
-    assert not (tmp_path / "trace").exists()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(SLOW):
+            await parent.run()
+    assert trace.read_text() == "\n" * 3
 
 
 def test_only_linux_forks(monkeypatch: pytest.MonkeyPatch) -> None:
