@@ -35,7 +35,6 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
@@ -64,28 +63,16 @@ def main() -> int:
     bridge.set_inheritable(False)
     end_with(bridge)
     model, home = agent_process.arguments(words)
-    library = load(model, home)
-    if has_threads(bridge):
-        return 1
+    models = load_agent(model, home)
     parent = Parent(bridge, model, home)
-    if library:
+    if models:
         if not parent.serve(LIGHT):
             return 0
         end_with(bridge)
-        library()
-        if has_threads(bridge):
-            return 1
+    load(model, home)
     parent.settle()
     parent.serve(READY)
     return 0
-
-
-def has_threads(bridge: socket.socket) -> bool:
-    """Returns True, and tells the bridge, if this process can't fork."""
-    if len(os.listdir("/proc/self/task")) > 1:
-        bridge.send(THREADS)
-        return True
-    return False
 
 
 def end_with(bridge: socket.socket) -> None:
@@ -103,8 +90,8 @@ def end_with(bridge: socket.socket) -> None:
         bridge.setblocking(True)
 
 
-def load(model: str | None, home: str | None) -> Callable[[], None] | None:
-    """Imports what an agent imports; returns what loads LiteLLM, if the default model needs it."""
+def load_agent(model: str | None, home: str | None) -> list[str]:
+    """Imports what an agent imports; returns the offered models if the default needs LiteLLM."""
     from acp_bridge.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
@@ -113,21 +100,28 @@ def load(model: str | None, home: str | None) -> Callable[[], None] | None:
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
-    from agent.providers import rehearsal
     from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
     from agent.settings import read_settings
-    from agent.tools import Toolbox
-    from agent.tools.standard import standard_tools
 
     try:
         models = AllModels(read_settings(model, os.environ, home), os.environ)
         if not isinstance(models.open(models.default), ProviderModel):
-            return None
+            return []
+        return [choice.id for choice in models.offered()]
     except (ModelError, ValueError, OSError):
-        return None  # the agent says what is wrong
-    offered = [choice.id for choice in models.offered()]
-    return partial(rehearsal.rehearse, offered, Toolbox(standard_tools(), list).specs)
+        return []  # the agent says what is wrong
+
+
+def load(model: str | None, home: str | None) -> None:
+    """Imports what an agent imports, and LiteLLM if the default model needs it."""
+    models = load_agent(model, home)
+    from agent.providers import rehearsal
+    from agent.tools import Toolbox
+    from agent.tools.standard import standard_tools
+
+    if models:
+        rehearsal.rehearse(models, Toolbox(standard_tools(), list).specs)
 
 
 class Parent:
@@ -155,6 +149,9 @@ class Parent:
 
     def serve(self, said: bytes) -> bool:
         """Says how much is loaded, and forks on request; returns True for LOAD."""
+        if len(os.listdir("/proc/self/task")) > 1:
+            self._bridge.send(THREADS)
+            return False
         fcntl.fcntl(self._bridge, fcntl.F_SETFL, self._flags & ~os.O_ASYNC)
         self._bridge.setblocking(False)
         self._light = said == LIGHT

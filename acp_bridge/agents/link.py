@@ -71,7 +71,7 @@ class Link:
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
-        """`name` is for the log; `parked` is what `park` does."""
+        """`name` is for the log; `parked` is what `park` does; then `start` waits for nothing."""
         self.command = command
         self.owner = owner
         self.name = name
@@ -85,6 +85,8 @@ class Link:
         self.pid = 0
         #: the number of this process among those of its session.
         self.epoch = 0
+        #: the process is to be replaced before a prompt (`agents.parent`).
+        self.light = False
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
@@ -112,36 +114,15 @@ class Link:
         """
         return self._process is not None
 
-    @property
-    def light(self) -> bool:
-        """True if the process is to be replaced before a prompt (`agents.parent`)."""
-        return self._process is not None and self._process.light
-
-    @property
-    def outdated(self) -> bool:
-        """True if it is to be replaced, and what replaces it can be had now."""
-        parent = self.command.parent
-        return self.light and parent is not None and parent.ready
-
-    async def start(
-        self, tasks: TaskGroup, *, patient: bool = False, lock_fd: int | None = None
-    ) -> None:
+    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
         """Start the process and initialize it; the caller sets the deadline.
 
-        `patient`: see `AgentProcess.start`. Raises StartFailed, OSError or RpcError. Then, and when
-        cancelled, the process is killed.
+        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
         words, files, parent = self.command.words, self.command.open_files, self.command.parent
-        process = await AgentProcess.start(
-            tasks,
-            words,
-            parent,
-            patient=patient,
-            lock_fd=lock_fd,
-            open_files=files,
-            on_stderr=self._on_stderr,
-        )
-        self._process, self.pid = process, process.pid
+        start = partial(AgentProcess.start, tasks, words, parent, patient=not self._parked)
+        process = await start(lock_fd=lock_fd, open_files=files, on_stderr=self._on_stderr)
+        self._process, self.pid, self.light = process, process.pid, process.light
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)

@@ -73,9 +73,9 @@ class AgentProcess:
         """
         if parent is not None:
             async with parent.start_of_agent(patient=patient) as can_fork:
-                process, forking = cls(on_stderr), ByParent(parent, open_files)
-                with suppress(NoParent):
-                    if can_fork:
+                if can_fork:
+                    process, forking = cls(on_stderr), ByParent(parent, open_files)
+                    with suppress(NoParent):
                         await process._begin(task_group, forking, command[0], lock_fd)
                         process.light = forking.light
                         return process

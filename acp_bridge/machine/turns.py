@@ -37,13 +37,13 @@ from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
 from acp_bridge.machine.states import (
     DEADLINES,
     KEPT,
-    PERMITS,
     Moment,
     Permits,
     Phase,
     Standstill,
     State,
     Timer,
+    permits,
 )
 
 #: a restart is given up after so many starts that failed.
@@ -150,7 +150,7 @@ class Turns:
     @property
     def permits(self) -> Permits:
         """What the state permits."""
-        return PERMITS[self.state]
+        return permits(self.state, provisional=self.provisional)
 
     @property
     def stopped(self) -> bool:
@@ -355,9 +355,7 @@ class Turns:
             self._emit(*self._queue.begin_hooks(first))
         if self.state is State.IDLE and (hooked or first.hooks is not Hooks.PASSED):
             return
-        if self.provisional:
-            return
-        if self.state is State.IDLE:
+        if self.state is State.IDLE and not self.provisional:
             self.tainted = self.replaying = False
             self._enter(State.RUNNING)
             prompt = self._queue.take_next()

@@ -107,7 +107,7 @@ class AgentProcesses:
 
     async def _started(self, link: Link, epoch: int) -> ev.Event:
         try:
-            await link.start(self._source.tasks, patient=True, lock_fd=self._lease)
+            await link.start(self._source.tasks, lock_fd=self._lease)
         except StartFailed as exc:
             return ev.StartFailed(epoch, exc.permanent, str(exc))
         except RpcError as exc:

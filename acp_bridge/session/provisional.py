@@ -73,7 +73,7 @@ class Provisional:
             await self._needed.wait()
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(waits.REQUEST):
-            while link.peer.busy and not link.gone:
+            while link.peer.busy and not link.gone:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
         if self._port.provisional and self._port.link is link:
             self._port.feed(ev.Renew())

@@ -23,7 +23,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
+from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
 from acp_bridge.session.agent_processes import AgentProcesses
@@ -82,18 +82,14 @@ class Session:
         memory = self.memory = Memory(journal)
         sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        light = link is not None and link.light
-        self._machine = new_machine(
-            settings, said.moments, has_process=link is not None, provisional=light
-        )
-        self._stepping = Stepping(self._machine, self)
+        self._machine = new_machine(settings, said.moments, link)
+        self._stepping, self._provisional = Stepping(self._machine, self), Provisional(self)
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
-        self._provisional = Provisional(self)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
         self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
@@ -102,9 +98,12 @@ class Session:
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         if link:
-            self._processes.add(link, 1)
-            sleep.begin(link)
-            self._provisional.begin(link)
+            self._begin(link)
+
+    def _begin(self, link: Link) -> None:
+        self._processes.add(link, 1)
+        self._sleep.begin(link)
+        self._provisional.begin(link)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -164,7 +163,7 @@ class Session:
     @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
-        return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
+        return self._processes.get(self.epoch) if self.passing in TAKES_REQUESTS else None
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)
@@ -173,12 +172,11 @@ class Session:
         self._sleep.disturb()
 
     def wake(self) -> None:
-        """Have a process started and given the session, if there is none."""
-        self.feed(ev.Warm())
-
-    def hasten(self) -> None:
-        """Have a provisional process replaced now."""
-        self._provisional.hasten()
+        """Have a process started and given the session, if there is none that may get a prompt."""
+        if self.provisional:
+            self._provisional.hasten()
+        else:
+            self.feed(ev.Warm())
 
     def take_replayed(self) -> LateReplay | None:
         return self.replay.take_replayed()

@@ -1,7 +1,6 @@
 """Requests of the clients that are for the agent: passed on now, or when it is ready.
 
-Settings and whatever else the bridge does not know go this way; the answers come back as the
-agent gave them.
+Settings and whatever else the bridge does not know go this way; the answers come back as they are.
 """
 
 from __future__ import annotations
@@ -43,24 +42,16 @@ class ToAgentPort(Protocol):
     def passing(self) -> Passing:
         """What becomes of a request now."""
 
-    @property
-    def provisional(self) -> bool:
-        """True while the process takes settings, and is to be replaced for anything else."""
-
     def wake(self) -> None:
-        """Have a process started if there is none."""
-
-    def hasten(self) -> None:
-        """Have a provisional process replaced now."""
+        """Have a process started if there is none, or a provisional one replaced."""
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work whose failure is this session's only."""
 
 
-#: what an agent answers quickly, if at all. Other requests may last as long as a turn.
-_BOUNDED: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION, SESSION_FORK)
-#: what a provisional process takes, too.
 _SETTINGS: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION)
+#: what an agent answers quickly, if at all. Other requests may last as long as a turn.
+_BOUNDED: Final = (*_SETTINGS, SESSION_FORK)
 
 
 def for_agent(link: Link, params: Any) -> Any:
@@ -137,8 +128,7 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
-        tell = partial(self._answer, request)
-        self._take(_Asked(request, tell, request.method, request.params))
+        self._take(_Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client; raises RpcError.
@@ -156,10 +146,10 @@ class ToAgent:
         params: Json,
         tell_late: Callable[[Link, Answer], None] | None = None,
     ) -> tuple[Link, Any]:
-        """Return the process that answered, and its result; raises RpcError as `ask` does.
+        """Return the process that answered, and its result; raises as `ask` does.
 
-        `request`: the client's, for which the agent is asked this. Nothing in the session waits
-        for it. `tell_late` takes an answer that comes after the caller gave up.
+        `request`: the client's, for which this is asked; nothing in the session waits for it.
+        `tell_late` takes an answer that comes after the caller gave up.
         """
         answers: list[Answer] = []
         asked = _Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
@@ -183,10 +173,10 @@ class ToAgent:
 
     def _take(self, asked: _Asked) -> None:
         match self._port.passing:
-            case Passing.NOW if self._port.provisional and asked.method not in _SETTINGS:
+            case Passing.SETTINGS if asked.method not in _SETTINGS:
                 self._deferred.append(asked)
-                self._port.hasten()
-            case Passing.NOW:
+                self._port.wake()
+            case Passing.NOW | Passing.SETTINGS:
                 if (link := self._port.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
                 self._send(link, asked)
@@ -265,8 +255,7 @@ class ToAgent:
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
-        waits_on = self._port.passing is Passing.WAITS or self._port.provisional
-        if self._deferred and not waits_on:
+        if self._deferred and self._port.passing not in (Passing.WAITS, Passing.SETTINGS):
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
                 self._take(asked)

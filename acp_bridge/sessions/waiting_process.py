@@ -86,7 +86,7 @@ class WaitingProcess:
         One that would have to be replaced, though a better one can be had by now, is ended.
         """
         link, self._link = self._link, None
-        if link and link.outdated:
+        if link and link.light and link.command.parent and link.command.parent.ready:
             self._source.tasks.start_soon(link.kill)
             return None
         return link

@@ -27,7 +27,7 @@ _WITHOUT = (
 def forks(home: Path) -> Figures:
     """Each figure with forks, and `without_forks_...` on the same bridge that never forks."""
     with model_server() as url:
-        found = {}
+        found: Figures = {}
         for forking in (False, True):
             taken = _taken(home / str(forking), url, forking=forking)
             prefix = "forks" if forking else "without_forks"
