@@ -154,5 +154,5 @@ _PROVISIONAL = replace(PERMITS[State.IDLE], requests=Passing.SETTINGS)
 
 
 def permits(state: State, *, provisional: bool) -> Permits:
-    """Return what a state permits; `provisional`: IDLE, with a process that may not get a prompt."""
+    """Return what a state permits; `provisional`: IDLE, and the process may not get a prompt."""
     return _PROVISIONAL if provisional else PERMITS[state]

@@ -146,10 +146,9 @@ class ToAgent:
         params: Json,
         tell_late: Callable[[Link, Answer], None] | None = None,
     ) -> tuple[Link, Any]:
-        """Return the process that answered, and its result; raises as `ask` does.
+        """Return the process that answered a client's request, and its result, as `ask` does.
 
-        `request`: the client's, for which this is asked; nothing in the session waits for it.
-        `tell_late` takes an answer that comes after the caller gave up.
+        Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
         """
         answers: list[Answer] = []
         asked = _Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
