@@ -171,11 +171,21 @@ class AgentParent:
         return said == _READY, said != _THREADS
 
     async def _said(self, ours: socket.socket) -> bytes:
-        """Return the parent's next word; empty when it has ended."""
-        await anyio.wait_readable(ours)
-        with suppress(OSError):
-            return ours.recv(64)
+        """Return the next word of a parent that loads; empty when it has ended or hangs."""
+        used = -1
+        while used != (used := self._processor_time()):
+            with anyio.move_on_after(waits.PARENT_HANGS):
+                await anyio.wait_readable(ours)
+                with suppress(OSError):
+                    return ours.recv(64)
+                break
         return b""
+
+    def _processor_time(self) -> int:
+        """Return how long the parent has run, in ticks; on a busy machine that alone tells."""
+        with open(f"/proc/{self.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
 
     async def _loaded(self, ours: socket.socket) -> bytes:
         """Let a light parent serve the first start, then load the library; returns its next word.
