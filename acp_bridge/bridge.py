@@ -1,5 +1,8 @@
 """The life of the process: its clients, the table of methods, and the way to the right session.
 
+One client starts the bridge, on stdin: its end is the bridge's. Others join on sockets and leave
+again; their end ends nothing that another has (invariant V5).
+
 Nothing here waits where messages are read: a handler puts a message where it belongs, in the
 order of reading, or lets a task of its own answer it (invariants Q10, C4).
 """
@@ -9,28 +12,29 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
-from acp_bridge.clients import handshake
-from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.journal import Journal
 from acp_bridge.log import event
-from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json
 from acp_bridge.session import pauses
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
+from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import UNSET, is_id
@@ -45,8 +49,11 @@ OPENING = frozenset(
         protocol.SESSION_LOAD,
         protocol.SESSION_RESUME,
         protocol.SESSION_FORK,
+        protocol.ATTACH,
     }
 )
+#: requests of a client whose connection has ended that come to nothing; others go on.
+GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 
 
 class Bridge:
@@ -64,11 +71,13 @@ class Bridge:
         self._clients: list[Client] = []
         self._ended = anyio.Event()
         bounds = context.settings.start_timeout, context.settings.client_limit
-        self._waiting = WaitingProcess(context, self._first_client, *bounds)
+        self._waiting = WaitingProcess(context, self._host, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        self._sessionless = Sessionless(context, self._waiting)
+        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        self._sessionless = Sessionless(context, self._waiting, changed)
+        self.introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
             protocol.AUTHENTICATE: self._sessionless.authenticate,
@@ -81,6 +90,17 @@ class Bridge:
             protocol.SESSION_CLOSE: self._sessions.close,
             protocol.SESSION_DELETE: self._sessions.delete,
         }
+        #: the bridge's own that are, too.
+        self._own_slow: dict[str, Work] = {
+            protocol.ATTACH: self._sessions.attaching.attach,
+            protocol.CLOSE_FOR_ALL: self._sessions.close_for_all,
+        }
+
+    def _keep_spare(self) -> Spare:
+        """Let a process be ready for the next session."""
+        chosen = self._settings
+        times = SpareTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        return Spare(self._waiting, self._tasks, partial(self._sessions.room, 1), times)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -104,6 +124,31 @@ class Bridge:
         await client.serve()
         self._ended.set()
 
+    async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Serve one more client on these streams until it is gone; nothing else ends with it.
+
+        Owns the streams. Raises nothing but a cancellation (invariant V5).
+        """
+        client = Client(self, incoming, outgoing, on_socket=True)
+        self._clients.append(client)
+        try:
+            if not self._ended.is_set():
+                await client.serve(waits.GREETING)
+        except Exception as exc:
+            errors.internal(exc, "a client's connection failed")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._part_from(client)
+
+    async def _part_from(self, client: Client) -> None:
+        """Let a client that is gone have nothing any more; what it prompted goes on."""
+        errors.contained(client.leave, GIVEN_UP, what="a client could not be parted from")
+        errors.contained(
+            self._sessions.attaching.forget, client, what="a client could not be parted from"
+        )
+        await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
+        self._clients.remove(client)
+
     async def _watch_signals(self, received: int) -> None:
         while not self._ended.is_set():
             await anyio.wait_readable(received)
@@ -116,16 +161,18 @@ class Bridge:
             self._on_end()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
-                for client in self._clients:
+                for client in list(self._clients):
                     await client.give_up(OPENING)
             await self._sessions.end(self._settings.close_grace)
-        for client in self._clients:
-            await client.end(waits.FLUSH)
+        async with anyio.create_task_group() as tasks:
+            for client in self._clients:
+                tasks.start_soon(client.end, waits.FLUSH)
         await self._context.journal.close()
         event("bridge.ended")
 
-    def _first_client(self) -> Client | None:
-        return self._clients[0] if self._clients else None
+    def _host(self) -> Client | None:
+        """Return the client whose abilities agents are told of, if it is here."""
+        return next((client for client in self._clients if not client.on_socket), None)
 
     # --- what the clients send -----------------------------------------------------------------
 
@@ -135,15 +182,22 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self._initialize, params)
-        elif client.stage is not Stage.READY:
+            client.run(self._tasks, request, self.introduction.answer, params)
+            return
+        if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
-        elif slow := self.slow.get(method):
+        rights.check(request)
+        if slow := self.slow.get(method) or self._own_slow.get(method):
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
             session = self._session(params)
             check.prompt(params)
+            session.audience.check_prompt(client)
             session.on_prompt(request, params)
+        elif method == protocol.LIVE:
+            request.answer(self._sessions.attaching.listed())
+        elif method == protocol.CANCEL_TURN:
+            request.answer(self._session(params).audience.cancel_turn())
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
         elif method == protocol.TITLE:
@@ -170,11 +224,10 @@ class Bridge:
             session.transcript.wake(client)
         if method == protocol.SESSION_CANCEL:
             if session:
-                session.ask.stop()
-                session.feed(ev.Cancel())
+                session.audience.cancel(client)
         elif session:
             session.pass_notification(method, named)
-        elif "sessionId" not in named:
+        elif "sessionId" not in named and not client.on_socket:
             for link in self._context.ready_links:
                 link.peer.notify(method, params)
 
@@ -195,32 +248,9 @@ class Bridge:
                 if session.cancel_request(client, request_id):
                     return
 
-    # --- the agent as such ---------------------------------------------------------------------
 
-    async def _initialize(self, request: ClientRequest, params: Json) -> Json:
-        client = request.client
-        if client.stage is not Stage.NEW:
-            raise errors.refused("already initialized")
-        check.version(params)
-        client.stage = Stage.INITIALIZING
-        try:
-            client.abilities = ClientAbilities(params.get("clientCapabilities"))
-            told = handshake.for_agent(params)
-            self._context.command = replace(self._context.command, initialize=told)
-            if self._settings.builtin:
-                agent = handshake.BUILTIN
-                self._tasks.start_soon(self._waiting.warm)
-            else:
-                agent = (await self._waiting.ready()).initialized
-        except BaseException:
-            client.stage = Stage.NEW
-            raise
-        self._context.capabilities = agent.get("agentCapabilities")
-        self._context.agent_info = handshake.name_of(agent)
-        client.stage = Stage.READY
-        settings = self._settings
-        own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
-        return handshake.for_client(agent, {"agent": settings.agent_name, **own})
+def _nobody(told: Link) -> None:
+    """Tell nobody that a process was told something."""
 
 
 async def serve(
@@ -240,7 +270,27 @@ async def serve(
             if parent:
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, parent)
+            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
-            await Bridge(context, on_end).serve(Reader(stdin), Writer(stdout))
+            listening = anyio.CancelScope()
+            bridge = Bridge(context, partial(_stop, listening, on_end))
+            if settings.listen:
+                tasks.start_soon(_listen, bridge, context, listening)
+            await bridge.serve(Reader(stdin), Writer(stdout))
             tasks.cancel_scope.cancel()
+
+
+def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
+    if on_end:
+        on_end()
+    listening.cancel()
+
+
+async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
+    """Let more clients join when the first one has been answered: its start waits for nothing."""
+    with until:
+        await bridge.introduction.made.wait()
+        from acp_bridge.listening.listener import Listener
+
+        settings = context.settings
+        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()

@@ -81,16 +81,21 @@ class _FileHandler(logging.FileHandler):
         """Do nothing: a traceback for each line would fill stderr, which nobody may read."""
 
 
-def configure(level: str, file: Path | None) -> None:
-    """Send the log to stderr or to a file (mode 0600); raises OSError."""
-    handler: logging.Handler
-    if file is None:
-        handler = StderrHandler(2) if sys.stderr is not None else logging.NullHandler()
-    else:
+def configure(level: str, file: Path | None, stderr: str | None = None) -> None:
+    """Send the log to stderr or to a file (mode 0600); raises OSError.
+
+    `stderr` is the level from which on what goes to the file is written to stderr, too.
+    """
+    handlers: list[logging.Handler] = []
+    if file is not None:
         file.touch(mode=0o600)
-        handler = _FileHandler(file, encoding="utf-8")
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.handlers[:] = [handler]
-    logging.lastResort = handler  # of libraries: Python's own waits for who reads stderr
+        handlers.append(_FileHandler(file, encoding="utf-8"))
+    if file is None or stderr is not None:
+        handlers.append(StderrHandler(2) if sys.stderr is not None else logging.NullHandler())
+        handlers[-1].setLevel((stderr or level).upper())
+    for handler in handlers:
+        handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.handlers[:] = handlers
+    logging.lastResort = handlers[0]  # of libraries: Python's own waits for who reads stderr
     logger.propagate = False
     logger.setLevel(level.upper())

@@ -13,6 +13,9 @@ Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
+#: the version of what a bridge speaks on its socket: ACP, and what the bridges add to it. It is
+#: raised when a client of the version before could not use it.
+SOCKET_PROTOCOL: Final = 1
 
 
 class ErrorCode(IntEnum):
@@ -59,6 +62,8 @@ WRITE_TEXT_FILE: Final = "fs/write_text_file"
 CREATE_TERMINAL: Final = "terminal/create"
 RELEASE_TERMINAL: Final = "terminal/release"
 CREATE_ELICITATION: Final = "elicitation/create"
+#: what an agent asks a person, through a client.
+ASKS_A_PERSON: Final = (REQUEST_PERMISSION, CREATE_ELICITATION)
 
 # --- methods of both sides ----------------------------------------------------------------------
 
@@ -78,6 +83,27 @@ GO: Final = "_acp_bridge/go"
 TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
 ASK: Final = "_acp_bridge/ask"
+
+#: shows a live session to one more client.
+ATTACH: Final = "_acp_bridge/attach"
+#: a notification: where a session stands.
+SESSION_STATE: Final = "_acp_bridge/state"
+#: lists the sessions that are live here.
+LIVE: Final = "_acp_bridge/live"
+#: cancels the running turn, whoever asked for it.
+CANCEL_TURN: Final = "_acp_bridge/cancel"
+#: ends a session for all clients that have it.
+CLOSE_FOR_ALL: Final = "_acp_bridge/close"
+#: a notification: why a connection ends.
+LET_GO: Final = "_acp_bridge/let_go"
+
+#: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
+#: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
+#: it is asked only about turns of its own prompts.
+HEARS_ACCEPTED: Final = "accepted"
+HEARS_STATE: Final = "state"
+OBSERVES: Final = "observer"
+OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 
 #: what an agent may say of itself in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
@@ -106,6 +132,13 @@ TRANSCRIPT: Final = frozenset(
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
 _STATE: Final = frozenset(STATE)
+#: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
+ASKED_FOR_KINDS: Final = {
+    "plan_update": ("plan",),
+    "plan_removed": ("plan",),
+    "compaction_update": ("session", "compaction"),
+    "compaction_summary_chunk": ("session", "compaction"),
+}
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
 
@@ -119,6 +152,21 @@ def kind_of(params: Json) -> object:
     """Return the kind of update in the parameters of `session/update`, or None."""
     update = params.get("update")
     return update.get("sessionUpdate") if isinstance(update, dict) else None
+
+
+def names_terminal(update: Json) -> bool:
+    """Return True when an update shows a terminal, which lives at one client."""
+    content = update.get("content")
+    return isinstance(content, list) and any(_is_terminal(item) for item in content)
+
+
+def without_terminals(update: Json) -> Json:
+    """Return an update for a client that has none of the terminals which it shows."""
+    return {**update, "content": [c for c in update["content"] if not _is_terminal(c)]}
+
+
+def _is_terminal(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "terminal"
 
 
 def is_state(update: Json) -> bool:

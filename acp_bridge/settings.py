@@ -50,6 +50,12 @@ class Settings:
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     drain_timeout: float = 2.0
+    #: other clients may connect, over a socket in the home folder.
+    listen: bool = True
+    #: how long work may go on without a client; 0: the bridge ends with its client.
+    keep: float = 0.0
+    #: the folder in which agents start; None: that of the bridge.
+    folder: str | None = None
     #: how many files an agent may have open; None: as many as the bridge.
     agent_files: int | None = None
     #: for a process without a session to start and answer `initialize`.
@@ -64,6 +70,10 @@ class Settings:
     close_grace: float = waits.CLOSE_GRACE
     #: a session's agent that was at rest for so long is ended until it is needed; 0: never.
     sleep_after: float = 0.0
+    #: a process is kept ready for the next session, and ended when unused for so long; 0: none is.
+    spare: float = 0.0
+    #: from the moment in which a session took one to the start of the next.
+    spare_pause: float = waits.SPARE_PAUSE
     #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.

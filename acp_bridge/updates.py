@@ -16,7 +16,14 @@ from typing import Any
 from acp_bridge import protocol
 from acp_bridge.late_replay import Echo, LateReplay
 from acp_bridge.machine.states import Phase
-from acp_bridge.protocol import ENDED, TOOL_CALL, TOOL_CALL_UPDATE, Json
+from acp_bridge.protocol import (
+    ENDED,
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    Json,
+    names_terminal,
+    without_terminals,
+)
 
 #: what says which tool is called, with what.
 _TELLING = ("title", "kind", "rawInput", "_meta")
@@ -260,15 +267,9 @@ def closing_update(client_id: str) -> Json:
 def for_replay(params: Json) -> Json:
     """Return a recorded update as a replay shows it: it names no live terminal (invariant R7)."""
     update = params.get("update")
-    content = update.get("content") if isinstance(update, dict) else None
-    if not isinstance(content, list) or not any(_is_terminal(item) for item in content):
+    if not isinstance(update, dict) or not names_terminal(update):
         return params
-    kept = [item for item in content if not _is_terminal(item)]
-    return {**params, "update": {**params["update"], "content": kept}}
-
-
-def _is_terminal(item: object) -> bool:
-    return isinstance(item, dict) and item.get("type") == "terminal"
+    return {**params, "update": without_terminals(update)}
 
 
 class OpenCards:

@@ -27,6 +27,13 @@ START: Final = 60.0
 #: All tries of one restart together. Not below START, or a slow agent could never be restarted.
 RESTART: Final = 60.0
 
+# --- a process is kept ready for the next session ---------------------------------------------
+
+#: One that no session takes is ended.
+SPARE: Final = 600.0
+#: A session that took the last one opens in it, before the next is started.
+SPARE_PAUSE: Final = 1.0
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.
@@ -62,6 +69,9 @@ HOOK_AT_END: Final = 1.0
 END: Final = 2.4
 #: The last output reaches the client after that.
 FLUSH: Final = 0.3
+#: A client on a socket that was let go takes what was sent before. Nobody waits for it, and the
+#: end of the bridge ends it.
+LET_GO: Final = 10.0
 #: The lock of the index is waited for when the journal is closed, after that.
 INDEX_CLOSE: Final = 0.1
 #: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.
@@ -70,6 +80,16 @@ LEAVE: Final = 2.85
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
+
+# --- a client on the socket ---------------------------------------------------------------------
+
+#: The socket and the run file of a bridge are made, and removed: on a disk that may not answer.
+#: With END far below LEAVE, as they are removed while the sessions end.
+SOCKET: Final = 1.0
+#: The process that has connected, and those above it, are looked at.
+PEER: Final = 1.0
+#: A client begins with `initialize`.
+GREETING: Final = 10.0
 
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 

@@ -84,8 +84,10 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
     `light`: another process will take this one's place before a prompt comes, so that this one
     loads no model library and starts no MCP server.
     """
+    from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.lossy import text_stream
 
+    ORPHANS.adopt()  # what a tool leaves that kills its guard
     if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")

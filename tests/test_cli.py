@@ -48,6 +48,15 @@ def test_the_built_in_agent_sleeps_after_an_hour_and_others_when_the_user_says_s
     assert options.parse(["--sleep-after", "0"], {}).settings.sleep_after == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("90s", 90), ("30m", 1800), ("8h", 28800), ("7d", 604800), ("0", 0), ("off", 0), ("", 0)],
+)
+def test_how_long_work_is_kept_is_a_number_with_a_unit(given: str, seconds: int) -> None:
+    assert options.parse(["--keep", given], {}).settings.keep == seconds
+    assert options.parse([], {"ACP_BRIDGE_KEEP": given}).settings.keep == seconds
+
+
 def test_what_follows_two_dashes_is_the_agents_command() -> None:
     settings = options.parse(["--home", "/h", "--", "an-agent", "--home", "x", "--"], {}).settings
     assert settings.command == ("an-agent", "--home", "x", "--")
@@ -79,6 +88,13 @@ def test_a_command_wins_over_an_agent_server_of_the_environment() -> None:
     assert (parsed.settings.drain_timeout, parsed.own_agent) == (2, False)
 
 
+def test_a_spare_process_is_kept_only_where_the_user_says_so() -> None:
+    assert options.parse(["--", "an-agent"], {}).settings.spare == 0
+    assert options.parse(["--spare", "--", "an-agent"], {}).settings.spare == 600
+    assert options.parse(["--spare", "--model", "demo"], {}).settings.spare == 600
+    assert options.parse(["--spare", "off"], {"ACP_BRIDGE_SPARE": "on"}).settings.spare == 0
+
+
 def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
     env = {
         "ACP_BRIDGE_DELIVERY": "interrupt",
@@ -87,6 +103,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
+        "ACP_BRIDGE_SPARE": "on",
+        "ACP_BRIDGE_KEEP": "1h",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -101,7 +119,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
-    assert settings.sleep_after == 30
+    assert (settings.sleep_after, settings.spare) == (30, 600)
+    assert (settings.sleep_after, settings.keep) == (30, 3600)
     assert settings.home == Path("/h")
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (
@@ -114,6 +133,31 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
 
 
 @pytest.mark.parametrize(
+    ("arguments", "env", "listens"),
+    [
+        ([], {}, True),
+        (["--no-listen"], {}, False),
+        (["--no-listen"], {"ACP_BRIDGE_LISTEN": "on"}, False),
+        ([], {"ACP_BRIDGE_LISTEN": "on"}, True),
+        ([], {"ACP_BRIDGE_LISTEN": "off"}, False),
+        ([], {"ACP_BRIDGE_LISTEN": ""}, True),
+    ],
+)
+def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
+    arguments: list[str], env: dict[str, str], listens: bool
+) -> None:
+    assert options.parse(arguments, env).settings.listen is listens
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        options.parse([], {"ACP_BRIDGE_LISTEN": "maybe"})
+    assert "ACP_BRIDGE_LISTEN: choose from on, off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--"], "there is no command after --"),
@@ -123,11 +167,16 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),
         (["--drain-timeout", "nan"], "--drain-timeout: a number of seconds from 0.05 to 600"),
+        *(
+            (["--keep", wrong], "--keep: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+            for wrong in ("30", "8d", "0s", "1.5h", "h", "forever", "\u0661m")
+        ),
         (["--sleep-after", "-1"], "--sleep-after: a number of minutes from 0, for never, to 10080"),
         (
             ["--sleep-after", "nan"],
             "--sleep-after: a number of minutes from 0, for never, to 10080",
         ),
+        (["--spare", "two"], "--spare: choose from on, off"),
         (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),
@@ -155,7 +204,8 @@ def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixt
     assert cli.run(["--help", "--"]) == 0
     text = capsys.readouterr().out
     assert set(re.findall(r"^  --([a-z-]+) ", text, re.M)) >= set(options.NAMES)
-    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, options.NAMES))
+    names = {*options.NAMES, *options.SWITCHES}
+    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, names))
     assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
 
 

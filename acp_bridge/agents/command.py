@@ -1,10 +1,13 @@
 """The command that starts processes of an agent, and what they say that they can do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio.abc import TaskGroup
+
 from acp_bridge.agents.parent import AgentParent
+from acp_bridge.agents.process import AgentProcess
 from acp_bridge.agents.standing import StandingRequests
 
 
@@ -18,5 +21,27 @@ class AgentCommand:
     standing: StandingRequests = field(default_factory=StandingRequests)
     #: the soft limit of open files that each process gets; None: that of the bridge.
     open_files: int | None = None
+    #: the folder that each process starts in; None: that of the bridge.
+    folder: str | None = None
     #: what forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None
+
+    async def start(
+        self,
+        tasks: TaskGroup,
+        lock_fd: int | None,
+        on_stderr: Callable[[str], None],
+        *,
+        patient: bool,
+    ) -> AgentProcess:
+        """Start a process, as `AgentProcess.start` does."""
+        return await AgentProcess.start(
+            tasks,
+            self.words,
+            self.parent,
+            patient=patient,
+            lock_fd=lock_fd,
+            open_files=self.open_files,
+            folder=self.folder,
+            on_stderr=on_stderr,
+        )

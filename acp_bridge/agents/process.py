@@ -6,8 +6,8 @@ Invariants
 - One task runs in the task group given to `AgentProcess.start`. It ends after `close` or by
   cancellation; either way the tree is killed (bounded, shielded) and every descriptor closed.
 - Every descriptor is close-on-exec, so no other agent keeps a pipe of this one open.
-- The agent gets the working directory and the environment of the bridge, unchanged, and the limit
-  of open files that the bridge was started with.
+- The agent gets the working directory, the environment and the limit of open files that the bridge
+  was started with.
 """
 
 import os
@@ -59,6 +59,7 @@ class AgentProcess:
         patient: bool = False,
         lock_fd: int | None = None,
         open_files: int | None = None,
+        folder: str | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
@@ -66,8 +67,8 @@ class AgentProcess:
         `parent` has loaded the command's program: it forks the process if it can, for which a
         `patient` start waits up to `waits.PARENT_LOAD` while the first one loads. `lock_fd` is held
         by the guard from before the agent starts. `open_files` is the agent's soft limit; without
-        it, that of this process. `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The
-        process is watched in `task_group`.
+        it, that of this process. It starts in `folder`, or where this process is. `on_stderr` gets
+        the agent's stderr, by lines cut at 8 KiB. The process is watched in `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
@@ -79,8 +80,8 @@ class AgentProcess:
                         await process._begin(task_group, forking, command[0], lock_fd)
                         process.light = forking.light
                         return process
-        process = cls(on_stderr)
-        await process._begin(task_group, ByCommand(command, open_files), command[0], lock_fd)
+        process, executing = cls(on_stderr), ByCommand(command, open_files, folder)
+        await process._begin(task_group, executing, command[0], lock_fd)
         return process
 
     async def _begin(

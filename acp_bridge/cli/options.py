@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -19,10 +21,18 @@ from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
-    "sleep-after",
+    *("sleep-after", "spare", "keep"),
 )
+#: may stand without a value, which then is "on".
+_FLAGS: Final = frozenset({"spare"})
+#: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
+SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: seconds that unattended work may go on at most.
+_MOST_KEPT: Final = 7 * 86400
 #: minutes of rest after which the built-in agent is ended until it is needed again.
 _SLEEP: Final = 60.0
 #: the name under which the built-in agent's sessions are kept.
@@ -30,7 +40,16 @@ _BUILT_IN: Final = "built-in"
 #: seconds that an agent may take to stop.
 _DRAIN: Final = 2.0
 _LEVELS: Final = ("debug", "info", "warning", "error")
-_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
+
+
+class Switch(StrEnum):
+    """Says if something is done."""
+
+    ON = "on"
+    OFF = "off"
+
+
+_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     return Options(
         settings=_settings(given, command, env),
         own_agent=not command,
-        log_file=Path(given.log_file) if given.log_file else None,
+        log_file=Path(given.log_file).absolute() if given.log_file else None,
         log_level=given.log_level,
     )
 
@@ -70,7 +89,7 @@ def data_folder(home: str | None) -> Path:
     """Return the folder in which everything is kept; `home`: the user's choice, if any."""
     from platformdirs import user_data_dir
 
-    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser()
+    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
 
 
 def variable(option: str) -> str:
@@ -89,8 +108,14 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     parser = _Parser(prog="acp-bridge", add_help=False, allow_abbrev=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
+    for name in SWITCHES:
+        parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
-        parser.add_argument(f"--{name}", default=env.get(variable(name)))
+        default = env.get(variable(name))
+        if name in _FLAGS:
+            parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
+        else:
+            parser.add_argument(f"--{name}", default=default)
     given, rest = parser.parse_known_args(arguments)
     if given.help:
         print(HELP, end="")
@@ -133,9 +158,12 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
             ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
         )
         or ReloadAfterCancel.UNCLEAN,
+        listen=given.listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
+        spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
+        keep=_duration("keep", given.keep),
     )
 
 
@@ -164,6 +192,13 @@ def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
         _fail(f"--{name}: choose from {', '.join(kind)}")
 
 
+def _is_on(name: str, env: Mapping[str, str]) -> bool:
+    value = env.get(variable(name)) or "on"
+    if value not in ("on", "off"):
+        _fail(f"{variable(name)}: choose from on, off")
+    return value == "on"
+
+
 def _seconds(name: str, value: str | None, default: float, least: float) -> float:
     try:
         seconds = float(value) if value is not None else default
@@ -182,6 +217,16 @@ def _minutes(name: str, value: str | None, default: float) -> float:
     if not 0 <= minutes <= _MOST_MINUTES:
         _fail(f"--{name}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
     return minutes
+
+
+def _duration(name: str, value: str | None) -> float:
+    if value is None or value in ("0", "off", ""):
+        return 0.0
+    found = _DURATION.fullmatch(value)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= _MOST_KEPT:
+        _fail(f"--{name}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+    return seconds
 
 
 def _fail(message: str) -> NoReturn:

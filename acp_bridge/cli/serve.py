@@ -9,20 +9,26 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Final
 
-from acp_bridge import log, waits
+from acp_bridge import keep, log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
-from acp_bridge.settings import Settings
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
 #: interpreter's default.
 _SWITCH_INTERVAL: Final = 0.0005
 #: objects. Messages die by their reference counts, so cycles are looked for rarely.
 _COLLECT_AFTER: Final = 50_000
+
+#: the log of kept bridges, in the data folder, and its size (bytes) from which on a new one begins.
+_LOG: Final = "bridge.log"
+_LOG_BYTES: Final = 4_000_000
 
 _AT_A_TERMINAL: Final = (
     "acp-bridge speaks ACP on stdin and stdout: an editor starts it."
@@ -39,11 +45,30 @@ def main(arguments: Sequence[str]) -> int:
         return exc.code if isinstance(exc.code, int) else 2
     if not options.own_agent and _at_a_terminal():
         return _become(options.settings.command)
-    if not _open_log(options) or not _has_its_agent(options):
-        return 2
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
-    return _serve(options.settings)
+        options = replace(options, settings=replace(options.settings, keep=0.0))
+    if not options.settings.keep:
+        return _serve(options, None)
+    return _serve_kept(options)
+
+
+def _serve_kept(options: Options) -> int:
+    """Serve in a process that may outlive the client; returns there, with the exit code."""
+    folder = None
+    with suppress(OSError):  # it was removed
+        folder = os.getcwd()
+    try:
+        waiter = keep.detach()
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: no process for --keep: {exc.strerror}\n")
+        return 1
+    code = 1
+    try:
+        code = _serve(replace(options, settings=replace(options.settings, folder=folder)), waiter)
+    finally:
+        waiter.let_go(code)
+    return code
 
 
 def _at_a_terminal() -> bool:
@@ -68,13 +93,25 @@ def _become(command: Sequence[str]) -> int:
 
 
 def _open_log(options: Options) -> bool:
-    level = options.log_level or ("info" if options.log_file else "warning")
+    file, stderr = options.log_file, None
+    if options.settings.keep:  # nobody may be there for stderr
+        file, stderr = file or options.settings.home / _LOG, options.log_level or "warning"
+    level = options.log_level or ("info" if file else "warning")
     try:
-        log.configure(level, options.log_file)
+        if file and not options.log_file:
+            _make_room(file)
+        log.configure(level, file, stderr)
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: the log file can't be written: {exc.strerror}\n")
         return False
     return True
+
+
+def _make_room(file: Path) -> None:
+    """See to it that the log of kept bridges can be written, and does not grow for ever."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if file.exists() and file.stat().st_size > _LOG_BYTES:
+        file.replace(file.with_suffix(".log.1"))
 
 
 def _has_its_agent(options: Options) -> bool:
@@ -97,7 +134,9 @@ def _has_its_agent(options: Options) -> bool:
     return True
 
 
-def _serve(settings: Settings) -> int:
+def _serve(options: Options, waiter: keep.Waiter | None) -> int:
+    if not _open_log(options) or not _has_its_agent(options):
+        return 2
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
@@ -111,14 +150,14 @@ def _serve(settings: Settings) -> int:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
     ORPHANS.adopt()
-    settings = replace(settings, agent_files=open_files.raise_limit())
+    settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
-    anyio.run(bridge.serve, settings, stdin, stdout, _leave_in_time)
+    anyio.run(bridge.serve, settings, stdin, stdout, partial(_leave_in_time, waiter), waiter)
     return 0
 
 
-def _leave_in_time() -> None:
+def _leave_in_time(waiter: keep.Waiter | None) -> None:
     """See to it that the process ends in time, whatever hangs (invariant P2).
 
     That may be a tree that does not die, which its guard goes on killing, or a thread on a disk
@@ -126,6 +165,11 @@ def _leave_in_time() -> None:
     """
     import threading
 
-    leave = threading.Timer(waits.LEAVE, os._exit, (0,))
-    leave.daemon = True
-    leave.start()
+    def leave() -> None:
+        if waiter:
+            waiter.let_go(0)
+        os._exit(0)
+
+    timer = threading.Timer(waits.LEAVE, leave)
+    timer.daemon = True
+    timer.start()

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from acp_bridge import protocol
-from acp_bridge.protocol import Json, has
+from acp_bridge.protocol import (
+    ASKED_FOR_KINDS,
+    OPTIONS_UPDATE,
+    Json,
+    can_own,
+    has,
+    names_terminal,
+    without_terminals,
+)
+
+#: kinds of updates of which not every client can take all.
+_CONVERTED: Final = frozenset({OPTIONS_UPDATE, *ASKED_FOR_KINDS})
+
+
+def is_converted(update: Json) -> bool:
+    """Return True for an update that may look different to different clients."""
+    kind = update.get("sessionUpdate")
+    return (isinstance(kind, str) and kind in _CONVERTED) or names_terminal(update)
 
 
 class ClientAbilities:
@@ -15,6 +34,10 @@ class ClientAbilities:
     def has(self, *path: str) -> bool:
         """Return True when the client declared this capability."""
         return has(self._capabilities, *path)
+
+    def has_own(self, ability: str) -> bool:
+        """Return True when the client declared this ability of the bridge's own."""
+        return can_own(self._capabilities, ability)
 
     def allows(self, method: str, params: object) -> bool:
         """Return True when the client takes such a request (spec: client capabilities)."""
@@ -40,3 +63,23 @@ class ClientAbilities:
             return holder
         shown = [o for o in options if not (isinstance(o, dict) and o.get("type") == "boolean")]
         return {**holder, "configOptions": shown}
+
+    def fit_update(self, update: Json, *, has_terminals: bool) -> Json | None:
+        """Return an update as this client can take it, or None if it can't at all.
+
+        `has_terminals`: the terminals that the agent shows are at this client.
+        """
+        kind = update.get("sessionUpdate")
+        if isinstance(kind, str) and (needed := ASKED_FOR_KINDS.get(kind)):
+            return update if self.has(*needed) else _as_plan(update)
+        if kind == OPTIONS_UPDATE:
+            return self.fit(update)
+        return update if has_terminals or not names_terminal(update) else without_terminals(update)
+
+
+def _as_plan(update: Json) -> Json | None:
+    """Return the baseline form of a plan that has entries; None for anything else."""
+    match update:
+        case {"sessionUpdate": "plan_update", "plan": {"entries": list(entries)}}:
+            return {"sessionUpdate": "plan", "entries": entries}
+    return None

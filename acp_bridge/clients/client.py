@@ -15,16 +15,25 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
+from acp_bridge import errors, notices
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import (
+    HEARS_ACCEPTED,
+    HEARS_STATE,
+    LET_GO,
+    OBSERVES,
+    OWN_TURNS_ONLY,
+    Json,
+)
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
 #: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
 #: The limit is far above what makes the agents wait, so that a cancel still comes through.
 _FLOOD = 64 * 1024 * 1024
+#: the same for a client on a socket, whose cancel is the concern of nobody else.
+_SOCKET_FLOOD = 8 * 1024 * 1024
 #: returned by work that has answered its request itself.
 ANSWERED: Final = object()
 
@@ -49,6 +58,8 @@ class Outgoing(Protocol):
 
     @property
     def pending(self) -> int: ...
+    @property
+    def taken(self) -> int: ...
     def write(self, data: bytes) -> None: ...
     async def run(self) -> None: ...
     async def drain_below(self, limit: int) -> None: ...
@@ -119,8 +130,21 @@ class _Running:
 class Client:
     """A client, from its first byte to its last."""
 
-    def __init__(self, handler: ClientHandler, incoming: Incoming, outgoing: Outgoing) -> None:
-        """Own both streams from now on; `end` closes them."""
+    def __init__(
+        self,
+        handler: ClientHandler,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        *,
+        on_socket: bool = False,
+    ) -> None:
+        """Own both streams from now on; `end` closes them.
+
+        `on_socket`: it joined a bridge that another client has started.
+        """
+        self.on_socket = on_socket
+        #: it was let go: it took too little of what was sent.
+        self.let_go_of = False
         self.stage = Stage.NEW
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
@@ -130,29 +154,64 @@ class Client:
         self._handler = handler
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
+        self._served = anyio.CancelScope()
 
     @property
     def hears_accepted(self) -> bool:
         """True when the client asked to be told that a prompt is on disk."""
-        return self.abilities.has("_meta", "acp_bridge", "accepted")
+        return self.abilities.has_own(HEARS_ACCEPTED)
 
-    async def serve(self) -> None:
-        """Return when the client is gone: it sends nothing more, or it takes nothing more."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._write, tasks.cancel_scope)
-            await self._read()
-            tasks.cancel_scope.cancel()
+    @property
+    def hears_state(self) -> bool:
+        """True when the client asked to be told where its sessions stand."""
+        return self.abilities.has_own(HEARS_STATE)
+
+    @property
+    def observes(self) -> bool:
+        """True when the client is asked nothing, and prompts nothing."""
+        return self.abilities.has_own(OBSERVES)
+
+    @property
+    def own_turns_only(self) -> bool:
+        """True when the client is asked only about turns of its own prompts."""
+        return self.abilities.has_own(OWN_TURNS_ONLY)
+
+    async def serve(self, greeting: float | None = None) -> None:
+        """Return when the client is gone: it sends or takes nothing more, or was let go.
+
+        `greeting`: seconds within which it has to send `initialize`, or it is let go.
+        """
+        with self._served:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write, tasks.cancel_scope)
+                if greeting is not None:
+                    tasks.start_soon(self._expect_greeting, greeting)
+                await self._read()
+                tasks.cancel_scope.cancel()
         event("client.gone")
+
+    def let_go(self, reason: str) -> None:
+        """End the connection; the reason is the last that the client is sent."""
+        if not self.let_go_of:
+            self.let_go_of = True
+            event("client.let_go", what=reason)
+            self.peer.notify(LET_GO, {"reason": reason})
+            self._served.cancel()
 
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
         scope.cancel()
 
+    async def _expect_greeting(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        if self.stage is Stage.NEW:
+            self.let_go(notices.no_greeting(seconds))
+
     async def _read(self) -> None:
         try:
             while data := await self._incoming.read():
                 self.peer.feed(data)
-                await self.outgoing.drain_below(_FLOOD)
+                await self.outgoing.drain_below(_SOCKET_FLOOD if self.on_socket else _FLOOD)
             self.peer.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
@@ -162,6 +221,16 @@ class Client:
         await self.outgoing.flush(seconds)
         self._incoming.close()
         self.outgoing.close()
+
+    def leave(self, methods: frozenset[str]) -> None:
+        """Note that nobody reads the client's answers, or answers what it was asked.
+
+        Its requests of these methods come to nothing; others go on.
+        """
+        for running in self._running.values():
+            if running.method in methods:
+                running.scope.cancel()
+        self.peer.close(errors.agent_trouble(notices.CLIENT_GONE))
 
     # --- requests in flight --------------------------------------------------------------------
 

@@ -78,14 +78,20 @@ class HookEnded:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The client sent `session/cancel`."""
+    """The client sent `session/cancel`.
+
+    `requests`: the keys of the requests that it may end, its own; None: all.
+    """
+
+    requests: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CancelPrompt:
-    """The client sent `$/cancel_request` for one prompt."""
+    """The client sent `$/cancel_request` for one prompt; `requests` as in `Cancel`."""
 
     key: int
+    requests: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

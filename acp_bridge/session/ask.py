@@ -92,18 +92,19 @@ class Ask:
             answer = await self._run(asked, question)
         except Exception as exc:
             error = exc if isinstance(exc, RpcError) else errors.internal(exc, "asking failed")
-            self._say(notices.not_answered(error.message))
+            self._say(client, notices.not_answered(error.message))
         else:
             if answer is None:
                 stop = "cancelled"
             else:
-                self._say(notices.answered_beside(answer))
+                self._say(client, notices.answered_beside(answer))
         self._transcript.then(client, lambda: asked.request.answer({"stopReason": stop}))
         if stop == "cancelled":
             self._transcript.hush(client)
 
-    def _say(self, text: str) -> None:
-        self._transcript.show_only(notices.notice(text))
+    def _say(self, client: Client, text: str) -> None:
+        """Say it to who asked: it is no part of what the clients of the session share."""
+        self._transcript.show_to(client, notices.notice(text))
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -120,10 +121,10 @@ class Ask:
         """True while a question is not answered."""
         return bool(self._open)
 
-    def stop(self) -> None:
-        """End what was typed: the user said Stop."""
+    def stop(self, client: Client) -> None:
+        """End what a client has typed: its user said Stop."""
         for asked in self._open:
-            if asked.typed:
+            if asked.typed and asked.request.client is client:
                 asked.scope.cancel()
 
     def close(self) -> None:

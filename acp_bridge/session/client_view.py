@@ -2,6 +2,8 @@
 
 - While a load replays, what happens in the session meanwhile waits behind it. Hold, backlog and
   the cut between replay and live belong to the one client.
+- A state that changed during the replay is shown once, as it is at the replay's end: it never
+  goes back (invariant V1).
 - After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
   begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
@@ -11,19 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import NamedTuple
 
 import anyio
 
+from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import (
-    COMMANDS_UPDATE,
-    OPTIONS_UPDATE,
-    STATE,
-    Json,
-    is_state,
-    kind_of,
-    own_meta,
-)
+from acp_bridge.protocol import COMMANDS_UPDATE, STATE, Json, is_state, kind_of, own_meta
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -42,32 +38,59 @@ class Quiet(Enum):
     ALL = auto()
 
 
+class _Kind(Enum):
+    """What waits behind a replay."""
+
+    #: lines that are sent.
+    LINES = auto()
+    #: lines of which only the last of their kind count.
+    STATE = auto()
+    #: anything else that is done in its order: an answer, say.
+    ACTION = auto()
+
+
+class _Waiting(NamedTuple):
+    kind: _Kind
+    action: Callable[[], None]
+
+
 class ClientView:
     """Sends updates of one session to one client."""
 
     def __init__(self, client: Client, head: bytes) -> None:
         """`head`: what stands before the parameters of an update, on every line."""
         self.client = client
+        #: how often the client was shown the session from its beginning.
+        self.replays = 0
+        #: the client does not have the session any more: nothing of it is sent.
+        self.over = False
         self._head = head
         #: what is to be done after the replay; None outside of one.
-        self._backlog: list[Callable[[], None]] | None = None
+        self._backlog: list[_Waiting] | None = None
         self._waiting_bytes = 0
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
-        #: lines that wait for the end of the quiet.
-        self._kept: list[bytes] = []
+        #: lines that wait for the end of the quiet, with the kind of the state that they tell.
+        self._kept: list[tuple[object, bytes]] = []
         #: by kind, the state of the session that the client was shown last.
         self._states: dict[object, Json] = {}
         self._prompted = False
+        self._pacing: anyio.CancelScope | None = None
 
     def send(self, lines: bytes) -> None:
         """Send whole lines, in their order."""
-        if self._quiet is Quiet.ALL:
-            self._keep(lines)
+        self._send(lines, _Kind.LINES)
+
+    def _send(self, lines: bytes, kind: _Kind) -> None:
+        if self.over:
             return
-        if self._backlog is not None:
+        if self._quiet is Quiet.ALL:
+            self._keep(None, lines)
+        elif self._backlog is None:
+            self.client.outgoing.write(lines)
+        else:
             self._waiting_bytes += len(lines)
-        self.then(lambda: self.client.outgoing.write(lines))
+            self._backlog.append(_Waiting(kind, lambda: self.client.outgoing.write(lines)))
 
     def show(self, params: Json, *, again: bool = False) -> None:
         """Send one update, in its order; a list of commands that was shown is not shown again.
@@ -76,22 +99,47 @@ class ClientView:
         """
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
-        if self._quiet is Quiet.ASIDES and _is_aside(params):
-            self._keep(self._line(params))
+        line, is_a_state = self._line(params), is_state(params["update"])
+        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
+            self._keep(kind_of(params) if is_a_state and not own_meta(params) else None, line)
         else:
-            self.send(self._line(params))
+            self._send(line, _Kind.STATE if is_a_state else _Kind.LINES)
+
+    def tell(self, params: Json) -> None:
+        """Show a state that another client has set, also in the quiet.
+
+        What is kept of this kind is older, and forgotten: a state never goes back.
+        """
+        if self._known(params):
+            return
+        self._kept = [each for each in self._kept if each[0] != kind_of(params)]
+        quiet, self._quiet = self._quiet, Quiet.NONE
+        self._send(self._line(params), _Kind.STATE)
+        self._quiet = quiet
 
     @property
     def listens(self) -> bool:
         """Nothing is kept from the client now, and no replay runs."""
-        return self._quiet is Quiet.NONE and self._backlog is None
+        return self._quiet is Quiet.NONE and not self.replaying
+
+    @property
+    def replaying(self) -> bool:
+        """The client is being shown the session; what happens meanwhile waits."""
+        return self._backlog is not None
 
     def then(self, action: Callable[[], None]) -> None:
         """Do this when the replay is over, if one runs: answer a request, say."""
         if self._backlog is None:
             action()
         else:
-            self._backlog.append(action)
+            self._backlog.append(_Waiting(_Kind.ACTION, action))
+
+    def end(self) -> None:
+        """Send nothing more; requests whose answers wait behind a replay are answered."""
+        self.over = True
+        self._kept = []
+        self.hurry()
+        self.end_replay()
 
     def _known(self, params: Json) -> bool:
         kind = kind_of(params)
@@ -111,7 +159,7 @@ class ClientView:
         self._quiet = Quiet.NONE
         if self._kept:
             kept, self._kept, self._waiting_bytes = self._kept, [], 0
-            self.send(b"".join(kept))
+            self.send(b"".join(line for _, line in kept))
             self._caught_up.set()
 
     def begin_turn(self) -> None:
@@ -126,10 +174,10 @@ class ClientView:
             if (commands := self._states.get(COMMANDS_UPDATE)) is not None:
                 self.send(self._line(commands))
 
-    def _keep(self, line: bytes) -> None:
+    def _keep(self, state: object, line: bytes) -> None:
         if not self._kept:
             self._caught_up = anyio.Event()
-        self._kept.append(line)
+        self._kept.append((state, line))
         self._waiting_bytes += len(line)
 
     # --- a replay ------------------------------------------------------------------------------
@@ -143,14 +191,21 @@ class ClientView:
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
         self._known(params)
-        self.client.outgoing.write(self._line(params))
+        if not self.over:
+            self.client.outgoing.write(self._line(params))
+
+    def drop_waiting_states(self) -> None:
+        """Forget the states that wait: those of now are shown in their place."""
+        if self._backlog is not None:
+            self._backlog = [each for each in self._backlog if each.kind is not _Kind.STATE]
 
     def end_replay(self) -> None:
         """Let what waited go."""
         backlog, self._backlog = self._backlog or [], None
         self._waiting_bytes = 0
-        for action in backlog:
-            action()
+        for each in backlog:
+            if each.kind is _Kind.ACTION or not self.over:
+                each.action()
         self._caught_up.set()
 
     # --- a client that doesn't read ------------------------------------------------------------
@@ -166,7 +221,24 @@ class ClientView:
         else:
             await self.client.outgoing.drain_below(limit)
 
+    async def pace(self, limit: int) -> None:
+        """Let a replay wait until the client has taken enough of it, or `hurry` is called."""
+        with anyio.CancelScope() as self._pacing:
+            await self.client.outgoing.drain_below(limit)
+        self._pacing = None
+
+    def hurry(self) -> None:
+        """Let a replay look whether it is to go on."""
+        if self._pacing:
+            self._pacing.cancel()
+
     def _line(self, params: Json) -> bytes:
-        if kind_of(params) == OPTIONS_UPDATE:  # of which not every client can take all
-            params = {**params, "update": self.client.abilities.fit(params["update"])}
+        """Return an update as a line for this client, or nothing if it can't take it."""
+        update = params.get("update")
+        if isinstance(update, dict) and is_converted(update):
+            has_terminals = not self.client.on_socket  # an agent makes its terminals at that one
+            fit = self.client.abilities.fit_update(update, has_terminals=has_terminals)
+            if fit is None:
+                return b""
+            params = {**params, "update": fit}
         return self._head + encode(params)[1:-1] + b"}\n"

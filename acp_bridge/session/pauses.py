@@ -13,7 +13,7 @@ import anyio
 
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
@@ -110,11 +110,11 @@ class Pauses:
             self._transcript.notice(notices.GOES_ON)
             self._port.feed(ev.Go())
 
-    def note_prompt(self, *, interrupts: bool) -> None:
-        """Say of a prompt that was just read that it waits, if only the user's go lets it run."""
+    def note_prompt(self, client: Client, *, interrupts: bool) -> None:
+        """Say of a prompt of this client's that it waits, if only the user's go lets it run."""
         stands = self._port.standstill
         if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
-            self._transcript.show_only(notices.notice(notices.WAITS_FOR_GO))
+            self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
 
     # --- the agent's part ----------------------------------------------------------------------
 

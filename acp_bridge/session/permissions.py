@@ -114,7 +114,7 @@ class Permissions:
         if asked not in link.at_clients.questions:
             return  # it was answered when the hooks were stopped
         link.at_clients.remove(asked)
-        option = _option(decision, call.params.get("options"))
+        option = option_for(decision, call.params.get("options"))
         if decision is None:
             link.peer.fail(call.id, errors.cancelled())
         elif decision == "deny" or option is not None:
@@ -133,7 +133,7 @@ def new_card(call: Json) -> Json:
     return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
 
 
-def _option(decision: str | None, options: object) -> object:
+def option_for(decision: str | None, options: object) -> object:
     """Return the id of the option that stands for a decision; None if there is none."""
     offered = options if isinstance(options, list) else []
     for kind in _KINDS.get(decision or "", ()):

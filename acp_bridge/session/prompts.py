@@ -53,6 +53,8 @@ class Prompt:
     held: bool = False
     #: how the agent ended its turn, while hooks may still send the agent back to work.
     answer: object = None
+    #: how often its client had been shown the session from the beginning when it sent this.
+    replays: int = 0
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -78,11 +80,28 @@ class Prompts:
         """Return the prompt with this key; raises KeyError."""
         return self._open[key]
 
+    def asker(self, key: int) -> Client | None:
+        """Return the client that waits for the answer to this prompt, if one does."""
+        prompt = self._open.get(key)
+        return prompt.request.client if prompt and prompt.request else None
+
     def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
         """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""
         self._last_key += 1
-        self._open[self._last_key] = Prompt(params, request, seq)
+        view = self._transcript.view_of(request.client) if request else None
+        prompt = Prompt(params, request, seq, replays=view.replays if view else 0)
+        self._open[self._last_key] = prompt
         return self._last_key
+
+    def shown_by(self, prompt: Prompt) -> Client | None:
+        """Return the client that shows a prompt's words by itself, if one does.
+
+        It is the one that sent it, unless it has loaded the session since; a prompt that was held
+        since a restart, or is a hook's, is shown by nobody.
+        """
+        client = prompt.request.client if prompt.request else None
+        view = self._transcript.view_of(client) if client else None
+        return client if view and view.replays == prompt.replays else None
 
     def add_held(self, params: Json, seq: int) -> None:
         """Take a prompt that waited when another bridge ended."""

@@ -101,7 +101,9 @@ class QueueCommand:
         for block in params["prompt"]:
             # Its own message: it may be typed right behind the prompt of the turn that runs.
             said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
-            self._transcript.record_only(with_own_meta({"update": said}, {"command": True}))
+            self._transcript.record_said(
+                request.client, with_own_meta({"update": said}, {"command": True})
+            )
         match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._port.waiting]

@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from acp_bridge import errors, notices
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
-from acp_bridge.protocol import CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
+from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
 from acp_bridge.session.client_view import ClientView, Quiet
+from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.transcript_out import TranscriptOut
@@ -36,6 +37,13 @@ class ReplayPort(Protocol):
     @property
     def epoch(self) -> int:
         """The process that has the session, or gets it; 0 while there was none."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the session works now."""
+
+    def welcome(self, client: Client) -> None:
+        """Note that a client has been shown the session."""
 
     @property
     def agent_replays(self) -> bool:
@@ -97,15 +105,19 @@ class Replay:
                 cards.note(params.get("update"))
         return cards
 
-    async def load(self, request: ClientRequest, *, replay: bool) -> None:
+    async def load(self, request: ClientRequest, *, replay: bool, attached: bool = False) -> None:
         """Show the session to the client (a resume replays nothing), then answer the request.
 
-        Raises RpcError when the session is closed meanwhile, JournalError.
+        `attached`: others had it, so the answer says which folder counts. Raises RpcError when
+        the session is closed meanwhile, or the client leaves it, JournalError.
         """
+        if self._port.closing:
+            raise errors.unknown_session()
         view = self._transcript.attach(request.client)
         view.begin_replay()
         try:
             if replay:
+                view.replays += 1
                 await self._read(view)
                 self.replay_state(view)
             if self._journal.behind:
@@ -114,19 +126,23 @@ class Replay:
                 view.replay(notices.notice(notices.held(held)))
             if said := self._pauses.said:
                 view.replay(notices.notice(said))
-            request.answer(self.result(request))
+            request.answer(self.result(request, attached=attached))
         except JournalError:
             if self._port.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
             raise
         finally:
             view.end_replay()
-        if not self._transcript.seq:
+        if not self._transcript.seq and request.method != ATTACH:
             view.hush(Quiet.ASIDES)
+        self._port.welcome(request.client)
 
-    def result(self, request: ClientRequest) -> Json:
+    def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
+        if attached:
+            clients = len(self._transcript.views)
+            own["attached"] = {"cwd": self._port.workspace.cwd, "clients": clients}
         if held := self._prompts.held:
             own["held"] = [params["prompt"] for params in held.values()]
         if pause := self._pauses.state:
@@ -135,6 +151,7 @@ class Replay:
 
     def replay_state(self, view: ClientView) -> None:
         """Show the last update of each kind of which only the last one counts."""
+        view.drop_waiting_states()
         for kind in STATE:
             if params := self._journal.get(f"state:{kind}"):
                 view.replay(params)
@@ -153,13 +170,12 @@ class Replay:
                     late.note(params)
                 if not own_meta(params).get(CONTEXT):
                     view.replay(for_replay(params))
-            await self._room(view)
+            if view.client.outgoing.pending >= self._limit:
+                event("client.slow", session=self._journal.info.session_id)
+                await view.pace(self._limit)
             if self._port.closing:
                 raise errors.unknown_session()
+            if view.over:
+                raise errors.refused(notices.LOAD_LEFT)
         if not self._port.epoch:  # else turns may run that it does not have
             self._replayed = late
-
-    async def _room(self, view: ClientView) -> None:
-        if view.client.outgoing.pending >= self._limit:
-            event("client.slow", session=self._journal.info.session_id)
-            await view.client.outgoing.drain_below(self._limit)

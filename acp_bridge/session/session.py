@@ -7,15 +7,12 @@ agent showed before it is on its way to the clients by then.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import assert_never
 
 import anyio
 
-from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.hooks.found import FoundHooks
@@ -25,18 +22,21 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
+from acp_bridge.session import failures, queue_command, queue_words
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
+from acp_bridge.session.audience import Audience
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.performer import Performer
 from acp_bridge.session.permissions import Permissions
+from acp_bridge.session.process_effects import ProcessEffects
 from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.provisional import Provisional
+from acp_bridge.session.questions import Questions
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
 from acp_bridge.session.restart import Restart
@@ -51,8 +51,6 @@ from acp_bridge.session.turn import Turn
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import Updates
-
-logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -72,38 +70,46 @@ class Session:
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease, settings = context, lease, context.settings
-        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        self.closing = False  #: `close` was called.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
-        limit, self._deadlines = settings.client_limit, Deadlines(self, settings)
         memory = self.memory = Memory(journal)
-        sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
+        self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
         self._machine = new_machine(settings, said.moments, link)
-        self._stepping, self._provisional = Stepping(self._machine, self), Provisional(self)
+        self._stepping = Stepping(self._machine, self)
         permissions = Permissions(said, updates, shown.show)
-        asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
+        questions = Questions(self, shown, prompts)
+        record = shown.record_at_once
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
-        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
+        self._performer = self._new_performer()
         if link:
-            self._begin(link)
+            self._performer.begin(link)
 
-    def _begin(self, link: Link) -> None:
-        self._processes.add(link, 1)
-        self._sleep.begin(link)
-        self._provisional.begin(link)
+    def _new_performer(self) -> Performer:
+        """Put together the parts that carry out what the machine asks for."""
+        settings, journal, shown = self._context.settings, self.journal, self.transcript
+        prompts, memory, updates, sleep = self._prompts, self.memory, self._updates, self._sleep
+        chosen, to_agent = self.user_settings, self.to_agent
+        restart = Restart(self, journal, shown, updates, chosen, to_agent, memory, sleep)
+        processes = ProcessEffects(self, self._processes, restart, settings.close_grace)
+        turn = Turn(self, journal, shown, updates, prompts, memory, self.hooks)
+        deadlines = Deadlines(self, settings)
+        parts = prompts, turn, self.pauses, self.hooks, sleep, deadlines, memory, shown, updates
+        return Performer(self, processes, *parts)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -128,6 +134,10 @@ class Session:
         return self.to_agent.busy
 
     @property
+    def unanswered(self) -> tuple[int, ...]:
+        return self._machine.unanswered
+
+    @property
     def waiting(self) -> tuple[int, ...]:
         return self._machine.waiting
 
@@ -145,12 +155,16 @@ class Session:
 
     @property
     def asleep(self) -> bool:
-        """There is no process because the session was at rest for long."""
         return self._machine.asleep
 
     @property
     def occupied(self) -> bool:
         return self.from_agent.unread or self.ask.open or self.journal.behind
+
+    @property
+    def blocked(self) -> bool:
+        """The restarts failed, or the process wants a login."""
+        return self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
 
     @property
     def ending(self) -> bool:
@@ -171,12 +185,16 @@ class Session:
     def disturb(self) -> None:
         self._sleep.disturb()
 
+    def on_question(self) -> None:
+        """Note that people are asked something, or nothing more."""
+
+    def welcome(self, client: Client) -> None:
+        self.audience.welcome(client)
+
     def wake(self) -> None:
         """Have a process started and given the session, if there is none that may get a prompt."""
-        if self.provisional:
-            self._provisional.hasten()
-        else:
-            self.feed(ev.Warm())
+        self._performer.hasten()
+        self.feed(ev.Warm())
 
     def take_replayed(self) -> LateReplay | None:
         return self.replay.take_replayed()
@@ -184,94 +202,22 @@ class Session:
     # --- events and effects --------------------------------------------------------------------
 
     def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event and perform what it asks for, and so on to the end."""
         self._stepping.feed(event_)
 
     def before_step(self) -> None:
         self.transcript.flush()
 
     def after_steps(self) -> None:
-        self._say_blocked()
+        self._performer.look_again()
         self.pauses.look_again()
         self.transcript.flush()
         self.from_agent.look_again()
         self.to_agent.look_again()
         self._sleep.look_again()
-        self._provisional.look_again()
+        self.audience.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
-        match effect:
-            case ef.Commit(key):
-                self._prompts.commit(key)
-            case ef.SendPrompt(epoch, key):
-                self._sleep.note_turn()
-                self._turn.begin(self._processes.link(epoch), key)
-            case ef.SendCancel(epoch, key):
-                self._turn.cancel(self._processes.link(epoch), key)
-            case ef.SendPause(epoch, token):
-                self.pauses.ask_agent(self._processes.link(epoch), token)
-            case ef.SendGo(epoch):
-                self.pauses.tell_agent(self._processes.link(epoch))
-            case ef.StillWaits():
-                self.pauses.give_sign()
-            case ef.AnswerPrompt(key, outcome):
-                self._told |= answers.says_why_not_ready(outcome)
-                self._turn.say_not_run(key, outcome)
-                self._prompts.answer(key, outcome)
-            case ef.NoteOutcome(key, answer):
-                self._prompts.note(key, answer)
-            case ef.Interrupted(key):
-                self._prompts.interrupt(key)
-            case ef.Hold(keys):
-                self._prompts.hold(keys)
-            case ef.CloseCards():
-                for update in self._updates.close_cards():
-                    self.transcript.show({"update": update})
-            case ef.Closed():
-                self.spawn(self._finish)
-            case ef.Arm(timer, token):
-                self._deadlines.arm(timer, token)
-            case ef.Disarm(timer):
-                self._deadlines.disarm(timer)
-            case ef.Dropped(dropped):
-                logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
-                self._perform_on_process(effect)
-            case _:
-                self.hooks.perform(effect)
-
-    def _perform_on_process(
-        self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
-    ) -> None:
-        match effect:
-            case ef.Start(epoch):
-                self._told = False
-                self.spawn(self._processes.start, epoch, f"{self.id[:8]}#{epoch}")
-            case ef.Open(epoch):
-                self.spawn(self._open, self._processes.link(epoch))
-            case ef.Kill(epoch):
-                self.spawn(self._processes.kill, epoch)
-            case ef.CloseAgent(epoch):
-                grace = self._context.settings.close_grace
-                self.spawn(self._processes.close, epoch, grace)
-            case ef.Release(epoch):
-                if link := self._processes.forget(epoch):
-                    to_client.release(link)
-            case _:
-                assert_never(effect)
-
-    async def _open(self, link: Link) -> None:
-        self.feed(await self._restart.run(link))
-        if self.provisional:
-            self._provisional.begin(link)
-
-    def _say_blocked(self) -> None:
-        """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
-        blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
-        if blocked and not self._told:
-            self._told = True
-            text = notices.not_ready(self.memory.refusal)
-            self.transcript.show_only(notices.notice(text))
+        self._performer.perform(effect)
 
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
@@ -280,13 +226,15 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+    def close(self, by: Client | None = None) -> None:
+        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, and
+        clients other than the one that closes it are told."""
         self.closing = True
+        self.audience.end(by)
         self.ask.close()
         self.feed(ev.Close())
 
-    async def _finish(self) -> None:
+    async def finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
         try:
             await self.hooks.end("close" if self.closing else "shutdown")
@@ -308,7 +256,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(interrupts=asked == Delivery.INTERRUPT)
+        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
         if not self.closing:  # then it was refused, and lists nothing
             self.title.note_prompt(params)
 
@@ -316,7 +264,7 @@ class Session:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
         key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(ev.CancelPrompt(key))
+            self.feed(ev.CancelPrompt(key, self.audience.own(client)))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 

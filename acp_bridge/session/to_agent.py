@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, assert_never
 
@@ -26,6 +25,7 @@ from acp_bridge.protocol import (
     Json,
     user_chunk,
 )
+from acp_bridge.session.asked import Asked
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -61,27 +61,6 @@ def for_agent(link: Link, params: Any) -> Any:
     return params
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A request on its way to the agent, and who is told of its one answer."""
-
-    request: ClientRequest
-    tell: Callable[[Answer], None]
-    method: str
-    params: Any
-    #: it is asked beside the session: nothing of the session depends on it, or waits for it.
-    beside: bool = False
-    #: takes an answer that comes when somebody has answered in the agent's place.
-    tell_late: Callable[[Link, Answer], None] | None = None
-    #: the process that has it, and its id there.
-    link: Link | None = None
-    agent_request: int = 0
-    #: the process was told that nobody waits for the answer.
-    called_back: bool = False
-    #: set when it is answered, by the agent or in its place.
-    settled: anyio.Event = field(default_factory=anyio.Event)
-
-
 class ToAgent:
     """One session's requests to its agent."""
 
@@ -98,9 +77,9 @@ class ToAgent:
         self._user_settings = user_settings
         self._patience = patience
         #: requests that came while the agent was not ready, in order.
-        self._deferred: list[_Asked] = []
+        self._deferred: list[Asked] = []
         #: requests that the agent has.
-        self._passed: list[_Asked] = []
+        self._passed: list[Asked] = []
 
     @property
     def busy(self) -> bool:
@@ -118,7 +97,7 @@ class ToAgent:
                 return True
         return False
 
-    def _cancel(self, asked: _Asked) -> None:
+    def _cancel(self, asked: Asked) -> None:
         if asked.link is None:
             self._settle(asked, Err(errors.cancelled()))
         else:
@@ -128,7 +107,7 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
-        self._take(_Asked(request, partial(self._answer, request), request.method, request.params))
+        self._take(Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client; raises RpcError.
@@ -136,7 +115,7 @@ class ToAgent:
         A caller that is cancelled gives the request up, and the agent is told so.
         """
         answers: list[Answer] = []
-        asked = _Asked(request, answers.append, request.method, request.params)
+        asked = Asked(request, answers.append, request.method, request.params)
         return await self._result(asked, answers)
 
     async def ask_beside(
@@ -151,13 +130,13 @@ class ToAgent:
         Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
         """
         answers: list[Answer] = []
-        asked = _Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
+        asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
         result = await self._result(asked, answers)
         if asked.link is None:
             raise errors.agent_trouble("the agent's process has ended")
         return asked.link, result
 
-    async def _result(self, asked: _Asked, answers: list[Answer]) -> Any:
+    async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
         self._take(asked)
         try:
             await asked.settled.wait()
@@ -170,7 +149,7 @@ class ToAgent:
             case Err(error):
                 raise error
 
-    def _take(self, asked: _Asked) -> None:
+    def _take(self, asked: Asked) -> None:
         match self._port.passing:
             case Passing.SETTINGS if asked.method not in _SETTINGS:
                 self._deferred.append(asked)
@@ -191,7 +170,7 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, link: Link, asked: _Asked) -> None:
+    def _send(self, link: Link, asked: Asked) -> None:
         asked.link, params = link, for_agent(link, asked.params)
         try:
             request_id = link.request_for(
@@ -207,13 +186,13 @@ class ToAgent:
         if asked.method in _BOUNDED:
             self._port.spawn(self._end_silence, asked, link)
 
-    async def _end_silence(self, asked: _Asked, link: Link) -> None:
+    async def _end_silence(self, asked: Asked, link: Link) -> None:
         """Answer a request with an error if the agent is silent about it for too long."""
         with suppress(TimeoutError), link.at_clients.limit(self._patience):
             await asked.settled.wait()
         await self._limit(asked, 0, errors.silent(asked.method, self._patience))
 
-    async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
+    async def _limit(self, asked: Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
         with anyio.move_on_after(seconds):
             await asked.settled.wait()
@@ -221,16 +200,16 @@ class ToAgent:
             event("agent.silent", method=asked.method)
             self._give_up(asked, error)
 
-    def _give_up(self, asked: _Asked, error: RpcError) -> None:
+    def _give_up(self, asked: Asked, error: RpcError) -> None:
         self._call_back(asked)
         self._settle(asked, Err(error))
 
-    def _call_back(self, asked: _Asked) -> None:
+    def _call_back(self, asked: Asked) -> None:
         if asked.link and not asked.called_back:
             asked.called_back = True
             asked.link.peer.cancel(asked.agent_request)
 
-    def _settle(self, asked: _Asked, answer: Answer) -> None:
+    def _settle(self, asked: Asked, answer: Answer) -> None:
         """Tell the one answer; what the agent sets after that is in force and shown."""
         if asked.settled.is_set():
             if not asked.beside:
@@ -281,7 +260,8 @@ class ToAgent:
             case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
                 if outcome != "promptRequired":
                     for block in blocks:
-                        self._transcript.record_only({"update": user_chunk(block)})
+                        said = {"update": user_chunk(block)}
+                        self._transcript.record_said(request.client, said)
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
@@ -293,7 +273,10 @@ class ToAgent:
         try:
             if isinstance(answer, Ok):
                 self._note_steering(request, answer.result)
+                known = self._user_settings.shown
                 self._user_settings.note_choice(request.method, request.params, answer.result)
+                for update in self._user_settings.news(known):
+                    self._transcript.tell_others(request.client, {"update": update})
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))
         finally:  # whatever breaks, the request is answered (invariant Q9)

@@ -1,4 +1,7 @@
-"""What an agent asks of the client in a session: permissions, files, terminals, questions.
+"""What an agent asks of the client in a session: files, terminals, and what is for a person.
+
+Files and terminals are those of the client that the agent was told of. Permissions and other
+questions to people go to all who can answer (`questions.py`).
 
 - Ids are mapped both ways; a client never sees two requests of one id (invariant P13).
 - After a cancel the agent changes nothing through the client (C19), and what it waits for is
@@ -17,8 +20,9 @@ from typing import Any
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.session.permissions import Permissions, new_card
+from acp_bridge.session.questions import Questions
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -46,7 +50,7 @@ class _Question:
     @property
     def asks_a_person(self) -> bool:
         """True when a client answers only after its user has."""
-        return self.call.method in (REQUEST_PERMISSION, protocol.CREATE_ELICITATION)
+        return self.call.method in ASKS_A_PERSON
 
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
@@ -75,12 +79,15 @@ class ToClient:
         updates: Updates,
         record: Callable[[Json], None] = lambda params: None,
         permissions: Permissions | None = None,
+        questions: Questions | None = None,
     ) -> None:
         """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
         `record` takes an update that only the client has shown, from what it was asked.
-        `permissions` are asked for at hooks first.
+        `permissions` are asked for at hooks first. `questions` takes what is for people, of
+        whom there may be several; without it the one client is asked that, too.
         """
+        self._questions = questions
         self._permissions = permissions
         self._session_id = session_id
         self._record = record
@@ -108,6 +115,8 @@ class ToClient:
         client = self._client()
         if self._session_id is None and _names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())
+        elif self._questions and call.method in ASKS_A_PERSON:
+            self._ask_people(self._questions, link, call)
         elif client and client.abilities.allows(call.method, call.params):
             self._ask(client, link, call)
         else:
@@ -124,6 +133,20 @@ class ToClient:
         except Exception:  # nothing was sent
             link.at_clients.remove(asked)
             raise
+        if self._permissions:
+            self._permissions.tell_that_it_waits(call)
+
+    def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
+        """Ask everybody who can answer; those who can't are shown the card of the call."""
+        able = questions.clients(link, call)
+        if not able:
+            link.peer.fail(call.id, errors.unknown_method(call.method))
+            return
+        asked = questions.shown(able)
+        params, card = self._named(call)
+        if card:
+            questions.show_card(card, asked)
+        questions.ask(link, call, params, asked)
         if self._permissions:
             self._permissions.tell_that_it_waits(call)
 
@@ -159,33 +182,36 @@ class ToClient:
         client.peer.request(protocol.RELEASE_TERMINAL, params, lambda answer: None)
 
     def _for_client(self, client: Client, link: Link, call: Call) -> Any:
-        if not isinstance(call.params, dict):
-            return call.params
-        changed: Json = dict(call.params)
-        if "sessionId" in changed and self._session_id is not None:
-            changed["sessionId"] = self._session_id
-        on_behalf = changed.get("requestId")
+        params, _ = self._named(call)
+        on_behalf = params.get("requestId") if isinstance(params, dict) else None
         if is_id(on_behalf):
             origin = link.on_behalf.get(on_behalf)
             if isinstance(origin, ClientRequest) and origin.client is client:
-                changed["requestId"] = origin.call.id
+                return {**params, "requestId": origin.call.id}
+        return params
+
+    def _named(self, call: Call) -> tuple[Any, Json | None]:
+        """Return the parameters with the ids that clients know.
+
+        The second value is the update that opens the card of a call which nothing has shown
+        before. It is recorded: who is asked makes a card of the question, and a later load would
+        not know whose updates follow.
+        """
+        if not isinstance(call.params, dict):
+            return call.params, None
+        changed, card = dict(call.params), None
+        if "sessionId" in changed and self._session_id is not None:
+            changed["sessionId"] = self._session_id
         tool_call = changed.get("toolCall")
         if isinstance(tool_call, dict):
-            changed["toolCall"] = self._card(tool_call)
+            changed["toolCall"], new = self._updates.asked_about(tool_call)
+            if new and isinstance(changed["toolCall"].get("toolCallId"), str):
+                card = new_card(changed["toolCall"])
+                self._record(card)
         tool_call_id = changed.get("toolCallId")
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
-        return changed
-
-    def _card(self, tool_call: Json) -> Json:
-        """Return the tool call that a permission is asked for; one that is new is recorded.
-
-        The client makes a card of it, and a later load would not know whose updates follow.
-        """
-        asked, new = self._updates.asked_about(tool_call)
-        if new and isinstance(asked.get("toolCallId"), str):
-            self._record(new_card(asked))
-        return asked
+        return changed, card
 
 
 def end_questions(link: Link) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from acp_bridge import errors, notices
+from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
@@ -40,6 +41,8 @@ class TranscriptOut:
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         self._views: list[ClientView] = []
+        #: an update may have to be sent in different forms.
+        self._converts = False
         self._rows: list[bytes] = []
         self._lines: list[bytes] = []
         #: the clients were told that what they see is not in the journal's file yet.
@@ -50,8 +53,11 @@ class TranscriptOut:
     # --- the clients that have the session -----------------------------------------------------
 
     def asked(self) -> Client | None:
-        """Return the client that the agent's requests go to, if one has the session."""
-        return self._views[0].client if self._views else None
+        """Return the client whose files and terminals agents were told of, if it has the session.
+
+        One on a socket has joined later.
+        """
+        return next((v.client for v in self._views if not v.client.on_socket), None)
 
     @property
     def views(self) -> tuple[ClientView, ...]:
@@ -61,27 +67,46 @@ class TranscriptOut:
     def attach(self, client: Client) -> ClientView:
         """Show the session to a client from now on; one that has it already keeps its view."""
         self.flush()
-        view = self._view_of(client)
+        view = self.view_of(client)
         if view is None:
             view = ClientView(client, self._head)
             self._views.append(view)
+            self._note_views()
         return view
 
-    def _view_of(self, client: Client) -> ClientView | None:
+    def detach(self, client: Client) -> bool:
+        """Show the session to a client no more; returns False if it was not shown to it."""
+        self.flush()
+        view = self.view_of(client)
+        if view:
+            self._views.remove(view)
+            self._note_views()
+            view.end()
+        return view is not None
+
+    def _note_views(self) -> None:
+        self._converts = len(self._views) > 1 or any(v.client.on_socket for v in self._views)
+
+    def has_others(self, client: Client) -> bool:
+        """Return True when another client has the session."""
+        return any(view.client is not client for view in self._views)
+
+    def view_of(self, client: Client) -> ClientView | None:
+        """Return the view of a client, or None if it does not have the session."""
         return next((view for view in self._views if view.client is client), None)
 
     def then(self, client: Client, action: Callable[[], None]) -> None:
         """Do this when all that was shown to the client before is on its way."""
         self.flush()
         self._say_if_behind()
-        if view := self._view_of(client):
+        if view := self.view_of(client):
             view.then(action)
         else:
             action()
 
     def wake(self, client: Client) -> None:
         """Note that the client speaks: what waited for that goes out."""
-        if view := self._view_of(client):
+        if view := self.view_of(client):
             view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
@@ -97,7 +122,7 @@ class TranscriptOut:
         A turn that runs goes on: then a prompt that waited was cancelled.
         """
         self.flush()
-        if not self.seq and (view := self._view_of(client)):
+        if not self.seq and (view := self.view_of(client)):
             view.then(partial(view.hush, Quiet.ALL))
 
     # --- updates -------------------------------------------------------------------------------
@@ -112,6 +137,9 @@ class TranscriptOut:
         if is_state(params["update"]):
             self._keep_state(params)
             self.show_only(params, again=again)
+        elif self._converts and is_converted(params["update"]):
+            self._rows.append(line)
+            self.show_only(params)
         else:
             self._rows.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
@@ -121,6 +149,33 @@ class TranscriptOut:
         self.flush()
         for view in self._views:
             view.show(params, again=again)
+
+    def show_to(self, client: Client, params: Json) -> None:
+        """Show one update to one client, in its order, without recording it."""
+        self.flush()
+        if view := self.view_of(client):
+            view.show(params)
+
+    def show_to_others(self, client: Client | None, params: Json) -> None:
+        """Show one update to all but the client that shows it by itself, without recording it."""
+        self.flush()
+        for view in self._views:
+            if view.client is not client:
+                view.show(params)
+
+    def record_said(self, client: Client, params: Json) -> None:
+        """Record the user's own words, which the client that sent them shows by itself."""
+        self.record_only(params)
+        if self.has_others(client):
+            self.show_to_others(client, params)
+
+    def tell_others(self, client: Client, params: Json) -> None:
+        """Record a state that a client has set, and show it to all but that one."""
+        self._keep_state(params)
+        self.flush()
+        for view in self._views:
+            if view.client is not client:
+                view.tell(params)
 
     def show_now(self, params: Json) -> None:
         """Show one update where that is possible now; a client that it would wait for misses it."""

@@ -109,10 +109,10 @@ class Turn:
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
     def _show_words(self, prompt: Prompt) -> None:
-        """Show the words of a prompt, if no client does, and then what hooks have to say."""
-        if prompt.request is None:  # held since a restart, or a hook's: no client shows it
-            for chunk in words_of(prompt.params):
-                self._transcript.show_only(chunk)
+        """Show the words of a prompt to all who don't by themselves, then what hooks say."""
+        shows_them = self._prompts.shown_by(prompt)
+        for chunk in words_of(prompt.params):
+            self._transcript.show_to_others(shows_them, chunk)
         for text in self._hooks.take_unsaid():
             self._transcript.notice(text)
 

@@ -44,10 +44,18 @@ class Listing:
     """Lists the sessions of one agent."""
 
     def __init__(
-        self, port: ListingPort, journal: Journal, agent: Callable[[], AgentIdentity]
+        self,
+        port: ListingPort,
+        journal: Journal,
+        agent: Callable[[], AgentIdentity],
+        folder: str | None = None,
     ) -> None:
-        """`agent`: whose sessions are listed; known in full after `initialize`."""
+        """`agent`: whose sessions are listed; known in full after `initialize`.
+
+        `folder` is where agents start; None: where the bridge is.
+        """
         self._port = port
+        self._folder = folder
         self._journal = journal
         self._agent = agent
 
@@ -104,7 +112,7 @@ class Listing:
         """Return where the agent may have sessions: here, and where the newest of ours work."""
         ours = await self._journal.index.folders(self._agent(), _FOLDERS)
         with suppress(OSError):  # the folder may be gone
-            ours.insert(0, os.getcwd())
+            ours.insert(0, self._folder or os.getcwd())
         return list(dict.fromkeys(ours))
 
     def _listing_link(self) -> Link | None:

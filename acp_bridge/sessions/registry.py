@@ -31,6 +31,7 @@ from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
+from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.deletion import delete_at_agent
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
@@ -49,9 +50,12 @@ class Sessions:
         self._waiting = waiting
         self._store = SessionStore(context)
         self._forks = Forks(self._store, context.journal)
-        self._listing = Listing(self, context.journal, lambda: context.identity)
+        self._listing = Listing(
+            self, context.journal, lambda: context.identity, context.settings.folder
+        )
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
+        self.attaching = Attaching(self.live, self._busy)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
@@ -66,17 +70,18 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
-    def _room(self) -> AbstractContextManager[None]:
-        """Keep room for one more session, so that none that exists suffers; raises RpcError."""
-        asleep = sum(session.link is None for session in self.live.values())
-        return self._context.open_files.claimed(len(self.live), asleep)
+    def room(self, spare: int = 0) -> AbstractContextManager[None]:
+        """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
+        starting = spare + sum(session.link is None for session in self.live.values())
+        files, waits = self._context.open_files, self._waiting.link is not None
+        return files.claimed(len(self.live), starting, waits=waits)
 
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
-        with self._room():
+        with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
@@ -137,23 +142,25 @@ class Sessions:
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
         workspace, session_id = params.workspace(given), params.session_id(given)
-        async with self._busy.hold(session_id):
-            session = self.live.get(session_id)
-            if session and session.closing:
-                await self._drop(session)
-                session = None
-            if session:
-                _move(session, workspace)
-            else:
-                with self._room():
-                    session = await self._store.open(session_id, workspace)
-                    if session is None and await self._store.set_aside(session_id):
-                        return await self._anew(request, session_id, workspace)
-                    if session is None:
-                        return await self._import(request, session_id, workspace, replay=replay)
-                    self.live[session_id] = session
-                session.hooks.start("resume")
-            await session.replay.load(request, replay=replay)
+        async with self.attaching.turn_of(request.client, session_id):
+            async with self._busy.hold(session_id):
+                session = self.live.get(session_id)
+                if session and session.closing:
+                    await self._drop(session)
+                    session = None
+                shared = session is not None and session.transcript.has_others(request.client)
+                if session is None:
+                    with self.room():
+                        session = await self._store.open(session_id, workspace)
+                        if session is None and await self._store.set_aside(session_id):
+                            return await self._anew(request, session_id, workspace)
+                        if session is None:
+                            return await self._import(request, session_id, workspace, replay=replay)
+                        self.live[session_id] = session
+                    session.hooks.start("resume")
+                elif not shared:
+                    _move(session, workspace)
+            await session.replay.load(request, replay=replay, attached=shared)
             session.wake()
             return ANSWERED
 
@@ -174,7 +181,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
-            with self._room():
+            with self.room():
                 async with self._at_hand(session_id) as source:
                     session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session
@@ -242,11 +249,23 @@ class Sessions:
     # --- the end -------------------------------------------------------------------------------
 
     async def close(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/close`: the session's prompts are answered `cancelled` first."""
+        """Answer `session/close`: the session's prompts are answered `cancelled` first.
+
+        From one of several clients it is that client's leave alone.
+        """
+        if await self.attaching.leave(request, params.session_id(given)):
+            return {}
+        return await self.close_for_all(request, given)
+
+    async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `_acp_bridge/close`, or the last client's `session/close`."""
         session_id = params.session_id(given)
         if found := self.live.get(session_id):
-            found.close()  # at once: a load of it ends, and is answered first
-        async with self._busy.hold(session_id):
+            found.close(request.client)  # at once: a load of it ends, and is answered first
+        async with (
+            self.attaching.turn_of(request.client, session_id),
+            self._busy.hold(session_id),
+        ):
             if session := self.live.get(session_id):
                 await self._drop(session)
             elif found is None:
@@ -260,8 +279,11 @@ class Sessions:
         """
         session_id = params.session_id(given)
         if session := self.live.get(session_id):
-            session.close()
-        async with self._busy.hold(session_id):
+            session.close(request.client)
+        async with (
+            self.attaching.turn_of(request.client, session_id),
+            self._busy.hold(session_id),
+        ):
             if session := self.live.get(session_id):
                 await self._drop(session)
             agent_id = await self._store.agent_id(session_id)

@@ -154,6 +154,8 @@ class Writer:
         self._flushing = False
         #: The other end is gone, or `close` was called: output is dropped from now on.
         self.broken = False
+        #: The number of bytes that the system has taken since the start.
+        self.taken = 0
 
     @property
     def pending(self) -> int:
@@ -231,7 +233,9 @@ class Writer:
     def _write(self, data: bytes | memoryview) -> int:
         """Return how many bytes the system took, 0 if it has no room or the other end is gone."""
         try:
-            return os.write(self._descriptor.fd, data)
+            taken = os.write(self._descriptor.fd, data)
+            self.taken += taken
+            return taken
         except BlockingIOError:
             return 0
         except OSError:

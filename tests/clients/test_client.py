@@ -9,7 +9,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Stage
 from acp_bridge.wire.jsonrpc import Err, Ok, RequestId, RpcError, encode
 from tests.clients.streams import Bytes, Way
 from tests.session.memory import ClientEnd, Json
@@ -113,6 +113,30 @@ async def test_a_client_that_asks_and_never_reads_is_read_no_further() -> None:
         assert len(wire.requests) == 1
         wire.way.take_all()
     assert len(wire.requests) == 2
+
+
+# --- its first word --------------------------------------------------------------------------
+
+
+async def test_one_that_does_not_begin_in_time_is_told_so_and_is_gone() -> None:
+    wire = Wire()
+    wire.read.give(line("session/list", 1))
+    with anyio.fail_after(5):
+        await wire.client.serve(greeting=0)
+    last = wire.got()[-1]
+    assert last["method"] == "_acp_bridge/let_go"
+    assert "initialize" in last["params"]["reason"]
+
+
+async def test_one_that_has_begun_in_time_stays() -> None:
+    wire = Wire()
+    wire.client.stage = Stage.INITIALIZING
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.client.serve, 0)
+            await anyio.wait_all_tasks_blocked()
+            wire.read.give(line("one", 1), b"")
+    assert [request.method for request in wire.requests] == ["one"]
 
 
 # --- how it leaves ---------------------------------------------------------------------------

@@ -44,6 +44,11 @@ class Outgoing(Sent):
     def pending(self) -> int:
         return self.stuck
 
+    @property
+    def taken(self) -> int:
+        """How much was taken: what stuck was not."""
+        return -self.stuck
+
     def take_all(self) -> None:
         """The client reads again."""
         self.stuck = 0

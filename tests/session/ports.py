@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Standstill, State
@@ -46,6 +47,8 @@ class Port:
         self.spawned: list[str] = []
         self.kept: list[Json] = []
         self.woken = 0
+        #: the clients that have been shown the session.
+        self.welcomed: list[Client] = []
         self.touched = 0
         self.untouchable = False
         self.disturbed = 0
@@ -105,6 +108,9 @@ class Port:
 
     def wake(self) -> None:
         self.woken += 1
+
+    def welcome(self, client: Client) -> None:
+        self.welcomed.append(client)
 
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None

@@ -179,7 +179,7 @@ async def test_a_typed_question_is_stopped_and_answered_cancelled(
         typed = here.prompt("/queue ask why?")
         asked = await agent.asked(ASK)
         if how == "stop":
-            here.session.ask.stop()
+            here.session.ask.stop(here.client.client)
         else:
             assert here.session.cancel_request(here.client.client, typed)
         assert await here.answered(typed) == CANCELLED
@@ -198,7 +198,7 @@ async def test_a_method_is_ended_by_its_cancel_request_and_not_by_a_stop(
     async with living(tmp_path, first=agent, capabilities=ABLE) as here:
         question = asks(here)
         asked = await agent.asked(ASK)
-        here.session.ask.stop()
+        here.session.ask.stop(here.client.client)
         await anyio.wait_all_tasks_blocked()
         assert question not in here.answers()
         assert here.client.client.cancel_request(question)

@@ -25,6 +25,8 @@ class Served(Editor):
         self.read, self.way = Bytes(), Way()
         self.out = self.way
         self._last_id = 0
+        #: the bridge has no such client any more.
+        self.parted = anyio.Event()
 
     def says(self, message: Json) -> None:
         self.read.give(encode({"jsonrpc": "2.0", **message}))
@@ -54,6 +56,21 @@ class Bench:
     def another(self) -> Editor:
         """Return another client of the same bridge, which has initialized."""
         return Editor(self.bridge)
+
+    async def joined(self, **own: Any) -> Served:
+        """Let one more client join on a socket; `own`: its abilities in `_meta.acp_bridge`."""
+        return await self.joined_with({"_meta": {"acp_bridge": own}})
+
+    async def joined_with(self, capabilities: Json) -> Served:
+        """Let one more client join on a socket, with these capabilities."""
+        client = Served()
+        self.context.tasks.start_soon(self._join, client)
+        await client.ask("initialize", {**HELLO, "clientCapabilities": capabilities})
+        return client
+
+    async def _join(self, client: Served) -> None:
+        await self.bridge.join(client.read, client.way)
+        client.parted.set()
 
     async def settled(self) -> None:
         """Return when all that was sent has been handled."""

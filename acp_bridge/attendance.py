@@ -1,0 +1,47 @@
+"""Until when a bridge goes on without a client: decided here, without a clock or a task.
+
+- Without `--keep` it ends with the client that has started it.
+- With it, work goes on for so long from the end of the last client; that bounds what nobody looks
+  at, not how long a turn may take. A bridge without work ends soon after its last client.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: seconds that a bridge without a client and without work is still there
+LINGER: Final = 10.0
+
+
+class Attendance:
+    """Knows since when nobody is there, and since when nothing is done; all times in seconds."""
+
+    def __init__(self, keep: float) -> None:
+        """`keep`: how long work goes on; 0: not at all. There is a client, and no work."""
+        self._keep = keep
+        self._alone_since: float | None = None
+        self._idle_since: float | None = 0.0
+
+    def note_clients(self, count: int, now: float) -> None:
+        """Take it that so many clients are there."""
+        if count:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+
+    def note_work(self, busy: bool, now: float) -> None:
+        """Take it that a turn runs or a prompt waits for one, or that none does."""
+        if busy:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+
+    @property
+    def end(self) -> float | None:
+        """When the bridge is to end, if nothing changes; None while a client is there."""
+        if self._alone_since is None:
+            return None
+        last = self._alone_since + self._keep
+        if self._idle_since is None or not self._keep:
+            return last
+        return min(last, max(self._alone_since, self._idle_since) + LINGER)

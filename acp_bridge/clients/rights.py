@@ -1,0 +1,33 @@
+"""What a client may ask for: one on a socket less than the one that started the bridge."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge import errors, notices
+from acp_bridge.agents.standing import sets_something
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.protocol import (
+    AUTHENTICATE,
+    LOGOUT,
+    SESSION_FORK,
+    SESSION_NEW,
+    SESSION_PROMPT,
+)
+
+#: what makes a session, or changes the agent as a whole.
+_OF_THE_FIRST: Final = (SESSION_NEW, SESSION_FORK, AUTHENTICATE, LOGOUT)
+
+
+def check(request: ClientRequest) -> None:
+    """Raise RpcError for a request that this client may not make, whatever its parameters are."""
+    client, method = request.client, request.method
+    if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
+        raise errors.refused(notices.NOT_ON_A_SOCKET)
+    if client.observes and method == SESSION_PROMPT:
+        raise errors.refused(notices.OBSERVER)
+
+
+def _sets_for_all(request: ClientRequest) -> bool:
+    named = isinstance(request.params, dict) and "sessionId" in request.params
+    return not named and sets_something(request.method)

@@ -1,0 +1,156 @@
+"""Accepts the clients of this bridge's socket, and hands over those that may connect.
+
+- A bridge that can't listen serves its stdin as ever.
+- Whoever is refused gets one line that says why, and the end of the connection.
+- Connections are judged one after the other, and each refusal is followed by a pause: a process
+  that connects in a loop is not to take the time of the bridge.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import errors, waits
+from acp_bridge.listening import peers
+from acp_bridge.listening.bound_socket import BoundSocket
+from acp_bridge.listening.run_files import live_bridges
+from acp_bridge.log import event
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.stdio import Reader, Writer
+
+#: connections at a time.
+MOST_CLIENTS: Final = 64
+#: seconds between a refusal and the next connection.
+_PAUSE: Final = 0.01
+#: seconds after which accepting is tried again when the system has no descriptor left.
+_NO_ROOM: Final = 0.5
+#: threads that look at who has connected.
+_LOOKING: Final = 4
+_FULL: Final = f"this acp-bridge has {MOST_CLIENTS} clients already"
+
+#: serves one more client until it is gone; owns both streams.
+Join = Callable[[Reader, Writer], Awaitable[None]]
+
+
+class Listener:
+    """Listens while `run` runs, and has nothing left behind it when that has ended."""
+
+    def __init__(self, tasks: TaskGroup, home: Path, agent: str, join: Join) -> None:
+        """`tasks` serves those who connect, also behind `run`; `agent` names the bridge's."""
+        self._tasks = tasks
+        self._home = home
+        self._agent = agent
+        self._join = join
+        self._count = 0
+        self._limiter = anyio.CapacityLimiter(_LOOKING)
+        #: what others read of this bridge, while it listens.
+        self.bound: BoundSocket | None = None
+        #: it listens, or it can't.
+        self.settled = anyio.Event()
+
+    async def run(self) -> None:
+        """Listen until cancelled; what keeps it from that is logged."""
+        try:
+            if bound := await self._bind():
+                self.settled.set()
+                await self._accept(bound.listener)
+        except OSError as exc:
+            event("socket.none", what=exc.strerror or exc)
+        except Exception as exc:
+            errors.internal(exc, "the socket of this acp-bridge can't be used")
+        finally:
+            self.settled.set()
+            await self._close()
+
+    async def _bind(self) -> BoundSocket | None:
+        """Return the socket; None if the disk does not answer in time. Raises OSError."""
+        given_up = False
+
+        def bind() -> None:
+            bound = BoundSocket(self._home, self._agent)
+            if given_up:
+                bound.close()
+            else:
+                self.bound = bound
+
+        with anyio.move_on_after(waits.SOCKET, shield=True) as patience:
+            await anyio.to_thread.run_sync(bind, abandon_on_cancel=True)
+        given_up = patience.cancelled_caught
+        return self.bound
+
+    async def _close(self) -> None:
+        if self.bound is not None:
+            bound, self.bound = self.bound, None
+            with anyio.move_on_after(waits.SOCKET, shield=True):
+                await anyio.to_thread.run_sync(bound.close, abandon_on_cancel=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await anyio.wait_readable(listener)
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
+            except OSError as exc:
+                event("socket.not_accepted", what=exc.strerror)
+                await anyio.sleep(_NO_ROOM)
+                continue
+            with connection:
+                await self._take(connection)
+
+    async def _take(self, connection: socket.socket) -> None:
+        """Serve a connection in a task of its own, or refuse it."""
+        connection.setblocking(False)
+        refusal = await self._refusal(connection)
+        if refusal is not None:
+            event("client.refused", what=refusal)
+            _tell(connection, refusal)
+            await anyio.sleep(_PAUSE)
+            return
+        try:
+            writing = os.dup(connection.fileno())
+        except OSError as exc:  # no descriptor is left
+            event("socket.not_accepted", what=exc.strerror)
+            return
+        self._count += 1
+        self._tasks.start_soon(self._serve, Reader(connection.detach()), Writer(writing))
+
+    async def _refusal(self, connection: socket.socket) -> str | None:
+        """Return why this connection is not served; None if it is."""
+        if self._count >= MOST_CLIENTS:
+            return _FULL
+        look = partial(peers.check, connection, partial(live_bridges, self._home))
+        try:
+            with anyio.fail_after(waits.PEER):
+                await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._limiter)
+        except TimeoutError:
+            return peers.UNSEEN
+        except peers.Refused as refused:
+            return str(refused)
+        return None
+
+    async def _serve(self, incoming: Reader, outgoing: Writer) -> None:
+        try:
+            await self._join(incoming, outgoing)
+        except Exception as exc:  # one client is not to end the others
+            errors.internal(exc, "a client could not be served")
+        finally:
+            self._count -= 1
+            incoming.close()
+            outgoing.close()
+
+
+def _tell(connection: socket.socket, refusal: str) -> None:
+    """Send the error; the socket is new, so it has room for a line."""
+    line = jsonrpc.encode(jsonrpc.error(None, errors.refused(refusal)))
+    with suppress(OSError):  # whoever it was is gone
+        connection.send(line)

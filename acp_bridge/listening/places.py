@@ -1,0 +1,82 @@
+"""The folders of run files and sockets, which nobody but the user can look into.
+
+A socket is bound in such a folder and made 0600 before it listens. That needs no umask, which is
+the whole process's: a thread could be making a file meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+#: bytes of a socket's path, with the NUL at its end.
+_PATH_BYTES: Final = 108 if sys.platform == "linux" else 104
+
+
+class NoPlace(OSError):
+    """There is no folder that is the user's alone."""
+
+
+def run_folder(home: Path) -> Path:
+    """Return where the run files and sockets of the bridges of this home are."""
+    return home.absolute() / "run"
+
+
+def socket_path(home: Path, name: str, env: Mapping[str, str]) -> Path:
+    """Return where a socket of this name may be bound; its folder is there and private.
+
+    A path that is too long for a socket leads to a runtime folder instead. Raises OSError.
+    """
+    folder = run_folder(home)
+    if not _fits(folder / name):
+        folder = _runtime_folder(env, name)
+    private_folder(folder)
+    return folder / name
+
+
+def _fits(path: Path) -> bool:
+    return len(os.fsencode(path)) < _PATH_BYTES
+
+
+def _runtime_folder(env: Mapping[str, str], name: str) -> Path:
+    """Return a short folder in $XDG_RUNTIME_DIR, or else in /tmp; raises NoPlace."""
+    places = [Path("/tmp") / f"acp-bridge-{os.getuid()}"]
+    if os.path.isabs(given := env.get("XDG_RUNTIME_DIR", "")):
+        places.insert(0, Path(given) / "acp-bridge")
+    for place in places:
+        if _fits(place / name) and _is_guarded(place.parent):
+            return place
+    raise NoPlace("no folder has a path that is short enough for a socket")
+
+
+def _is_guarded(folder: Path) -> bool:
+    """Return True when no other user can rename what this user has in the folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.getuid()) and not shared
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder 0700, also one that is there; raises OSError.
+
+    NoPlace is raised for one that is another user's, and for one that can't be made private.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A link would lead to where others may write: O_NOFOLLOW refuses it.
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_uid != os.getuid():
+            raise NoPlace("the folder belongs to another user")
+        if stat.S_IMODE(os.fstat(fd).st_mode) != 0o700:
+            os.fchmod(fd, 0o700)
+        if stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:  # a file system without modes
+            raise NoPlace("the folder can't be made private")
+    finally:
+        os.close(fd)

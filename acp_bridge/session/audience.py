@@ -1,0 +1,121 @@
+"""The clients that have one session: who may prompt, whose Stop means what, who leaves.
+
+- A client's Stop is about its own prompts. One that has none stops the turn that runs only if no
+  client that has the session waits for it: some send a Stop before every prompt (invariant V4).
+- What a client that leaves has prompted is run like anything else; its answer goes nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import errors, notices
+from acp_bridge.clients.client import Client
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import Json
+from acp_bridge.session.ask import Ask
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.questions import Questions
+from acp_bridge.session.transcript_out import TranscriptOut
+
+
+class AudiencePort(Protocol):
+    """What is needed of the session."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Audience:
+    """Follows the clients of one session."""
+
+    def __init__(
+        self,
+        port: AudiencePort,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        questions: Questions,
+        ask: Ask,
+    ) -> None:
+        """Nobody has the session before `TranscriptOut.attach`."""
+        self._port = port
+        self._transcript = transcript
+        self._prompts = prompts
+        self._questions = questions
+        self._ask = ask
+        #: the clients that the session went on without, since they did not read.
+        self._detached: set[Client] = set()
+        #: a client has closed the session while others had it.
+        self._closed_by_one = False
+        self._ended = False
+
+    # --- prompts and Stop ----------------------------------------------------------------------
+
+    def check_prompt(self, client: Client) -> None:
+        """Raise RpcError unless the client has the session; one that read nothing has it again."""
+        if client in self._detached:
+            self._detached.remove(client)
+            self._transcript.attach(client)
+        elif self._transcript.view_of(client) is None:
+            raise errors.refused(notices.NOT_ATTACHED)
+
+    def cancel(self, client: Client) -> None:
+        """Take a client's `session/cancel`."""
+        self._ask.stop(client)
+        if own := self.own(client):
+            self._port.feed(ev.Cancel(own))
+        elif self._port.unanswered and self._may_stop(client):
+            self._port.feed(ev.Cancel(frozenset(self._port.unanswered[:1])))
+
+    def own(self, client: Client) -> frozenset[int]:
+        """Return the keys of the requests of this client that wait for an answer."""
+        return frozenset(key for key in self._port.unanswered if self._prompts.asker(key) is client)
+
+    def _may_stop(self, client: Client) -> bool:
+        """Return True if nobody who has the session waits for the oldest prompt."""
+        asker = self._prompts.asker(self._port.unanswered[0])
+        waits = asker is not None and self._transcript.view_of(asker) is not None
+        stranger = client.on_socket and self._transcript.view_of(client) is None
+        return not waits and not stranger and not client.observes
+
+    def cancel_turn(self) -> Json:
+        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
+        cancelled = bool(self._port.unanswered)
+        self._port.feed(ev.Cancel())
+        return {"cancelled": cancelled}
+
+    # --- who comes and goes --------------------------------------------------------------------
+
+    def welcome(self, client: Client) -> None:
+        """Take a client that was just shown the session: it is asked what is open."""
+        self._detached.discard(client)
+        self._questions.ask_too(client)
+
+    def leave(self, client: Client, *, closes: bool = False) -> None:
+        """Let a client have the session no more; `closes`: it closed it, though others have it."""
+        self._closed_by_one |= closes
+        self._detached.discard(client)
+        if self._transcript.detach(client):
+            self._questions.withdraw(client)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """End the session when it was closed, its last client has left, and nothing waits."""
+        if self._closed_by_one and not self._transcript.views and not self._port.unanswered:
+            self._closed_by_one = False
+            self._port.close()
+
+    def end(self, by: Client | None) -> None:
+        """Tell that the session ends to all but the client that closes it; loads of it end, too."""
+        if by and not self._ended:
+            self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
+        self._ended = True
+        for view in self._transcript.views:
+            view.hurry()

@@ -1,0 +1,68 @@
+"""Several clients on one live session: one more attaches, one of them leaves.
+
+- A client that is slow in its replay holds up neither the loads of others nor a close: only one
+  load of the same client waits for the other (invariant V4).
+- The session ends with the last client that closes it; a connection that ends ends no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from acp_bridge import errors
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.keyed_locks import KeyedLocks
+from acp_bridge.protocol import Json
+from acp_bridge.session.session import Session
+from acp_bridge.sessions import params
+
+
+class Attaching:
+    """Lets clients come to the sessions that are live, and go."""
+
+    def __init__(self, live: Mapping[str, Session], busy: KeyedLocks) -> None:
+        """`busy`: one load, fork, close or delete of a session runs at a time."""
+        self._live = live
+        self._busy = busy
+        self._loads = KeyedLocks()
+
+    @asynccontextmanager
+    async def turn_of(self, client: Client, session_id: str) -> AsyncIterator[None]:
+        """Let one request of a client that shows or leaves a session run at a time."""
+        async with self._loads.hold(f"{id(client)} {session_id}"):
+            yield
+
+    async def attach(self, request: ClientRequest, given: Json) -> object:
+        """Answer `_acp_bridge/attach` as a load, or without `replay` as a resume, of what is live.
+
+        Raises RpcError, also for a session that is not live here.
+        """
+        session_id, replay = params.session_id(given), given.get("replay", True)
+        if not isinstance(replay, bool):
+            raise errors.invalid("must be true or false", "replay")
+        async with self.turn_of(request.client, session_id):
+            async with self._busy.hold(session_id):  # it may just be opened
+                session = self._live.get(session_id)
+                if session is None or session.closing:
+                    raise errors.unknown_session()
+            await session.replay.load(request, replay=replay, attached=True)
+            return ANSWERED
+
+    async def leave(self, request: ClientRequest, session_id: str) -> bool:
+        """Let a client leave a session that others have, too; returns False if no other has it."""
+        session = self._live.get(session_id)
+        if session is None or session.closing or not session.transcript.has_others(request.client):
+            return False
+        session.audience.leave(request.client, closes=True)
+        async with self.turn_of(request.client, session_id):
+            return True  # a load of it has ended, and was answered first
+
+    def forget(self, client: Client) -> None:
+        """Let a client whose connection has ended leave every session."""
+        for session in list(self._live.values()):
+            session.audience.leave(client)
+
+    def listed(self) -> Json:
+        """Return the answer to `_acp_bridge/live`."""
+        return {"sessions": []}

@@ -1,0 +1,72 @@
+"""`initialize`: the agent is told of the client that started the bridge, and of no other.
+
+Clients that join later get the agent's answer to that one, whose abilities the agent counts on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+
+from acp_bridge import errors, notices
+from acp_bridge.clients import handshake
+from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.clients.client import ClientRequest, Stage
+from acp_bridge.protocol import Json
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params as check
+from acp_bridge.sessions.waiting_process import WaitingProcess
+
+
+class Introduction:
+    """Answers `initialize`, once for each client."""
+
+    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
+        """`waiting` has the process whose answer counts."""
+        self._context = context
+        self._waiting = waiting
+        self._agent: Json | None = None
+        #: the agent has been told of the first client.
+        self.made = anyio.Event()
+
+    async def answer(self, request: ClientRequest, params: Json) -> Json:
+        """Return the result of `initialize`; raises RpcError."""
+        client = request.client
+        if client.stage is not Stage.NEW:
+            raise errors.refused("already initialized")
+        check.version(params)
+        client.stage = Stage.INITIALIZING
+        try:
+            client.abilities = ClientAbilities(params.get("clientCapabilities"))
+            agent = await (self._meet() if client.on_socket else self._introduce(params))
+        except BaseException:
+            client.stage = Stage.NEW
+            raise
+        client.stage = Stage.READY
+        settings = self._context.settings
+        own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
+        return handshake.for_client(agent, {"agent": settings.agent_name, **own})
+
+    async def _introduce(self, params: Json) -> Json:
+        """Tell the agent of the client on stdin; returns the agent's answer."""
+        told = handshake.for_agent(params)
+        self._context.command = replace(self._context.command, initialize=told)
+        if self._context.settings.builtin:
+            agent = handshake.BUILTIN
+            self._context.tasks.start_soon(self._waiting.warm)
+        else:
+            agent = (await self._waiting.ready()).initialized
+        self._context.capabilities = agent.get("agentCapabilities")
+        self._context.agent_info = handshake.name_of(agent)
+        self._agent = agent
+        self.made.set()
+        return agent
+
+    async def _meet(self) -> Json:
+        """Return what the agent has said to the client on stdin, waited for."""
+        with anyio.move_on_after(self._context.settings.start_timeout):
+            await self.made.wait()
+        if self._agent is None:
+            raise errors.refused(notices.NOT_INITIALIZED)
+        return self._agent
