@@ -24,6 +24,7 @@ from tests.agents.parent_support import (
     answers,
     family,
     first_start,
+    new_parent,
     parent_code,
 )
 from tests.support.processes import command_line, gone, marked
@@ -234,6 +235,63 @@ async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
         with anyio.fail_after(SLOW):
             assert await answers(await world.agent())
         assert not world.parent.ready
+
+
+@pytest.mark.hazard("F2")
+@pytest.mark.parametrize("hangs_in", ["load_agent", "load"])
+async def test_the_first_start_and_a_restart_wait_for_no_parent_that_hangs(
+    hangs_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "PARENT_HANGS", 0.05)
+    monkeypatch.setattr(waits, "PARENT_PAUSE", 1000)
+    stops = f"""
+parent.load_agent = lambda *_: ["a model"]
+parent.{hangs_in} = lambda *_: os.kill(os.getpid(), {signal.SIGSTOP:d})
+"""
+    async with family(tmp_path, parent_code(stops)) as world:
+        with anyio.fail_after(SLOW):
+            process = await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+            assert await answers(process)
+        assert not world.parent.ready
+        assert not process.light
+
+
+@pytest.mark.hazard("F2", "F4")
+async def test_the_first_agent_is_light_and_those_after_it_have_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = parent_code("""
+import signal
+parent.load_agent = lambda *_: ["a model"]
+parent.load = lambda *_: signal.sigwait([signal.SIGUSR1])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+""")
+    monkeypatch.setattr(waits, "PARENT_HANGS", SLOW)
+    async with new_parent(tmp_path, loads) as world:
+        with anyio.fail_after(SLOW):
+            first = await world.agent()
+            assert first.light
+            assert parent_of(parent_of(first.pid)) == world.parent.pid
+            assert await answers(first)
+            executed = await world.agent()
+            assert not executed.light
+            assert parent_of(parent_of(executed.pid)) == os.getpid()
+        assert world.parent.pid is not None
+        async with anyio.create_task_group() as tasks:
+            restarted: list[AgentProcess] = []
+
+            async def restart() -> None:
+                restarted.append(
+                    await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+                )
+
+            tasks.start_soon(restart)
+            await anyio.wait_all_tasks_blocked()
+            os.kill(world.parent.pid, signal.SIGUSR1)
+        assert not restarted[0].light
+        assert parent_of(parent_of(restarted[0].pid)) == world.parent.pid
+        assert await answers(restarted[0])
+        assert await answers(first)
 
 
 @pytest.mark.hazard("F2")
