@@ -22,9 +22,9 @@ class Attendance:
         self._alone_since: float | None = None
         self._idle_since: float | None = 0.0
 
-    def note_clients(self, count: int, now: float) -> None:
-        """Take it that so many clients are there."""
-        if count:
+    def note_clients(self, there: bool, now: float) -> None:
+        """Take it that a client is there, or none."""
+        if there:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now

@@ -18,13 +18,10 @@ from typing import Any
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
-from acp_bridge.agents.command import AgentCommand
-from acp_bridge.agents.link import Link
-from acp_bridge.agents.parent import AgentParent, can_fork
-from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
-from acp_bridge.journal import Journal
+from acp_bridge.keep import Waiter
+from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.session import pauses
@@ -36,9 +33,8 @@ from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.sessions.waiting_process import WaitingProcess
-from acp_bridge.settings import Settings
+from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
-from acp_bridge.wire.stdio import Reader, Writer
 
 #: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
@@ -59,27 +55,42 @@ GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 class Bridge:
     """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
 
-    def __init__(self, context: SessionContext, on_end: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        context: SessionContext,
+        on_end: Callable[[], None] | None = None,
+        waiter: Waiter | None = None,
+    ) -> None:
         """`context.tasks` runs everything; nothing is started before `serve`.
 
-        `on_end` is called when the end begins.
+        `on_end` is called when the end begins. `waiter` is the process that the client has
+        started, in a bridge that is kept when the client ends.
         """
+        self._waiter = waiter
         self._context = context
         self._on_end = on_end
         self._settings = context.settings
         self._tasks = context.tasks
         self._clients: list[Client] = []
+        #: the client that started the bridge is.
+        self._gone = False
         self._ended = anyio.Event()
+        self._listening: Listening | None = None
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._waiting = WaitingProcess(context, self._host, *bounds)
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        changed = self._keep_spare().note_change if context.settings.spare else lambda told: None
         self._sessionless = Sessionless(context, self._waiting, changed)
-        self.introduction = Introduction(context, self._waiting)
+        self._introduction = Introduction(context, self._waiting)
         #: requests that are answered from a task of their own.
-        self.slow: dict[str, Work] = {
+        self.slow = self._slow_ones()
+        self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
+        context.note_work = self._unattended.look_again
+
+    def _slow_ones(self) -> dict[str, Work]:
+        return {
             protocol.AUTHENTICATE: self._sessionless.authenticate,
             protocol.LOGOUT: self._sessionless.logout,
             protocol.SESSION_NEW: self._sessions.new,
@@ -87,13 +98,11 @@ class Bridge:
             protocol.SESSION_RESUME: self._sessions.resume,
             protocol.SESSION_FORK: self._sessions.fork,
             protocol.SESSION_LIST: self._sessions.list,
-            protocol.SESSION_CLOSE: self._sessions.close,
-            protocol.SESSION_DELETE: self._sessions.delete,
-        }
-        #: the bridge's own that are, too.
-        self._own_slow: dict[str, Work] = {
+            protocol.SESSION_CLOSE: self._sessions.ending.close,
+            protocol.SESSION_DELETE: self._sessions.ending.delete,
+            # the bridge's own
             protocol.ATTACH: self._sessions.attaching.attach,
-            protocol.CLOSE_FOR_ALL: self._sessions.close_for_all,
+            protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
         }
 
     def _keep_spare(self) -> Spare:
@@ -121,8 +130,37 @@ class Bridge:
                     await self._end()
 
     async def _serve_client(self, client: Client) -> None:
-        await client.serve()
+        """Serve the client that started the bridge; what follows its end is `Unattended`'s."""
+        async with anyio.create_task_group() as tasks:
+            if self._waiter:
+                tasks.start_soon(self._watch_waiter, self._waiter, client)
+            await client.serve()
+            tasks.cancel_scope.cancel()
+        if self._settings.keep:
+            await self._part_from(client)
+            if self._waiter:
+                self._waiter.let_go(0)
+            self._gone = True
+            await self._unattended.run()
         self._ended.set()
+
+    async def _watch_waiter(self, waiter: Waiter, client: Client) -> None:
+        """Take the end of the process that the client knows for the client's own."""
+        await anyio.wait_readable(waiter)
+        client.cut()
+
+    def _is_attended(self) -> bool:
+        return not self._gone or self._sessions.attaching.attended
+
+    def _works(self) -> bool:
+        return self._sessions.attaching.works
+
+    def listen(self) -> None:
+        """Let more clients join over a socket, if that is wanted, from the first answer on."""
+        self._listening = Listening(self._settings, self._tasks)
+        self._context.socket = self._listening.path
+        ready = self._introduction.made.wait
+        self._tasks.start_soon(self._listening.run, ready, self.join)
 
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
@@ -146,8 +184,10 @@ class Bridge:
         errors.contained(
             self._sessions.attaching.forget, client, what="a client could not be parted from"
         )
+        self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
+        self._unattended.look_again()
 
     async def _watch_signals(self, received: int) -> None:
         while not self._ended.is_set():
@@ -159,10 +199,13 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
+        if self._listening:
+            self._listening.stop()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
                     await client.give_up(OPENING)
+                await self._sessions.passages.end()
             await self._sessions.end(self._settings.close_grace)
         async with anyio.create_task_group() as tasks:
             for client in self._clients:
@@ -182,12 +225,14 @@ class Bridge:
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
         if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self.introduction.answer, params)
+            client.run(self._tasks, request, self._introduction.answer, params)
             return
         if client.stage is not Stage.READY:
             raise errors.refused("not initialized: send initialize first")
         rights.check(request)
-        if slow := self.slow.get(method) or self._own_slow.get(method):
+        if self._sessions.passages.take(request, params):
+            return
+        if slow := self.slow.get(method):
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
             session = self._session(params)
@@ -219,6 +264,8 @@ class Bridge:
             return
         if client.stage is not Stage.READY:
             return
+        if self._sessions.passages.notify(client, method, named):
+            return
         session = self._live(named.get("sessionId"))
         if session:
             session.transcript.wake(client)
@@ -247,50 +294,4 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
-
-
-def _nobody(told: Link) -> None:
-    """Tell nobody that a process was told something."""
-
-
-async def serve(
-    settings: Settings, stdin: int, stdout: int, on_end: Callable[[], None] | None = None
-) -> None:
-    """Run a bridge for the client on these descriptors until it is gone; they are owned here.
-
-    `on_end` is called when the end begins, which takes `waits.ENDED` at most but for agents that
-    can't be killed: those are waited for.
-    """
-    event("bridge.started", agent=settings.agent_name, home=settings.home.name)
-    with signals.Received():  # also while the tasks end, when nobody reads them any more
-        async with anyio.create_task_group() as tasks:
-            # A process that does not answer one of these is to be started all the same.
-            standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-            parent = AgentParent(settings.parent) if settings.parent and can_fork() else None
-            if parent:
-                tasks.start_soon(parent.run)
-            files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
-            context = SessionContext(settings, Journal(settings.home), tasks, command)
-            listening = anyio.CancelScope()
-            bridge = Bridge(context, partial(_stop, listening, on_end))
-            if settings.listen:
-                tasks.start_soon(_listen, bridge, context, listening)
-            await bridge.serve(Reader(stdin), Writer(stdout))
-            tasks.cancel_scope.cancel()
-
-
-def _stop(listening: anyio.CancelScope, on_end: Callable[[], None] | None) -> None:
-    if on_end:
-        on_end()
-    listening.cancel()
-
-
-async def _listen(bridge: Bridge, context: SessionContext, until: anyio.CancelScope) -> None:
-    """Let more clients join when the first one has been answered: its start waits for nothing."""
-    with until:
-        await bridge.introduction.made.wait()
-        from acp_bridge.listening.listener import Listener
-
-        settings = context.settings
-        await Listener(context.tasks, settings.home, settings.agent_name, bridge.join).run()
+            self._sessions.passages.cancel_request(client, request_id)

@@ -112,26 +112,12 @@ NOTHING_HELD: Final = "Nothing is held."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
 DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
 
-CLIENT_GONE: Final = "the client has left"
-TOO_SLOW: Final = (
-    "too much that was sent here was not read; attach to the session again to see it whole"
-)
 DETACHED: Final = (
     "[acp-bridge] Nothing was read here for a while, and others have this session open: it went on"
     " without waiting. What follows is shown here again from your next prompt on. To see all of it,"
     " load the session again."
 )
-NOT_ATTACHED: Final = (
-    "this client does not have the session open: attach to it first (session/load, session/resume"
-    " or _acp_bridge/attach)"
-)
-OBSERVER: Final = "an observer sends no prompts"
-NOT_ON_A_SOCKET: Final = "only the client that started this acp-bridge may do that"
-NOT_INITIALIZED: Final = (
-    "the client that started this acp-bridge has not initialized it yet: try again"
-)
 CLOSED_BY_OTHER: Final = "[acp-bridge] This session was closed by another client."
-LOAD_LEFT: Final = "the session went on without this client while it was loaded: load it again"
 
 
 def notice(text: str) -> Json:
@@ -270,11 +256,6 @@ def feedback(text: str) -> str:
     return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
 
 
-def no_greeting(seconds: float) -> str:
-    """Return why a client is let go that has not begun."""
-    return f"no initialize came within {seconds:g} s"
-
-
 def enough_feedback(text: str) -> str:
     """Return what is said of feedback that the agent is not given any more."""
     return (
@@ -294,6 +275,13 @@ def summary(prompt: list[Any], length: int) -> str:
     texts = [block.get("text") for block in prompt if isinstance(block, dict)]
     text = " ".join(" ".join(str(each).split()) for each in texts if each)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def first_line(prompt: list[Any], length: int) -> str:
+    """Return the first line of a prompt's text, cut to `length` characters."""
+    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
+    lines = [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+    return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
 def _numbered(prompts: list[Json]) -> str:

@@ -205,11 +205,22 @@ FEEDBACK: Final = "feedback"
 CONTEXT: Final = "context"
 
 
+#: on a load: the session is not to be opened if it is not live.
+ONLY_LIVE: Final = "onlyIfLive"
+#: in the answer to a load: the bridge that holds the session, and its settings.
+HOLDER: Final = "holder"
+
+
 def own_meta(params: Json) -> Json:
     """Return what the other side says to the bridge itself with a message."""
     meta = params.get("_meta")
     own = meta.get(_OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
+
+
+def only_if_live(params: Json) -> Json:
+    """Return the parameters of a load for a bridge that is to open nothing for it."""
+    return with_own_meta(params, {**own_meta(params), ONLY_LIVE: True})
 
 
 def can_own(capabilities: object, ability: str) -> bool:

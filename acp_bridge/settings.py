@@ -78,5 +78,9 @@ class Settings:
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.
     lease_timeout: float = waits.LEASE
+    #: for the bridge that holds a session to say that it is live there.
+    reach_timeout: float = waits.REACH
     #: bytes that may wait for a client that doesn't read.
     client_limit: int = 8 * 1024 * 1024
+    #: without a byte taken by the client on stdin a session that others have goes on without it.
+    unread: float = waits.UNREAD

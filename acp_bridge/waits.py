@@ -80,6 +80,8 @@ LEAVE: Final = 2.85
 ENDED: Final = 3.0
 #: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
 LEASE: Final = 5.0
+#: The bridge that holds a session answers another one. Below LEASE: it is tried again.
+REACH: Final = 3.0
 
 # --- a client on the socket ---------------------------------------------------------------------
 
@@ -100,6 +102,13 @@ REQUEST: Final = 60.0
 
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
+
+# --- a client doesn't read ------------------------------------------------------------------
+
+#: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
+#: is looked at so many times in between; one on a socket may be behind for one such step.
+UNREAD: Final = 10.0
+UNREAD_STEPS: Final = 10
 
 # --- an agent is asked beside a session -----------------------------------------------------
 

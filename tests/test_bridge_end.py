@@ -95,7 +95,7 @@ async def test_an_end_at_any_moment_of_an_opening_leaves_no_process_and_nothing_
             around = interrupted(number, leave)
             if what == "initialize":
                 method, given = what, HELLO
-                introduction = it.bridge.introduction
+                introduction = it.bridge._introduction
                 monkeypatch.setattr(introduction, "answer", around(introduction.answer))
             else:
                 it.bridge.slow[method] = around(it.bridge.slow[method])

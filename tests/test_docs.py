@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge import cli
+from acp_bridge.terminal.exits import Exit
 from agent.providers.known_providers import PROVIDERS, Provider
 
 ROOT = Path(__file__).parent.parent
@@ -16,6 +18,7 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
     (ROOT / "docs").glob("*.md")
 )
 README, SETTINGS = (ROOT / "README.md", ROOT / "docs" / "settings.md")
+TERMINAL = ROOT / "docs" / "commands.md"
 #: The programs with options of their own.
 PROGRAMS = (
     *(("acp_bridge",), ("acp_bridge", "demo"), ("acp_bridge", "trust")),
@@ -62,6 +65,25 @@ def entries(path: Path) -> str:
 @pytest.mark.process
 def test_the_settings_name_every_option_and_no_other() -> None:
     assert set(OPTION.findall(entries(SETTINGS))) == options()
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS.keys() - {"demo", "trust"}))
+def test_each_command_is_described_with_its_options_and_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([name, "--help"]) == 0
+    help = capsys.readouterr().out
+    _, _, section = text(TERMINAL).partition(f"\n## `acp-bridge {name}`\n")
+    section = section.partition("\n## ")[0]
+    assert set(OPTION.findall(section)) == set(OPTION.findall(help))
+    assert f"acp-bridge {name}" in "".join(body for _, body in FENCE.findall(section))
+    assert f"usage: acp-bridge {name} " in help
+    assert "\nexit code: " in help
+
+
+def test_the_exit_codes_are_all_described() -> None:
+    listed = re.findall(r"^\| (\d+) \|", text(TERMINAL), re.MULTILINE)
+    assert [int(code) for code in listed] == [code.value for code in Exit]
 
 
 def test_the_settings_name_every_environment_variable_and_no_other() -> None:

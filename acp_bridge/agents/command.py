@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -32,16 +33,10 @@ class AgentCommand:
         lock_fd: int | None,
         on_stderr: Callable[[str], None],
         *,
-        patient: bool,
+        patient: bool = False,
     ) -> AgentProcess:
-        """Start a process, as `AgentProcess.start` does."""
-        return await AgentProcess.start(
-            tasks,
-            self.words,
-            self.parent,
-            patient=patient,
-            lock_fd=lock_fd,
-            open_files=self.open_files,
-            folder=self.folder,
-            on_stderr=on_stderr,
+        """Start a process; see `AgentProcess.start`, which raises StartFailed."""
+        start = partial(AgentProcess.start, tasks, self.words, self.parent)
+        return await start(
+            self.open_files, self.folder, patient=patient, lock_fd=lock_fd, on_stderr=on_stderr
         )

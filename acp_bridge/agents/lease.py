@@ -6,6 +6,7 @@ to the guard, it lasts until bridge and guard have closed it, or have died.
 
 import fcntl
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -17,17 +18,24 @@ class Busy(Exception):
     """Another process has the session open."""
 
 
-async def acquire(path: Path, timeout: float) -> int:  # noqa: ASYNC109 - polls, so it ends itself
+async def acquire(
+    path: Path,
+    timeout: float,  # noqa: ASYNC109 - polls, so it ends itself
+    while_busy: Callable[[], Awaitable[None]] | None = None,
+) -> int:
     """Lock the file `path`, made if missing (0600), and return its descriptor.
 
     Tries for `timeout` seconds, then raises `Busy`. Waiting is polling: only a thread, which
-    could not be cancelled, can sleep in flock.
+    could not be cancelled, can sleep in flock. `while_busy` is called behind each try that
+    failed; what it raises ends the waiting.
     """
     deadline = anyio.current_time() + timeout
     while True:
         fd = _try_lock(path)
         if fd is not None:
             return fd
+        if while_busy is not None:
+            await while_busy()
         remaining = deadline - anyio.current_time()
         if remaining <= 0:
             raise Busy

@@ -55,11 +55,11 @@ class AgentProcess:
         task_group: TaskGroup,
         command: Sequence[str],
         parent: AgentParent | None = None,
+        open_files: int | None = None,
+        folder: str | None = None,
         *,
         patient: bool = False,
         lock_fd: int | None = None,
-        open_files: int | None = None,
-        folder: str | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.

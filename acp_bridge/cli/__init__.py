@@ -1,6 +1,7 @@
 """The command line: the first argument may name a command; without one, the bridge serves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
 from acp_bridge import signals
@@ -10,22 +11,41 @@ from acp_bridge.cli.naming import agent_name
 __all__ = ["COMMANDS", "agent_name", "run"]
 
 
-def _demo(arguments: Sequence[str]) -> int:
-    signals.default()  # it has handlers of its own
-    from acp_bridge.demo import main
+def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
+    """Return a command that imports what it needs only when it is run, so serving never waits."""
 
-    return main(arguments)
+    def main(arguments: Sequence[str]) -> int:
+        signals.default()  # no bridge is to be ended in order; some have handlers of their own
+        found: Callable[[Sequence[str]], int] = getattr(
+            import_module(f"acp_bridge.{module}"), function
+        )
+        try:
+            return found(arguments)
+        except SystemExit as exc:
+            return exc.code if isinstance(exc.code, int) else 2
+        except KeyboardInterrupt:
+            return 130
+
+    return main
 
 
-def _trust(arguments: Sequence[str]) -> int:
-    from acp_bridge.cli.trust import main
-
-    return main(arguments)
-
-
-#: Each takes the arguments after its name, returns the exit code, and imports what it needs only
-#: when it is run, so that serving does not wait for it.
-COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {"demo": _demo, "trust": _trust}
+#: Each takes the arguments after its name and returns the exit code.
+COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "chat": _command("cli.chat"),
+    "attach": _command("cli.attach"),
+    "run": _command("cli.run_command"),
+    "sessions": _command("cli.reading", "sessions"),
+    "show": _command("cli.reading", "show"),
+    "ps": _command("cli.live", "ps_main"),
+    "send": _command("cli.send"),
+    "cancel": _command("cli.live", "cancel"),
+    "approve": _command("cli.asked", "approve"),
+    "deny": _command("cli.asked", "deny"),
+    "close": _command("cli.live", "close"),
+    "delete": _command("cli.live", "delete"),
+    "trust": _command("cli.trust"),
+    "demo": _command("demo"),
+}
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,16 +2,31 @@
 
 HELP = """\
 usage: acp-bridge [OPTIONS] [-- COMMAND ARGS...]
-       acp-bridge demo
-       acp-bridge trust FOLDER
+       acp-bridge COMMAND ...
 
 Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives
 the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout.
 
   acp-bridge                        the built-in agent
   acp-bridge -- codex-acp           any other ACP agent
-  acp-bridge demo                   show it working, offline, in under 20 seconds
+
+commands, each with its own --help (docs/commands.md):
+ work
+  acp-bridge chat                   talk with an agent in this terminal
+  acp-bridge run "PROMPT"           one prompt from a script: the answer on stdout, exit codes
+ sessions that are kept
+  acp-bridge sessions               list them
+  acp-bridge show [ID]              the transcript of one
+ sessions that are live, in an editor or elsewhere
+  acp-bridge ps                     list them: what each does, what waits, what is asked
+  acp-bridge send ID "PROMPT"       put a prompt onto the queue of one
+  acp-bridge cancel ID              stop the turn that runs
+  acp-bridge approve|deny ID        answer what the agent asks
+  acp-bridge close ID               end it; it is kept
+  acp-bridge delete ID              delete it for good
+ others
   acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
+  acp-bridge demo                   show it working, offline, in under 20 seconds
 
 options (and the environment variables that set them):
   --delivery queue|interrupt        a prompt that comes during a turn waits for its end, or
@@ -60,5 +75,5 @@ from keys.env in its data folder; 'python -m agent --help' says more.
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
 were held when a bridge was killed; /queue memory about an agent that won't load its session.
 
-exit code: 0 the client ended the session, 1 a demo step failed, 2 wrong usage.
+exit code: 0 the client ended the session, 2 wrong usage.
 """

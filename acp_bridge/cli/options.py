@@ -24,7 +24,7 @@ NAMES: Final = (
     *("sleep-after", "spare", "keep"),
 )
 #: may stand without a value, which then is "on".
-_FLAGS: Final = frozenset({"spare"})
+FLAGS: Final = frozenset({"spare"})
 #: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
 SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
@@ -73,7 +73,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
 
     Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
     """
-    own, dashes, command = _split(arguments)
+    own, dashes, command = split(arguments)
     given = _parsed(own, env)
     if dashes and not command:
         _fail("there is no command after --")
@@ -97,7 +97,7 @@ def variable(option: str) -> str:
     return "ACP_BRIDGE_" + option.upper().replace("-", "_")
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+def split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
     """Divide into the bridge's own arguments, whether there is a --, and the agent's command."""
     words = list(arguments)
     at = words.index("--") if "--" in words else len(words)
@@ -112,7 +112,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
         parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
         default = env.get(variable(name))
-        if name in _FLAGS:
+        if name in FLAGS:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
             parser.add_argument(f"--{name}", default=default)

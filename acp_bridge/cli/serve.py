@@ -140,7 +140,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
-    from acp_bridge import bridge, open_files
+    from acp_bridge import open_files, serving
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.stdio import claim_stdio
 
@@ -153,7 +153,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # modules are never collected
     gc.set_threshold(_COLLECT_AFTER)
-    anyio.run(bridge.serve, settings, stdin, stdout, partial(_leave_in_time, waiter), waiter)
+    anyio.run(serving.serve, settings, stdin, stdout, partial(_leave_in_time, waiter), waiter)
     return 0
 
 

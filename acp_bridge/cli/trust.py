@@ -12,6 +12,7 @@ from acp_bridge.agents import ancestors
 from acp_bridge.cli.options import data_folder
 from acp_bridge.hooks import config, read, trust
 from acp_bridge.hooks.definitions import Hook
+from acp_bridge.terminal.harmless import exact
 
 HELP: Final = """\
 usage: acp-bridge trust [--home FOLDER] FOLDER
@@ -83,13 +84,13 @@ def _trust(home: Path, folder: Path) -> int:
 
 
 def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> str:
-    lines = [f"The hooks of {_visible(str(folder))}", ""]
+    lines = [f"The hooks of {exact(str(folder))}", ""]
     for hook in hooks:
-        matcher = f" ({_visible(hook.matcher)})" if hook.matcher else ""
+        matcher = f" ({exact(hook.matcher)})" if hook.matcher else ""
         lines.append(f"  {hook.event}{matcher}, at most {hook.timeout:g} s:")
-        lines += [f"      {_visible(line)}" for line in hook.shown.split("\n")]
+        lines += [f"      {exact(line)}" for line in hook.shown.split("\n")]
     lines += ["", "Files that are trusted as they are now:", ""]
-    lines += [f"  {digest[:16]}  {_visible(name)}" for name, digest in files.items()]
+    lines += [f"  {digest[:16]}  {exact(name)}" for name, digest in files.items()]
     lines += ["", "What these start in turn (a Makefile, tests) is not looked at.", ""]
     return "\n".join(lines)
 
@@ -106,7 +107,7 @@ def _list(home: Path) -> int:
     found = trust.records(home)
     for record in found:
         differs = _differs(Path(record.folder), record)
-        print(f"{_visible(record.folder)}{'' if not differs else '  (off: ' + differs + ')'}")
+        print(f"{exact(record.folder)}{'' if not differs else '  (off: ' + differs + ')'}")
     if not found:
         print("No project's hooks are trusted.")
     return 0
@@ -119,9 +120,9 @@ def _differs(folder: Path, record: trust.Record) -> str:
             return "the file is gone"
         now = trust.hashes(folder, *loaded)
     except (config.BadHooks, trust.NotTrustable) as why:
-        return _visible(str(why))
+        return exact(str(why))
     names = ", ".join(trust.changed(record.files, now))
-    return f"{_visible(names)} changed" if names else ""
+    return f"{exact(names)} changed" if names else ""
 
 
 def _remove(home: Path, folder: str) -> int:
@@ -129,7 +130,7 @@ def _remove(home: Path, folder: str) -> int:
         trust.record_path(home, folder).unlink()
     except FileNotFoundError:
         return _fail(f"the hooks of {folder} are not trusted", 1)
-    print(f"The hooks of {_visible(folder)} are trusted no more.")
+    print(f"The hooks of {exact(folder)} are trusted no more.")
     return 0
 
 
@@ -137,11 +138,6 @@ def _real(name: str) -> str:
     return os.path.realpath(os.path.expanduser(name))
 
 
-def _visible(text: str) -> str:
-    """Return a text that a terminal shows as it is, without moving its cursor."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
 def _fail(why: str, code: int = 2) -> int:
-    sys.stderr.write(f"acp-bridge: {_visible(why)}\nTry 'acp-bridge trust --help'.\n")
+    sys.stderr.write(f"acp-bridge: {exact(why)}\nTry 'acp-bridge trust --help'.\n")
     return code

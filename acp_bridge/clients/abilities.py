@@ -31,6 +31,11 @@ class ClientAbilities:
     def __init__(self, capabilities: object = None) -> None:
         self._capabilities = capabilities
 
+    @property
+    def declared(self) -> Json:
+        """The capabilities as the client gave them."""
+        return self._capabilities if isinstance(self._capabilities, dict) else {}
+
     def has(self, *path: str) -> bool:
         """Return True when the client declared this capability."""
         return has(self._capabilities, *path)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -84,6 +84,11 @@ class ClientRequest:
         """The raw parameters: any JSON value, or UNSET."""
         return self.call.params
 
+    @property
+    def continues(self) -> bool:
+        """True for none that a client has sent: it stands for a session that it has already."""
+        return False
+
     def is_of(self, client: Client, request_id: object) -> bool:
         """Return True when this client knows the request by this id."""
         return self.client is client and self.call.id == request_id
@@ -151,7 +156,7 @@ class Client:
         self.peer = Peer(
             self, outgoing.write, answer_malformed=True, internal_error=errors.internal
         )
-        self._handler = handler
+        self.handler = handler
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
         self._served = anyio.CancelScope()
@@ -198,6 +203,10 @@ class Client:
             self.peer.notify(LET_GO, {"reason": reason})
             self._served.cancel()
 
+    def cut(self) -> None:
+        """Take the client for gone, whatever its streams say."""
+        self._served.cancel()
+
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
         scope.cancel()
@@ -205,7 +214,7 @@ class Client:
     async def _expect_greeting(self, seconds: float) -> None:
         await anyio.sleep(seconds)
         if self.stage is Stage.NEW:
-            self.let_go(notices.no_greeting(seconds))
+            self.let_go(f"no initialize came within {seconds:g} s")
 
     async def _read(self) -> None:
         try:
@@ -230,7 +239,7 @@ class Client:
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()
-        self.peer.close(errors.agent_trouble(notices.CLIENT_GONE))
+        self.peer.close(errors.agent_trouble("the client has left"))
 
     # --- requests in flight --------------------------------------------------------------------
 
@@ -268,10 +277,10 @@ class Client:
     # --- what the peer hands over --------------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        self._handler.on_client_request(ClientRequest(self, call))
+        self.handler.on_client_request(ClientRequest(self, call))
 
     def on_notification(self, method: str, params: Any) -> None:
-        self._handler.on_client_notification(self, method, params)
+        self.handler.on_client_notification(self, method, params)
 
     def on_malformed(self, line: Malformed) -> None:
         event("client.malformed", what=line.error.message)

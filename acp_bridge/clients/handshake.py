@@ -62,14 +62,22 @@ _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __ver
 #: the capability of subagents that have sessions of their own: the protocol's, as a member or in
 #: `_meta`, and the one of the list in `_meta.jetbrains.air.capabilities`.
 _SUBAGENTS, _AIR_SUBAGENTS = "subagents", "nativeSubagentSessions"
+#: abilities that are of no use to an agent once the client is gone.
+_OF_THE_CLIENT = ("fs", "terminal")
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
-def for_agent(params: Json) -> Json:
-    """Return the parameters of `initialize` for the agent: the client's, in our version."""
+def for_agent(params: Json, *, kept: bool = False) -> Json:
+    """Return the parameters of `initialize` for the agent: the client's, in our version.
+
+    `kept`: work goes on without the client, so its files and terminals are not the agent's.
+    """
     told = {**params, "protocolVersion": VERSION}
     if isinstance(can := params.get("clientCapabilities"), dict):
-        told["clientCapabilities"] = _without_subagents(can)
+        can = _without_subagents(can)
+        if kept:
+            can = {name: able for name, able in can.items() if name not in _OF_THE_CLIENT}
+        told["clientCapabilities"] = can
     return told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.agents.standing import sets_something
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.protocol import (
@@ -23,9 +23,9 @@ def check(request: ClientRequest) -> None:
     """Raise RpcError for a request that this client may not make, whatever its parameters are."""
     client, method = request.client, request.method
     if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
-        raise errors.refused(notices.NOT_ON_A_SOCKET)
+        raise errors.refused("only the client that started this acp-bridge may do that")
     if client.observes and method == SESSION_PROMPT:
-        raise errors.refused(notices.OBSERVER)
+        raise errors.refused("an observer sends no prompts")
 
 
 def _sets_for_all(request: ClientRequest) -> bool:

@@ -23,13 +23,12 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 
 from acp_bridge.demo.processes import alive, children, descendants, survivors
 from acp_bridge.demo.recording import ACCEPTED, Direction, Line, Message, Recording, Unexpected
+from acp_bridge.terminal.process import END
 
 T = TypeVar("T")
 
 #: Seconds that any wait may take; what the demo shows takes far less.
 PATIENCE = 15.0
-#: Seconds for a bridge to end by itself, and for its processes to be gone (invariants P1, P2).
-END = 3.5
 
 
 class Client:

@@ -17,9 +17,10 @@ from typing import NoReturn, TextIO
 import anyio
 
 from acp_bridge import __version__
-from acp_bridge.demo.play import BRIDGE, play
+from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
+from acp_bridge.terminal.process import BRIDGE
 
 _HELP = """\
 usage: acp-bridge demo [--record FILE]

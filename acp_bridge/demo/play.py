@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +11,6 @@ from acp_bridge.demo import checks, steps
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
 from acp_bridge.demo.track import Stage, Track
-
-#: The bridge, run by the same interpreter; isolated, so that no module of the user's is imported.
-BRIDGE = (sys.executable, "-I", "-m", "acp_bridge")
 
 _STEPS = {
     "three at once": steps.three_at_once,

@@ -115,17 +115,17 @@ def was_prompted(path: Path) -> bool:
         return row is None or bool(row[0])
 
 
-def read_info(path: Path) -> SessionInfo | None:
+def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
     """Return what a session's file says of it, also one of an earlier version.
 
-    None if there is no file, or no session in it yet.
+    None if there is no file, or no session in it yet. `read_only`: as `connect` has it.
 
     Raises:
         JournalError: the file can't be read.
     """
     if not path.is_file():
         return None
-    with journal_errors(), closing(connect(path, wait=1)) as session:
+    with journal_errors(), closing(connect(path, wait=1, read_only=read_only)) as session:
         info = "SELECT name FROM pragma_table_info('session')"
         there = {name for (name,) in session.execute(info)}
         if not there:  # it is being made

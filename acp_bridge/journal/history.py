@@ -22,6 +22,9 @@ PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
 """Bytes that a thread reads and merges at a time: a few ms, part of it under the GIL."""
 
+#: If the last row can't be read, so many rows after the merged ones are looked through.
+SALVAGED_ROWS: Final = 100_000
+
 #: A value is NULL only where the file is damaged.
 _SELECT: Final = (
     "SELECT id, coalesce(CAST(turn AS INTEGER), 0), coalesce(CAST(lines AS BLOB), x'') FROM updates"
@@ -114,6 +117,39 @@ def read_entries(
     if last >= to:
         entries += merger.flush()
     return with_short_words(path, entries), last
+
+
+def snapshot(path: Path) -> list[Row]:
+    """Return all rows as they are at one moment, for a reader that no bridge knows of.
+
+    A bridge joins rows meanwhile, so pages that are read one by one would repeat what they hold.
+    Nothing of the file is changed. Raises JournalError: the file can't be opened.
+    """
+    rows: list[Row] = []
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as connection:
+        connection.execute("BEGIN")
+        after, to = 0, _last_row(connection)
+        while after < to:
+            try:
+                page = _page(connection, after, to, None)
+                after = page[-1].id if page else to
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                page, after = _salvage(connection, after, min(after + PAGE_ROWS, to))
+            rows += page
+    return rows
+
+
+def _last_row(connection: sqlite3.Connection) -> int:
+    for last, spare in (("max(id) FROM updates", 0), ("merged_to FROM session", SALVAGED_ROWS)):
+        try:
+            found = connection.execute(f"SELECT {last}").fetchone()
+            return spare + int(found[0] or 0 if found else 0)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+    return SALVAGED_ROWS
 
 
 def read_slice(path: Path, after: int, to: int, turn: int) -> Slice | None:

@@ -105,16 +105,17 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def connect(path: Path, *, wait: float) -> sqlite3.Connection:
+def connect(path: Path, *, wait: float, read_only: bool = False) -> sqlite3.Connection:
     """Open an existing file; its statements wait up to `wait` seconds for another writer.
 
-    A commit is a write into the WAL without fsync (`synchronous=NORMAL`).
+    A commit is a write into the WAL without fsync (`synchronous=NORMAL`). If `read_only`, nothing
+    of the file or its WAL is changed, also at the close, and no file is left beside a clean one.
 
     Raises:
         sqlite3.Error: no such file, or not one of SQLite's.
     """
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw",
+        f"{path.as_uri()}?{_how_to_read(path) if read_only else 'mode=rw'}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -134,6 +135,11 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _how_to_read(path: Path) -> str:
+    """Return how to open a file for reading; where there is no WAL, nobody has it open."""
+    return "mode=ro" if wal_of(path).exists() else "mode=ro&immutable=1"
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema) -> None:

@@ -19,7 +19,7 @@ import anyio
 from acp_bridge.journal import left_queue, prompt_rows
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile
-from acp_bridge.journal.history import read_entries, read_slice
+from acp_bridge.journal.history import SALVAGED_ROWS, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, dumps, loads, merged
 from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
@@ -29,8 +29,6 @@ from acp_bridge.journal.unwritten import Unwritten, Write
 from acp_bridge.journal.words import pages, words_line
 
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
-#: If the last row can't be read, so many rows after the merged ones are looked through.
-SALVAGED_ROWS: Final = 100_000
 
 
 class SessionJournal:

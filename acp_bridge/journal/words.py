@@ -57,13 +57,13 @@ async def pages(path: Path, entries: list[Entry]) -> AsyncIterator[list[dict[str
         yield page
 
 
-def read_words(path: Path, seq: int) -> list[dict[str, Any]]:
+def read_words(path: Path, seq: int, *, read_only: bool = False) -> list[dict[str, Any]]:
     """Return a prompt's words as updates; none if they are damaged (invariant K2).
 
     Raises:
         JournalError: the file can't be opened.
     """
-    with journal_errors(), closing(connect(path, wait=5)) as connection:
+    with journal_errors(), closing(connect(path, wait=5, read_only=read_only)) as connection:
         found = _read_words(connection, [seq], limit=None)
     if seq not in found:
         logger.warning("journal: the words of prompt %d are damaged", seq)

@@ -44,10 +44,14 @@ Join = Callable[[Reader, Writer], Awaitable[None]]
 class Listener:
     """Listens while `run` runs, and has nothing left behind it when that has ended."""
 
-    def __init__(self, tasks: TaskGroup, home: Path, agent: str, join: Join) -> None:
-        """`tasks` serves those who connect, also behind `run`; `agent` names the bridge's."""
+    def __init__(self, tasks: TaskGroup, home: Path, path: Path, agent: str, join: Join) -> None:
+        """`tasks` serves those who connect, also behind `run`; `path` is the socket's.
+
+        `agent`: the name of this bridge's.
+        """
         self._tasks = tasks
         self._home = home
+        self._path = path
         self._agent = agent
         self._join = join
         self._count = 0
@@ -76,7 +80,7 @@ class Listener:
         given_up = False
 
         def bind() -> None:
-            bound = BoundSocket(self._home, self._agent)
+            bound = BoundSocket(self._home, self._path, self._agent)
             if given_up:
                 bound.close()
             else:

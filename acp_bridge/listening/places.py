@@ -26,16 +26,14 @@ def run_folder(home: Path) -> Path:
     return home.absolute() / "run"
 
 
-def socket_path(home: Path, name: str, env: Mapping[str, str]) -> Path:
-    """Return where a socket of this name may be bound; its folder is there and private.
+def new_socket_path(home: Path, env: Mapping[str, str]) -> Path:
+    """Return where a socket may be bound, once `private_folder` has made its folder.
 
-    A path that is too long for a socket leads to a runtime folder instead. Raises OSError.
+    A path that is too long for a socket leads to a runtime folder instead. Raises NoPlace.
     """
+    name = f"{os.urandom(8).hex()}.sock"
     folder = run_folder(home)
-    if not _fits(folder / name):
-        folder = _runtime_folder(env, name)
-    private_folder(folder)
-    return folder / name
+    return folder / name if _fits(folder / name) else _runtime_folder(env, name) / name
 
 
 def _fits(path: Path) -> bool:

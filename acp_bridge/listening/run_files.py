@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import socket
 import stat
 from contextlib import suppress
@@ -55,8 +54,7 @@ class RunFile:
         """Make and lock a draft that nobody lists yet; raises OSError."""
         folder = run_folder(home)
         private_folder(folder)
-        self.name, self._fd = _locked_draft(folder)
-        self._path = folder / f"{self.name}{_DRAFT}"
+        self._path, self._fd = _locked_draft(folder)
 
     def write(self, bridge: LiveBridge) -> None:
         """Note where the socket will be, so that it can be removed if this bridge is killed."""
@@ -90,16 +88,15 @@ def live_bridges(home: Path) -> list[LiveBridge]:
     return [bridge for bridge in found if bridge is not None]
 
 
-def _locked_draft(folder: Path) -> tuple[str, int]:
-    """Return the name and the descriptor of a new file; raises OSError."""
+def _locked_draft(folder: Path) -> tuple[Path, int]:
+    """Return the path and the descriptor of a new file; raises OSError."""
     for _ in range(_TRIES):
-        name = secrets.token_hex(8)
-        path = folder / f"{name}{_DRAFT}"
+        path = folder / f"{os.urandom(8).hex()}{_DRAFT}"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(fd), os.stat(path)):
-                return name, fd
+                return path, fd
         except (BlockingIOError, FileNotFoundError):
             pass  # a reader was quicker, and removes it
         except BaseException:

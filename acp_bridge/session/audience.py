@@ -7,20 +7,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client
+from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.session.ask import Ask
+from acp_bridge.session.client_view import ClientView
+from acp_bridge.session.pacing import Pacing
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.questions import Questions
+from acp_bridge.session.standing import Standing, StandingPort
 from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.settings import Settings
 
 
 class AudiencePort(Protocol):
     """What is needed of the session."""
+
+    id: str
 
     @property
     def unanswered(self) -> tuple[int, ...]:
@@ -28,6 +36,9 @@ class AudiencePort(Protocol):
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
 
     def close(self) -> None:
         """End the session."""
@@ -39,17 +50,23 @@ class Audience:
     def __init__(
         self,
         port: AudiencePort,
+        settings: Settings,
+        machine: StandingPort,
         transcript: TranscriptOut,
         prompts: Prompts,
         questions: Questions,
         ask: Ask,
     ) -> None:
         """Nobody has the session before `TranscriptOut.attach`."""
+        self.pacing = Pacing(
+            port, transcript, settings.client_limit, self.go_on_without, settings.unread
+        )
         self._port = port
         self._transcript = transcript
         self._prompts = prompts
         self._questions = questions
         self._ask = ask
+        self.standing = Standing(port.id, machine, transcript, prompts, questions)
         #: the clients that the session went on without, since they did not read.
         self._detached: set[Client] = set()
         #: a client has closed the session while others had it.
@@ -64,7 +81,10 @@ class Audience:
             self._detached.remove(client)
             self._transcript.attach(client)
         elif self._transcript.view_of(client) is None:
-            raise errors.refused(notices.NOT_ATTACHED)
+            raise errors.refused(
+                "this client does not have the session open: attach to it first"
+                " (session/load, session/resume or _acp_bridge/attach)"
+            )
 
     def cancel(self, client: Client) -> None:
         """Take a client's `session/cancel`."""
@@ -97,6 +117,7 @@ class Audience:
         """Take a client that was just shown the session: it is asked what is open."""
         self._detached.discard(client)
         self._questions.ask_too(client)
+        self.standing.welcome()
 
     def leave(self, client: Client, *, closes: bool = False) -> None:
         """Let a client have the session no more; `closes`: it closed it, though others have it."""
@@ -106,8 +127,28 @@ class Audience:
             self._questions.withdraw(client)
         self.look_again()
 
+    def go_on_without(self, view: ClientView) -> None:
+        """Leave a client behind that reads too little; it is told when it reads again.
+
+        One on a socket is let go; the one on stdin has the session again when it loads it, or
+        prompts.
+        """
+        client = view.client
+        event("client.left_behind", clients=len(self._transcript.views))
+        self.leave(client)
+        if client.on_socket:
+            client.let_go("too much was not read: attach again to see the session whole")
+            return
+        self._detached.add(client)
+        said = {"sessionId": self._port.id, **notices.notice(notices.DETACHED)}
+        client.peer.notify(SESSION_UPDATE, said)
+
     def look_again(self) -> None:
-        """End the session when it was closed, its last client has left, and nothing waits."""
+        """Tell a change of the session's state.
+
+        End the session when it was closed, its last client has left, and nothing waits.
+        """
+        self.standing.look_again()
         if self._closed_by_one and not self._transcript.views and not self._port.unanswered:
             self._closed_by_one = False
             self._port.close()

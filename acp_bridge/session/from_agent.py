@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import anyio
-
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
@@ -14,6 +12,7 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
+from acp_bridge.session.pacing import Pacing
 from acp_bridge.session.to_client import ToClient, take_back
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
@@ -66,16 +65,15 @@ class FromAgent:
         updates: Updates,
         transcript: TranscriptOut,
         to_client: ToClient,
-        limit: int,
+        pacing: Pacing,
     ) -> None:
-        """`limit`: bytes that may wait for a client before the agent is read no further."""
+        """Nothing was said yet."""
         self._port = port
         self._journal = journal
         self._updates = updates
         self._transcript = transcript
         self._to_client = to_client
-        self._limit = limit
-        self._pause: anyio.CancelScope | None = None
+        self._pacing = pacing
         # The phase of a process holds until the next event; a read brings hundreds of updates.
         self._phased: Link | None = None
         self._phase = Phase.NOTHING
@@ -99,7 +97,7 @@ class FromAgent:
             event("agent.noise", agent=link.name, what="an update without a kind")
             return
         # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
-        unread = self._draining and any(v.full(self._limit) for v in self._transcript.views)
+        unread = self._draining and self._pacing.unread
         if unread and not is_state(update):
             return
         if (shown := self._taken(link, update)) is None:
@@ -157,24 +155,21 @@ class FromAgent:
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
-        """Wait while a client doesn't read.
+        """Wait while a client doesn't read for which an agent waits.
 
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
-        while link.epoch == self._port.epoch and self._port.permits.paced:
-            slow = next((v for v in self._transcript.views if v.full(self._limit)), None)
-            if slow is None:
+        while link.epoch == self._port.epoch:
+            slow = self._pacing.slow()
+            if slow is None or not self._port.permits.paced:
                 return
-            event("client.slow", session=self._journal.info.session_id)
-            with anyio.CancelScope() as self._pause:
-                await slow.room(self._limit)
-            self._pause = None
+            await self._pacing.wait(slow)
 
     @property
     def unread(self) -> bool:
         """The process is not read just now, because a client doesn't read."""
-        return self._pause is not None
+        return self._pacing.waits
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         self._port.feed(ev.AgentExited(link.epoch, exit_))
@@ -191,8 +186,8 @@ class FromAgent:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
                 self._transcript.show(told)
-        if self._pause and not self._port.permits.paced:
-            self._pause.cancel()
+        if not self._port.permits.paced:
+            self._pacing.hurry()
 
     def _leaked(self, link: Link) -> None:
         event("agent.unclean", session=self._journal.info.session_id, agent=link.name)

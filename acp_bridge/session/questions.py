@@ -5,6 +5,8 @@
 - Anything else withdraws that client alone, and so does its leave. When all have withdrawn, the
   question is rejected; if only one client was asked, its own answer is passed on.
 - One who joins is asked when it has been shown the session.
+- In a bridge that is kept without a client, a question that nobody can answer now waits for the
+  next one: a connection that ends is no answer.
 """
 
 from __future__ import annotations
@@ -88,8 +90,11 @@ class _Question:
 class Questions:
     """The questions of one session's agent to the people at its clients."""
 
-    def __init__(self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts) -> None:
-        """Nothing is asked yet."""
+    def __init__(
+        self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
+    ) -> None:
+        """Nothing is asked yet. `kept`: another client may come when none is there."""
+        self.kept = kept
         self._port = port
         self._prompts = prompts
         self._transcript = transcript
@@ -185,7 +190,7 @@ class Questions:
         question.asked.pop(client, None)
         others = self.clients(question.link, question.call)
         later = [each for each in others if each is not client and each not in self.shown(others)]
-        if question.asked or later:
+        if question.asked or later or (self.kept and answer is None):
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:

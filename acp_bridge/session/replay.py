@@ -71,6 +71,8 @@ class Replay:
         self._user_settings = user_settings
         self._pauses = pauses
         self._limit = limit
+        #: what was said of a turn that another bridge has left.
+        self._left: list[Json] = []
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
 
@@ -84,6 +86,7 @@ class Replay:
             said = [{"update": update} for update in await self._left_open(row.seq)]
             lost = notices.MISSING if row.outcome else notices.INTERRUPTED
             said.append(notices.notice(lost))
+            self._left += said
             ends[row.seq] = b"".join(encode(params) for params in said)
         waited = self._journal.recover(ends)
         # A hook's feedback was to run before all that waited, however long they had.
@@ -120,6 +123,10 @@ class Replay:
                 view.replays += 1
                 await self._read(view)
                 self.replay_state(view)
+            elif request.continues:  # the client has seen the rest
+                for params in self._left:
+                    view.replay(params)
+            self._left = []
             if self._journal.behind:
                 view.replay(notices.notice(notices.UNRECORDED))
             if held := list(self._prompts.held.values()):
@@ -170,12 +177,16 @@ class Replay:
                     late.note(params)
                 if not own_meta(params).get(CONTEXT):
                     view.replay(for_replay(params))
-            if view.client.outgoing.pending >= self._limit:
+            # One on a socket is let go at the limit, and what is live is to count for that.
+            limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
+            if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
-                await view.pace(self._limit)
+                await view.pace(limit)
             if self._port.closing:
                 raise errors.unknown_session()
             if view.over:
-                raise errors.refused(notices.LOAD_LEFT)
+                raise errors.refused(
+                    "the session went on without this client while it was loaded: load it again"
+                )
         if not self._port.epoch:  # else turns may run that it does not have
             self._replayed = late

@@ -68,9 +68,9 @@ class Session:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
-        self.closed = anyio.Event()  #: set when nothing of the session is left.
+        #: set when nothing of the session is left; True when `close` was called.
+        self.closed, self.closing = anyio.Event(), False
         self._context, self._lease, settings = context, lease, context.settings
-        self.closing = False  #: `close` was called.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
@@ -79,21 +79,21 @@ class Session:
         memory = self.memory = Memory(journal)
         self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        self._machine = new_machine(settings, said.moments, link)
-        self._stepping = Stepping(self._machine, self)
+        machine = new_machine(settings, said.moments, link)
+        self._machine, self._stepping = machine, Stepping(machine, self)
         permissions = Permissions(said, updates, shown.show)
-        questions = Questions(self, shown, prompts)
+        people = Questions(self, shown, prompts, kept=settings.keep > 0)
         record = shown.record_at_once
-        asks = ToClient(self.id, shown.asked, updates, record, permissions, questions)
+        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
+        ask = self.ask = Ask(self, context, self.to_agent, shown)
+        self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
-        self.ask = Ask(self, context, self.to_agent, shown)
-        self.audience = Audience(self, shown, prompts, questions, self.ask)
         self.title = Title(self, context.journal, journal, shown)
-        own = self.ask.command, self.title.set_own, words
+        own = ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
         self._performer = self._new_performer()
         if link:
@@ -186,7 +186,7 @@ class Session:
         self._sleep.disturb()
 
     def on_question(self) -> None:
-        """Note that people are asked something, or nothing more."""
+        self.audience.look_again()
 
     def welcome(self, client: Client) -> None:
         self.audience.welcome(client)
@@ -215,6 +215,7 @@ class Session:
         self.to_agent.look_again()
         self._sleep.look_again()
         self.audience.look_again()
+        self._context.note_work()
 
     def perform(self, effect: ef.Effect) -> None:
         self._performer.perform(effect)
@@ -235,7 +236,6 @@ class Session:
         self.feed(ev.Close())
 
     async def finish(self) -> None:
-        """Let go of the session: its processes are dead, or will not die."""
         try:
             await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)

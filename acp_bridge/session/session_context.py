@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,8 +15,9 @@ from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal
+from acp_bridge.listening.holder import Holder
 from acp_bridge.open_files import OpenFiles
-from acp_bridge.protocol import has
+from acp_bridge.protocol import SOCKET_PROTOCOL, has
 from acp_bridge.session.reloads import SeenReloads
 from acp_bridge.settings import Settings
 
@@ -33,12 +35,16 @@ class SessionContext:
     capabilities: object = None
     #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
     agent_info: str | None = None
+    #: where other clients reach this bridge; None: nowhere.
+    socket: Path | None = None
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
     #: gives away the process that is initialized and has no session, if there is one.
     take_ready: Callable[[], Link | None] = field(default=lambda: None)
     #: gives away the process that is being started for nobody yet, waited for.
     take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
+    #: told when a session may have begun or ended its work.
+    note_work: Callable[[], None] = field(default=lambda: None)
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,
@@ -60,6 +66,14 @@ class SessionContext:
         settings = self.settings
         info = None if settings.named else self.agent_info
         return AgentIdentity(settings.agent_name, settings.former_names, info)
+
+    @property
+    def holder(self) -> Holder | None:
+        """What stands in the lock files of the sessions of this bridge."""
+        if self.socket is None:
+            return None
+        ours = self.identity
+        return Holder(str(self.socket), SOCKET_PROTOCOL, ours.name, ours.info)
 
     @property
     def agent_replays(self) -> bool:

@@ -1,6 +1,6 @@
 """Requests of the clients that are for the agent: passed on now, or when it is ready.
 
-Settings and whatever else the bridge does not know go this way; the answers come back as they are.
+Settings and whatever the bridge does not know go this way; answers come back as they were given.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import (
-    SESSION_FORK,
-    SET_CONFIG_OPTION,
-    SET_MODE,
-    SET_MODEL,
-    Json,
-    user_chunk,
-)
+from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.session.asked import Asked
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
@@ -49,9 +42,9 @@ class ToAgentPort(Protocol):
         """Run a piece of work whose failure is this session's only."""
 
 
-_SETTINGS: Final = (SET_MODE, SET_MODEL, SET_CONFIG_OPTION)
+_SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
-_BOUNDED: Final = (*_SETTINGS, SESSION_FORK)
+_BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
 
 
 def for_agent(link: Link, params: Any) -> Any:
@@ -225,11 +218,15 @@ class ToAgent:
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
         if isinstance(answer, Ok):
-            known = self._user_settings.shown
-            self._user_settings.note_choice(request.method, request.params, answer.result)
-            for update in self._user_settings.news(known):
+            for update in self._set(request, answer.result):
                 self._transcript.show({"update": update})
             self._transcript.flush()
+
+    def _set(self, request: ClientRequest, result: object) -> list[Json]:
+        """Note what a client has set; returns the updates that tell it."""
+        settings, known = self._user_settings, self._user_settings.shown
+        settings.note_choice(request.method, request.params, result)
+        return settings.news(known)
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
@@ -257,11 +254,9 @@ class ToAgent:
     def _note_steering(self, request: ClientRequest, result: object) -> None:
         """Record what the user said into the running turn, if the agent took it there."""
         match request.method, request.params, result:
-            case protocol.STEERING, {"prompt": list(blocks)}, {"outcome": outcome}:
-                if outcome != "promptRequired":
-                    for block in blocks:
-                        said = {"update": user_chunk(block)}
-                        self._transcript.record_said(request.client, said)
+            case protocol.STEERING, {"prompt": list(said)}, {"outcome": o} if o != "promptRequired":
+                for block in said:
+                    self._transcript.record_said(request.client, {"update": user_chunk(block)})
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
@@ -273,9 +268,7 @@ class ToAgent:
         try:
             if isinstance(answer, Ok):
                 self._note_steering(request, answer.result)
-                known = self._user_settings.shown
-                self._user_settings.note_choice(request.method, request.params, answer.result)
-                for update in self._user_settings.news(known):
+                for update in self._set(request, answer.result):
                     self._transcript.tell_others(request.client, {"update": update})
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))

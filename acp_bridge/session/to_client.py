@@ -137,9 +137,9 @@ class ToClient:
             self._permissions.tell_that_it_waits(call)
 
     def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
-        """Ask everybody who can answer; those who can't are shown the card of the call."""
+        """Ask everybody who can answer; the others are shown the card of the call."""
         able = questions.clients(link, call)
-        if not able:
+        if not able and not questions.kept:
             link.peer.fail(call.id, errors.unknown_method(call.method))
             return
         asked = questions.shown(able)

@@ -21,9 +21,13 @@ from acp_bridge.sessions import params
 class Attaching:
     """Lets clients come to the sessions that are live, and go."""
 
-    def __init__(self, live: Mapping[str, Session], busy: KeyedLocks) -> None:
-        """`busy`: one load, fork, close or delete of a session runs at a time."""
+    def __init__(self, live: Mapping[str, Session], busy: KeyedLocks, *, kept: bool) -> None:
+        """`busy`: one load, fork, close or delete of a session runs at a time.
+
+        `kept`: work goes on when nobody has its session.
+        """
         self._live = live
+        self._kept = kept
         self._busy = busy
         self._loads = KeyedLocks()
 
@@ -50,9 +54,16 @@ class Attaching:
             return ANSWERED
 
     async def leave(self, request: ClientRequest, session_id: str) -> bool:
-        """Let a client leave a session that others have, too; returns False if no other has it."""
+        """Let a client leave a session that goes on; returns False if it is to end.
+
+        It goes on while others have it, and in a kept bridge while anything of it is unanswered.
+        """
         session = self._live.get(session_id)
-        if session is None or session.closing or not session.transcript.has_others(request.client):
+        if session is None or session.closing:
+            return False
+        if not session.transcript.has_others(request.client) and not (
+            self._kept and session.unanswered
+        ):
             return False
         session.audience.leave(request.client, closes=True)
         async with self.turn_of(request.client, session_id):
@@ -63,6 +74,25 @@ class Attaching:
         for session in list(self._live.values()):
             session.audience.leave(client)
 
+    @property
+    def attended(self) -> bool:
+        """A client has one of the sessions."""
+        return any(session.transcript.views for session in self._live.values())
+
+    @property
+    def works(self) -> bool:
+        """A turn runs in one of the sessions, or a prompt waits for one."""
+        return any(session.unanswered for session in self._live.values())
+
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""
-        return {"sessions": []}
+        live = [session for session in self._live.values() if not session.closing]
+        return {"sessions": [_row(session) for session in live]}
+
+
+def _row(session: Session) -> Json:
+    info = session.journal.info
+    row = {"sessionId": session.id, "cwd": session.workspace.cwd, "agent": info.agent}
+    if info.title:
+        row["title"] = info.title
+    return {**row, **session.audience.standing.row()}

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest, Stage
@@ -50,7 +50,7 @@ class Introduction:
 
     async def _introduce(self, params: Json) -> Json:
         """Tell the agent of the client on stdin; returns the agent's answer."""
-        told = handshake.for_agent(params)
+        told = handshake.for_agent(params, kept=self._context.settings.keep > 0)
         self._context.command = replace(self._context.command, initialize=told)
         if self._context.settings.builtin:
             agent = handshake.BUILTIN
@@ -68,5 +68,7 @@ class Introduction:
         with anyio.move_on_after(self._context.settings.start_timeout):
             await self.made.wait()
         if self._agent is None:
-            raise errors.refused(notices.NOT_INITIALIZED)
+            raise errors.refused(
+                "the client that started this acp-bridge has not initialized it yet: try again"
+            )
         return self._agent

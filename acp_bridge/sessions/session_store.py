@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 import anyio
 
@@ -25,10 +28,21 @@ from acp_bridge.journal import (
     UnknownSession,
     days_ago,
 )
+from acp_bridge.listening.holder import write_holder
 from acp_bridge.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import passage_words
+
+
+class ReachPort(Protocol):
+    """A way to have a request answered by the bridge that holds its session (`passages.Reach`)."""
+
+    why: str | None
+
+    async def try_holder(self, lock_file: Path) -> None:
+        """Raise if the request was answered there, or never will be."""
 
 
 class SessionStore:
@@ -39,11 +53,16 @@ class SessionStore:
         self._context = context
         self._swept = False
 
-    async def create(self, session_id: str, workspace: Workspace, link: Link) -> Session:
-        """Make a session of a process that has one open, or is about to; raises RpcError."""
+    async def create(
+        self, session_id: str, workspace: Workspace, link: Link, reach: ReachPort | None = None
+    ) -> Session:
+        """Make a session of a process that has one open, or is about to; raises RpcError.
+
+        `reach` is tried as long as another bridge holds it; raises what that raises.
+        """
         prompted = session_id == link.agent_session_id  # then it was the agent's before
         session, lock = await self._make(
-            session_id, workspace, link.agent_session_id, link, prompted=prompted
+            session_id, workspace, link.agent_session_id, link, prompted=prompted, reach=reach
         )
         link.hold_lock(lock)
         event("session.new", session=session_id, agent=link.name)
@@ -77,12 +96,13 @@ class SessionStore:
         fill: Callable[[SessionJournal], Awaitable[None]] | None = None,
         *,
         prompted: bool,
+        reach: ReachPort | None = None,
     ) -> tuple[Session, int]:
         context = self._context
         if not self._swept:
             self._swept = True
             context.tasks.start_soon(self._sweep)
-        lock = await self._lock(session_id)
+        lock = await self._lock(session_id, reach)
         journal: SessionJournal | None = None
         try:
             journal = await context.journal.create(
@@ -108,15 +128,18 @@ class SessionStore:
                 raise errors.agent_trouble("the journal can't be written") from exc
             raise
 
-    async def open(self, session_id: str, workspace: Workspace | None) -> Session | None:
+    async def open(
+        self, session_id: str, workspace: Workspace | None, reach: ReachPort | None = None
+    ) -> Session | None:
         """Open a session of the journal; None if the journal has none of this id.
 
         `workspace`: where it is to work; None: in its folder, without MCP servers. Raises
-        RpcError, also when the session belongs to another agent (invariant R8).
+        RpcError, also when the session belongs to another agent (invariant R8). `reach` as in
+        `create`.
         """
         if not self._context.journal.path(session_id).is_file():
             return None
-        lock = await self._lock(session_id)
+        lock = await self._lock(session_id, reach)
         journal: SessionJournal | None = None
         try:
             journal = await self._context.journal.open(session_id)
@@ -185,12 +208,12 @@ class SessionStore:
         ours = self._context.identity.owns(known.agent, known.agent_info)
         return known.agent_session_id if ours else session_id
 
-    async def erase(self, session_id: str, *, known: bool) -> None:
+    async def erase(self, session_id: str, *, known: bool, reach: ReachPort | None = None) -> None:
         """Delete a session that is not open here; raises RpcError, JournalError.
 
-        `known`: remember that the agent's session was ours.
+        `known`: remember that the agent's session was ours. `reach` as in `create`.
         """
-        lock = await self._lock(session_id)  # another bridge may have it open
+        lock = await self._lock(session_id, reach)  # another bridge may have it open
         agent = self._context.settings.agent_name
         try:
             await self._context.journal.delete(session_id, known=known, agent=agent)
@@ -213,14 +236,20 @@ class SessionStore:
         except JournalError as exc:
             event("journal.failed", what=exc)
 
-    async def _lock(self, session_id: str) -> int:
-        path = self._context.journal.lock_path(session_id)
+    async def _lock(self, session_id: str, reach: ReachPort | None = None) -> int:
+        path, settings = self._context.journal.lock_path(session_id), self._context.settings
         try:
             await self._context.journal.prepare()
-            return await lease.acquire(path, self._context.settings.lease_timeout)
+            if reach is None:
+                lock = await lease.acquire(path, settings.lease_timeout)
+            else:
+                try_holder = partial(reach.try_holder, path)
+                lock = await lease.acquire(path, settings.lease_timeout, try_holder)
         except lease.Busy:
             raise errors.refused(
-                "the session is open in another acp-bridge; close it there first"
+                passage_words.held_elsewhere(reach.why if reach else None)
             ) from None
         except (JournalError, OSError) as exc:
             raise errors.internal(exc, "the journal can't be written") from exc
+        write_holder(lock, self._context.holder)
+        return lock

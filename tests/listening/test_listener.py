@@ -16,7 +16,7 @@ from acp_bridge import waits
 from acp_bridge.listening import listener as listening
 from acp_bridge.listening import peers
 from acp_bridge.listening.listener import MOST_CLIENTS, Listener
-from acp_bridge.listening.places import run_folder
+from acp_bridge.listening.places import new_socket_path, run_folder
 from acp_bridge.listening.run_files import live_bridges
 from acp_bridge.wire.stdio import Reader, Writer
 from tests.listening.talk import Talk
@@ -66,8 +66,8 @@ class World:
 async def listens(home: Path) -> AsyncIterator[World]:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            joined = Joined()
-            listener = Listener(tasks, home, "codex", joined.join)
+            joined, path = Joined(), new_socket_path(home, os.environ)
+            listener = Listener(tasks, home, path, "codex", joined.join)
             world = World(listener, joined, anyio.CancelScope())
 
             async def run() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.listening.places import NoPlace, private_folder, run_folder, socket_path
+from acp_bridge.listening.places import NoPlace, new_socket_path, private_folder, run_folder
 
 NAME = "0123456789abcdef.sock"
 
 
 def test_a_socket_is_in_the_run_folder_of_its_home(short: Path) -> None:
-    path = socket_path(short, NAME, {"XDG_RUNTIME_DIR": str(short / "elsewhere")})
-    assert path == run_folder(short) / NAME
+    path = new_socket_path(short, {"XDG_RUNTIME_DIR": str(short / "elsewhere")})
+    assert path.parent == run_folder(short)
+    private_folder(path.parent)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -26,8 +27,9 @@ def test_a_path_that_no_socket_can_have_leads_to_the_runtime_folder(
     runtime.mkdir(mode=0o700)
     room = bytes_of_the_path - len(f"{short}//run/{NAME}")
     home = short / ("h" * room)
-    path = socket_path(home, NAME, {"XDG_RUNTIME_DIR": str(runtime)})
+    path = new_socket_path(home, {"XDG_RUNTIME_DIR": str(runtime)})
     assert path.parent == (run_folder(home) if bytes_of_the_path == 107 else runtime / "acp-bridge")
+    private_folder(path.parent)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -37,8 +39,9 @@ def test_a_path_that_no_socket_can_have_leads_to_the_runtime_folder(
 def test_a_runtime_folder_that_others_could_use_is_passed_over(short: Path, given: str) -> None:
     (short / "open").mkdir()
     (short / "open").chmod(0o777)
-    path = socket_path(short / ("h" * 99), NAME, {"XDG_RUNTIME_DIR": given.format(short=short)})
+    path = new_socket_path(short / ("h" * 99), {"XDG_RUNTIME_DIR": given.format(short=short)})
     assert path.parent == Path("/tmp") / f"acp-bridge-{os.getuid()}"
+    private_folder(path.parent)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 

@@ -11,6 +11,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import AGENT_MESSAGE, REQUEST_PERMISSION, TOOL_CALL, text_chunk
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.pacing import Pacing
 from acp_bridge.session.to_client import ToClient
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
@@ -49,8 +50,9 @@ class Stage:
         self.transcript = TranscriptOut("s", journal, self.updates.take_new_ids)
         self.views = [self.transcript.attach(end.client) for end in self.clients]
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
+        pacing = Pacing(self.port, self.transcript, LIMIT, lambda view: None)
         self.from_agent = FromAgent(
-            self.port, journal, self.updates, self.transcript, self.to_client, LIMIT
+            self.port, journal, self.updates, self.transcript, self.to_client, pacing
         )
         self.link = self.process(1)
 

@@ -10,7 +10,7 @@ import anyio
 from acp_bridge.bridge import Bridge
 from acp_bridge.wire.jsonrpc import encode
 from tests.clients.streams import Bytes, Way
-from tests.sessions.agent import Agent, Json
+from tests.sessions.agent import Agent, Json, until
 from tests.sessions.editor import Editor
 from tests.sessions.world import SETUP, MemoryContext, settings
 
@@ -30,6 +30,22 @@ class Served(Editor):
 
     def says(self, message: Json) -> None:
         self.read.give(encode({"jsonrpc": "2.0", **message}))
+
+    def answers_with(self, asked: Json, result: Json) -> None:
+        """Answer a request of the bridge."""
+        self.says({"id": asked["id"], "result": result})
+
+    def answers_with_error(self, asked: Json, code: int) -> None:
+        self.says({"id": asked["id"], "error": {"code": code, "message": "no"}})
+
+    async def got(self, method: str, count: int = 1) -> list[Json]:
+        """Return the messages of a method, waited for; there are no more of them than that."""
+        await until(lambda: len(self.asked(method)) >= count)
+        return self.asked(method)
+
+    async def handled(self) -> None:
+        """Return when all that it sent has been handled."""
+        await self.refused("session/fork", {"sessionId": "nobody's"})
 
     def leaves(self) -> None:
         self.read.give(b"")
@@ -68,13 +84,19 @@ class Bench:
         await client.ask("initialize", {**HELLO, "clientCapabilities": capabilities})
         return client
 
+    async def attached(self, session_id: str, **own: Any) -> Served:
+        """Let one more client join that has the session."""
+        client = await self.joined(**own)
+        await client.ask("_acp_bridge/attach", {"sessionId": session_id})
+        return client
+
     async def _join(self, client: Served) -> None:
         await self.bridge.join(client.read, client.way)
         client.parted.set()
 
     async def settled(self) -> None:
         """Return when all that was sent has been handled."""
-        await self.editor.refused("session/fork", {"sessionId": "s"})
+        await self.editor.handled()
 
 
 @asynccontextmanager

@@ -73,7 +73,8 @@ class World:
         elif what == "set_mode":
             self.sessions.live[request.params["sessionId"]].to_agent.pass_on(request)
         else:
-            work = self.around(getattr(self.sessions, what))
+            ends = what in ("close", "delete")
+            work = self.around(getattr(self.sessions.ending if ends else self.sessions, what))
             request.client.run(self.context.tasks, request, work, request.params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:

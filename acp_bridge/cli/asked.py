@@ -1,0 +1,127 @@
+"""`acp-bridge approve` and `deny`: what an agent asks is shown, and answered once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.cli import live_help
+from acp_bridge.cli.live import at_session, named, read
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.protocol import Json
+from acp_bridge.terminal.connection import Connection
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.live import Asleep, LiveSession
+from acp_bridge.terminal.printing import fail, print_text
+from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, title_of
+from acp_bridge.terminal.tasks import beside
+from acp_bridge.terminal.waiting import Stop, stopped_by_signals
+from acp_bridge.wire.stdio import Reader
+
+#: bytes of an answer on the terminal that are looked at.
+_MOST: Final = 1000
+
+
+def approve(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge approve`; returns the exit code."""
+    return _run("approve", live_help.APPROVE, arguments, allow=True)
+
+
+def deny(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge deny`; returns the exit code."""
+    return _run("deny", live_help.DENY, arguments, allow=False)
+
+
+def _run(command: str, help: str, arguments: Sequence[str], *, allow: bool) -> int:
+    parser = Parser(command, help)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("--option")
+    given = read(parser, arguments)
+    if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
+        parser.error("nobody can say yes where stdin is no terminal: give it --option")
+    home = data_folder(given.home)
+    return anyio.run(_answered, _Order(command, home, given.session, given.option, allow))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What the user has said: the home, the session, and how it is to be answered."""
+
+    command: str
+    home: Path
+    session: str
+    option: str | None
+    allow: bool
+
+
+async def _answered(order: _Order) -> int:
+    """Show the question of a session and answer it; returns the exit code."""
+    stop, question = Stop(), Question()
+    code: int = Exit.INTERRUPTED
+    async with stopped_by_signals(stop), beside() as tasks:
+
+        async def interrupted() -> None:
+            await stop.asked.wait()
+            tasks.cancel_scope.cancel()
+
+        async def act(connection: Connection, session: LiveSession) -> int:
+            try:
+                return await _answer(order, question, connection, session)
+            except NotAnswered as why:
+                return fail(order.command, why)
+
+        tasks.start_soon(interrupted)
+        try:
+            code = await at_session(
+                order.command, order.home, order.session, act, lambda session: question
+            )
+        except Asleep as asleep:
+            code = fail(order.command, asleep)
+    return code
+
+
+async def _answer(
+    order: _Order, question: Question, connection: Connection, session: LiveSession
+) -> int:
+    """Raises NotAnswered, RpcError, ConnectionLost, NoAnswer."""
+    if "asks" not in session.about:
+        raise NotAnswered(f"nothing is asked in session {named(session)}")
+    params = await question.ask(connection, session.session_id)
+    print_text(f"Session {named(session)} asks:\n\n{shown(params)}\n\n")
+    meant = option_for(params, allow=order.allow, given=order.option)
+
+    async def choose() -> Json:
+        if order.allow and order.option is None and not await _says_yes():
+            raise NotAnswered("not approved: the agent still waits for an answer")
+        return meant
+
+    chosen = await question.answer(connection, choose)
+    verb = "Approved" if order.allow else "Denied"
+    name = one_line(str(chosen.get("name") or chosen["optionId"]))
+    more = len([each for each in question.requests if each.open])
+    rest = f" {more} more asked." if more else ""
+    return print_text(f"{verb} ({name}): {title_of(params)}.{rest}\n")
+
+
+async def _says_yes() -> bool:
+    """Ask for a yes on the terminal; anything else is a no."""
+    print_text("Allow it? [yes/no] ")
+    reader = Reader(os.dup(0))
+    said = b""
+    try:
+        while b"\n" not in said and len(said) < _MOST:
+            piece = await reader.read()
+            if not piece:
+                break
+            said += piece
+    finally:
+        reader.close()
+    return said.strip().lower() == b"yes"

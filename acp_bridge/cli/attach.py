@@ -1,0 +1,84 @@
+"""`acp-bridge attach`: a live session in the terminal, whoever has it open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.cli.chat import HISTORY
+from acp_bridge.cli.live import read
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.terminal import known, live
+from acp_bridge.terminal.chat import opening
+from acp_bridge.terminal.chat.main import Plan, converse, unfit
+from acp_bridge.terminal.connection import Connection, Listener
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.printing import fail
+
+HELP: Final = """\
+usage: acp-bridge attach [ID] [--read-only]
+
+See a live session in this terminal and take part in it, beside the editor or the terminal that has
+it open: its transcript, what goes on, its questions. What you enter goes onto the session's queue;
+a permission is answered by whoever is first. 'acp-bridge ps' lists what is live.
+
+  acp-bridge attach
+  acp-bridge attach 3f2a --read-only
+
+  ID              the session; its first characters are enough. Without it, the one that was used
+                  last in this folder
+  --read-only     look on: nothing is sent, asked of you, or stopped
+  --home FOLDER   where sessions are kept (ACP_BRIDGE_HOME)
+  --help          show this
+
+Keys are those of 'acp-bridge chat'. Ctrl-C stops the turn, whoever asked for it; twice, or Ctrl-D
+on an empty line, leaves, and the session goes on.
+
+exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
+no terminal.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    parser = Parser("attach", HELP)
+    parser.add_argument("id", nargs="?")
+    parser.add_argument("--read-only", action="store_true")
+    given = read(parser, arguments)
+    if (why := unfit(os.environ)) is not None:
+        return fail("attach", why, Exit.USAGE)
+    return anyio.run(_attach, data_folder(given.home), given.id, given.read_only)
+
+
+async def _attach(home: Path, given: str | None, read_only: bool) -> int:
+    try:
+        named = given or known.last_used(home, Path.cwd()).session_id
+        session = await live.find(home, named, await live.bridges_of(home), live.by_socket)
+    except live.Asleep as asleep:
+        return fail(
+            "attach", f"{asleep}: acp-bridge chat --resume {asleep.session_id[:8]} opens it"
+        )
+    except known.NotFound as why:
+        return fail("attach", why)
+
+    def connect(
+        listener: Listener, *, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Connection]:
+        return live.by_socket(session.bridge, listener)
+
+    cwd = session.about.get("cwd")
+    plan = Plan(
+        connect,
+        opening.attach(session.session_id),
+        Path(cwd) if isinstance(cwd, str) else Path.cwd(),
+        home / HISTORY,
+        "The session goes on; acp-bridge attach {} comes back to it",
+        read_only=read_only,
+    )
+    return await converse(plan)

@@ -1,0 +1,187 @@
+"""`acp-bridge ps`, `cancel`, `close`, `delete`: what lives is asked and ended by its socket."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge import log
+from acp_bridge.agents import ancestors
+from acp_bridge.cli import live_help, own_bridge
+from acp_bridge.cli.options import data_folder
+from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
+from acp_bridge.terminal import known, live, ps
+from acp_bridge.terminal.connection import Connection, Listener
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.live import Asleep, Deaf, LiveSession
+from acp_bridge.terminal.printing import columns, fail, print_json, print_text
+from acp_bridge.terminal.process import over_process
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.
+PATIENCE: Final = 30.0
+
+#: What is done at a session; returns the exit code.
+Act = Callable[[Connection, LiveSession], Awaitable[int]]
+
+
+def read(parser: own_bridge.Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments of a command on sockets. Raises SystemExit."""
+    log.configure("error", None)
+    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
+    given = parser.parse_args(list(arguments))
+    if ancestors.descends_from_guard():
+        raise SystemExit(fail(parser.name, "an agent can't do that: use a terminal of your own"))
+    return given
+
+
+async def at_session(
+    command: str,
+    home: Path,
+    given: str,
+    act: Act,
+    listener: Callable[[LiveSession], Listener],
+) -> int:
+    """Connect to the bridge of a live session and act there; returns the exit code.
+
+    Raises Asleep: no bridge has the session.
+    """
+    try:
+        session = await live.find(home, given, await live.bridges_of(home), live.by_socket)
+        async with live.by_socket(session.bridge, listener(session)) as connection:
+            return await act(connection, session)
+    except RpcError as error:
+        return fail(command, said(error))
+    except known.NotFound as why:
+        return fail(command, why)
+    except (ConnectionLost, NoAnswer) as why:
+        return fail(command, why)
+    except OSError as error:
+        return fail(command, f"the acp-bridge of the session can't be reached: {error.strerror}")
+
+
+def said(error: RpcError) -> str:
+    """Return what an error says to a person."""
+    details = error.data.get("details") if isinstance(error.data, dict) else None
+    whole = error.message if details in (None, error.message) else f"{error.message}: {details}"
+    return one_line(whole)
+
+
+def named(session: LiveSession) -> str:
+    """Return how a message names a session."""
+    title = session.about.get("title")
+    short = one_line(session.session_id[:8])
+    return f"{short} ({one_line(title)})" if isinstance(title, str) and title else short
+
+
+def ps_main(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge ps`; returns the exit code."""
+    parser = own_bridge.Parser("ps", live_help.PS)
+    parser.add_argument("--json", action="store_true")
+    given = read(parser, arguments)
+
+    async def ask() -> list[live.Answer]:
+        bridges = await live.bridges_of(data_folder(given.home))
+        return await live.ask_all(bridges, live.GLANCE, live.by_socket)
+
+    answers = anyio.run(ask)
+    if given.json:
+        return print_json(ps.as_json(answers))
+    return print_text(ps.as_text(answers, columns()))
+
+
+def cancel(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge cancel`; returns the exit code."""
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        result = await _told(connection, CANCEL_TURN, session)
+        if not (isinstance(result, dict) and result.get("cancelled")):
+            return fail("cancel", f"nothing runs in session {named(session)}")
+        return print_text(f"Cancelled the turn in session {named(session)}.\n")
+
+    return _simple("cancel", live_help.CANCEL, arguments, act)
+
+
+def close(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge close`; returns the exit code."""
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        await _told(connection, CLOSE_FOR_ALL, session)
+        return print_text(f"Closed session {named(session)}.\n")
+
+    return _simple("close", live_help.CLOSE, arguments, act)
+
+
+def delete(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge delete`; returns the exit code."""
+    words, agent = own_bridge.divided(arguments)
+    parser = own_bridge.Parser("delete", live_help.DELETE)
+    parser.add_argument("session", metavar="ID")
+    given = read(parser, words)
+    home = data_folder(given.home)
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        await _told(connection, SESSION_DELETE, session)
+        return print_text(f"Deleted session {named(session)}.\n")
+
+    async def work() -> int:
+        try:
+            return await at_session("delete", home, given.session, act, _deaf)
+        except Asleep as asleep:
+            return await _delete_asleep(given.home, agent, asleep.session_id)
+
+    return anyio.run(work)
+
+
+async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: str) -> int:
+    """Delete a session that no bridge has, by a bridge of its agent's."""
+    given = argparse.Namespace(**own_bridge.none_given(home=home))
+    bridge = own_bridge.own_bridge(given, agent)
+    info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
+    if (why := own_bridge.not_its_agent(bridge, info)) is not None:
+        return fail("delete", why, Exit.USAGE)
+    try:
+        async with over_process(bridge.command, Deaf(), _ignore) as connection:
+            await connection.initialize("acp-bridge delete", within=PATIENCE)
+            params = {"sessionId": session_id}
+            await connection.request(SESSION_DELETE, params, within=PATIENCE)
+    except (RpcError, ConnectionLost, NoAnswer) as error:
+        return fail("delete", said(error) if isinstance(error, RpcError) else error)
+    title = f" ({one_line(info.title)})" if info.title else ""
+    return print_text(f"Deleted session {session_id[:8]}{title}.\n")
+
+
+def _simple(command: str, help: str, arguments: Sequence[str], act: Act) -> int:
+    """Run a command that needs nothing but a live session; returns the exit code."""
+    parser = own_bridge.Parser(command, help)
+    parser.add_argument("session", metavar="ID")
+    given = read(parser, arguments)
+
+    async def work() -> int:
+        try:
+            return await at_session(command, data_folder(given.home), given.session, act, _deaf)
+        except Asleep as asleep:
+            return fail(command, asleep)
+
+    return anyio.run(work)
+
+
+async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
+    await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
+    params: Json = {"sessionId": session.session_id}
+    return await connection.request(method, params, within=PATIENCE)
+
+
+def _deaf(session: LiveSession) -> Deaf:
+    return Deaf()
+
+
+def _ignore(line: str) -> None:
+    """Drop a line of the bridge's log."""

@@ -1,0 +1,110 @@
+"""The bridge that a command starts for itself: its options, which are those of `acp-bridge`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli import options
+from acp_bridge.journal.records import SessionInfo
+from acp_bridge.settings import Settings
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.process import BRIDGE
+
+#: the options of the bridge that a command takes: those that always have a value.
+_NAMES: Final = tuple(name for name in options.NAMES if name not in options.FLAGS)
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the arguments of a command; what is wrong is said in one line, with exit code 2."""
+
+    def __init__(self, command: str, help: str) -> None:
+        super().__init__(prog=f"acp-bridge {command}", allow_abbrev=False)
+        #: the name of the command.
+        self.name = command
+        self._help = help
+
+    def format_help(self) -> str:
+        """Return the help that a person wrote."""
+        return self._help
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong; raises SystemExit."""
+        sys.stderr.write(f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+        raise SystemExit(2)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBridge:
+    """The command line of the bridge, and the settings that it will have."""
+
+    command: tuple[str, ...]
+    settings: Settings
+    #: the user said which agent: with a command or by `--openhands`.
+    agent_given: bool
+
+
+def divided(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
+    words, dashes, agent = options.split(arguments)
+    return words, agent if dashes else None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command take the options of `acp-bridge`."""
+    for name in _NAMES:
+        parser.add_argument(f"--{name}")
+
+
+def none_given(**given: str | None) -> dict[str, str | None]:
+    """Return the options of the bridge by name, of which only these are given."""
+    return {name.replace("-", "_"): None for name in _NAMES} | given
+
+
+def own_bridge(
+    given: argparse.Namespace, agent: Sequence[str] | None, env: Mapping[str, str] = os.environ
+) -> OwnBridge:
+    """Return the bridge that these options and the agent's command mean.
+
+    Raises SystemExit: 2 after a message on stderr.
+    """
+    words: list[str] = []
+    for name in _NAMES:
+        if (value := getattr(given, name.replace("-", "_"))) is not None:
+            words += [f"--{name}", value]
+    if agent is not None:
+        words += ["--", *agent]
+    parsed = options.parse(words, env)
+    named = agent is not None or not parsed.settings.builtin
+    return OwnBridge((*BRIDGE, *words), parsed.settings, named)
+
+
+def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
+    """Return why a session is none of this bridge's agent, if it is not."""
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
+    # What an agent says of itself is known only when it runs: its name may have changed.
+    by_itself = bridge.agent_given and info.agent_info is not None
+    if by_itself or agent.owns(info.agent, info.agent_info):
+        return None
+    hint = "" if bridge.agent_given else ": give its command after --"
+    return f"session {info.session_id[:8]} is of the agent '{one_line(info.agent)}'{hint}"
+
+
+def prompt_given(parser: Parser, prompt: str) -> str:
+    """Return the prompt, which is read from stdin if it is `-`.
+
+    Raises SystemExit if it is empty.
+    """
+    if prompt == "-":
+        if sys.stdin is None:
+            parser.error("there is no stdin to read the prompt from")
+        prompt = sys.stdin.buffer.read().decode(errors="replace")
+    if not prompt.strip():
+        parser.error("the prompt is empty")
+    return prompt

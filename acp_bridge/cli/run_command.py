@@ -1,0 +1,143 @@
+"""`acp-bridge run`: one prompt from a script, the answer on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+
+import anyio
+
+from acp_bridge import log
+from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.own_bridge import (
+    OwnBridge,
+    Parser,
+    add_options,
+    divided,
+    not_its_agent,
+    own_bridge,
+    prompt_given,
+)
+from acp_bridge.journal.records import SessionInfo
+from acp_bridge.terminal import headless, known
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.permissions import Policy
+from acp_bridge.terminal.printing import fail
+from acp_bridge.terminal.process import over_process
+from acp_bridge.terminal.screen import std_screen
+from acp_bridge.terminal.waiting import Stop, stopped_by_signals
+
+HELP: Final = """\
+usage: acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]
+
+Give an agent one prompt, without a person: its answer is written to stdout, what it does to
+stderr. PROMPT may be - to be read from stdin. The session is kept like any other: an editor can
+load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs.
+
+  acp-bridge run "Which of these tests are slow?"
+  git diff | acp-bridge run - -- codex-acp
+  acp-bridge run --permissions allow --timeout 600 "Fix the lint errors" || exit
+
+  --permissions deny|allow   what the agent may do where it asks. deny, the default: calls that it
+                             says only read, search or think are allowed, everything else is
+                             denied. allow: everything, each call once
+  --continue                 go on with the session that was used last in this folder
+  --session ID               go on with this session; its first characters are enough
+  --timeout SECONDS          cancel the turn when it takes longer, the start included
+  --json                     write each update as one line of JSON, and the outcome as the last one
+  --help                     show this
+
+An agent may not ask before it does something: what it asks for is a matter of its own settings.
+A session of another agent than the built-in one needs its command after --.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+
+exit code: 0 the turn has ended, 1 an error of acp-bridge, 2 wrong usage, 3 something was denied,
+4 a limit of tokens or requests was reached, 5 the agent refuses, 6 the agent failed, 7 the time
+was over, 8 somebody else cancelled the turn, 9 the agent wants a login, 130 interrupted.
+"""
+_MOST_SECONDS: Final = 7 * 24 * 3600
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    given, bridge = _parsed(arguments)
+    order = _order(given, bridge)
+    log.configure("error", None)
+    try:
+        return anyio.run(_run, order, bridge)
+    except OSError as error:  # there is no stdout
+        return fail("run", error.strerror)
+
+
+async def _run(order: headless.Order, bridge: OwnBridge) -> int:
+    stop = Stop()
+    async with stopped_by_signals(stop), std_screen(stop) as screen:
+
+        def told(line: str) -> None:
+            screen.tell(one_line(line))
+
+        connect = partial(over_process, bridge.command, tell=told)
+        code = await headless.run(order, screen, connect, stop)
+    return stop.reason or code
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+    words, agent = divided(arguments)
+    parser = Parser("run", HELP)
+    parser.add_argument("prompt", nargs="?")
+    parser.add_argument("--permissions", type=Policy, default=Policy.DENY)
+    parser.add_argument("--continue", dest="again", action="store_true")
+    parser.add_argument("--session", metavar="ID")
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--json", action="store_true")
+    add_options(parser)
+    given = parser.parse_args(words)
+    if given.prompt is None:
+        parser.error('give it a prompt: acp-bridge run "PROMPT"')
+    if given.again and given.session is not None:
+        parser.error("--continue and --session name two sessions; choose one")
+    if given.timeout is not None and not 0 < given.timeout <= _MOST_SECONDS:
+        parser.error(f"--timeout: a number of seconds above 0, {_MOST_SECONDS} at most")
+    return given, own_bridge(given, agent)
+
+
+def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
+    """Return what is to be done. Raises SystemExit after a message on stderr."""
+    info = _session(given, bridge)
+    return headless.Order(
+        prompt_given(Parser("run", HELP), given.prompt),
+        info.cwd if info else os.getcwd(),
+        info.session_id if info else None,
+        policy=given.permissions,
+        json=given.json,
+        timeout=given.timeout,
+        open_timeout=bridge.settings.request_timeout,
+        drain_timeout=bridge.settings.drain_timeout,
+    )
+
+
+def _session(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo | None:
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
+    try:
+        if given.session is not None:
+            info = known.session(settings.home, given.session)
+        elif given.again:
+            owner = agent if bridge.agent_given else None
+            info = known.last_used(settings.home, Path.cwd(), owner)
+        else:
+            return None
+    except known.NotFound as why:
+        _fail(str(why), Exit.FAILED)
+    if (wrong := not_its_agent(bridge, info)) is not None:
+        _fail(wrong)
+    return info
+
+
+def _fail(why: str, code: Exit = Exit.USAGE) -> NoReturn:
+    raise SystemExit(fail("run", why, code))

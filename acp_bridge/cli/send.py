@@ -1,0 +1,88 @@
+"""`acp-bridge send`: a prompt for a session that lives, or that sleeps."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import anyio
+
+from acp_bridge.agents import lease
+from acp_bridge.cli import live_help
+from acp_bridge.cli.live import at_session, named, read
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_bridge import Parser, prompt_given
+from acp_bridge.journal import JournalError
+from acp_bridge.terminal.connection import Connection
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.held import hold_prompt
+from acp_bridge.terminal.live import Asleep, LiveSession
+from acp_bridge.terminal.printing import fail
+from acp_bridge.terminal.screen import StdScreen, std_screen
+from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
+from acp_bridge.terminal.waiting import Stop, stopped_by_signals
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    parser = Parser("send", live_help.SEND)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("prompt", metavar="PROMPT")
+    parser.add_argument("--wait", action="store_true")
+    parser.add_argument("--interrupt", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    given = read(parser, arguments)
+    if given.json and not given.wait:
+        parser.error("--json shows a turn: it needs --wait")
+    given.prompt = prompt_given(parser, given.prompt)
+    try:
+        return anyio.run(_send, given)
+    except OSError as error:  # there is no stdout
+        return fail("send", error.strerror)
+
+
+async def _send(given: argparse.Namespace) -> int:
+    stop = Stop()
+    async with stopped_by_signals(stop), std_screen(stop) as screen:
+        home = data_folder(given.home)
+        sendings: list[Sending] = []
+
+        def listener(session: LiveSession) -> Sending:
+            params = prompt_params(session.session_id, given.prompt, interrupt=given.interrupt)
+            sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
+            return sendings[0]
+
+        async def act(connection: Connection, session: LiveSession) -> int:
+            try:
+                await sendings[0].send(connection)
+            except NotAccepted as why:
+                return fail("send", why)
+            if given.wait:
+                return await sendings[0].wait()
+            screen.write(f"In the queue of session {named(session)}.\n".encode())
+            return Exit.DONE
+
+        try:
+            return await at_session("send", home, given.session, act, listener)
+        except Asleep as asleep:
+            return await _hold(given, asleep, screen)
+
+
+async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
+    short = asleep.session_id[:8]
+    if given.wait or given.interrupt:
+        why = "nothing would run the prompt, so it was not recorded"
+        return fail("send", f"session {short} is not live: {why}")
+    params = prompt_params(asleep.session_id, given.prompt)
+    try:
+        count = await hold_prompt(data_folder(given.home), asleep.session_id, params)
+    except lease.Busy:
+        return fail("send", f"session {short} is being opened or ended: try again")
+    except JournalError as error:
+        return fail("send", f"session {short} can't be written: {error}")
+    queue = "1 prompt is" if count == 1 else f"{count} prompts are"
+    screen.write(
+        f"Session {short} is not live: recorded, and held. {queue} held; they run when somebody"
+        " opens the session and says /queue run.\n".encode()
+    )
+    return Exit.DONE

@@ -1,0 +1,70 @@
+"""The word of a bridge in the lock file of each session that it holds: where it can be reached.
+
+It is written after the file was locked, and counts while it is. What stands there a moment longer
+is of a bridge that had the session before; so who connects asks if the session is live there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.wire.stdio import Reader, Writer
+
+#: bytes that are read.
+_MOST: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A bridge that holds a session."""
+
+    #: the path of its socket.
+    socket: str
+    #: the version of what is spoken there.
+    protocol: int
+    #: the name under which its agent's sessions are kept, and the one that the agent gives itself.
+    agent: str
+    agent_info: str | None = None
+
+
+def write_holder(lock: int, holder: Holder | None) -> None:
+    """Write into a locked file who holds it; None: it can't be reached. Never raises."""
+    with suppress(OSError):  # a full disk, say: then others wait until the lock is free
+        os.ftruncate(lock, 0)
+        if holder:
+            os.pwrite(lock, json.dumps(asdict(holder)).encode(), 0)
+
+
+def read_holder(lock_file: Path) -> Holder | None:
+    """Return who holds a file that somebody has locked; None if it is not said there."""
+    try:
+        with lock_file.open("rb") as file:
+            found = json.loads(file.read(_MOST))
+        holder = Holder(**found)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    words = isinstance(holder.socket, str) and isinstance(holder.agent, str)
+    right = words and isinstance(holder.protocol, int)
+    right = right and isinstance(holder.agent_info, str | None)
+    return holder if right and os.path.isabs(holder.socket) else None
+
+
+def connect(path: str) -> tuple[Reader, Writer]:
+    """Return the two directions of a connection to a bridge; raises OSError at once if it can't be.
+
+    It never waits: a bridge with a full backlog counts as one that refuses.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)
+        try:
+            connection.connect(path)
+        except ValueError as exc:  # a NUL in the path
+            raise OSError(str(exc)) from exc
+        writing = os.dup(connection.fileno())
+        return Reader(connection.detach()), Writer(writing)

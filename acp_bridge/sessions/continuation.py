@@ -1,0 +1,54 @@
+"""A session whose holder has ended, until it is open again: what its client sends meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.wire.jsonrpc import RpcError
+
+
+class Continued(ClientRequest):
+    """Stands for the load of a session that a client had from a bridge that has ended."""
+
+    @property
+    def continues(self) -> bool:
+        """The client has seen the session up to that end."""
+        return True
+
+    def answer(self, result: Any) -> None:
+        """Do nothing: nobody has asked."""
+
+    def fail(self, error: RpcError) -> None:
+        """Do nothing: nobody has asked."""
+
+
+class Continuation:
+    """Holds what was sent for one session, in order."""
+
+    def __init__(self) -> None:
+        """Nothing was sent yet; `scope` is of the task that opens the session."""
+        self.waiting: list[ClientRequest] = []
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
+
+    def cancel_request(self, client: Client, request_id: object) -> bool:
+        """Answer a request that its client gives up; False if it is not here."""
+        for request in self.waiting:
+            if request.is_of(client, request_id):
+                self.waiting.remove(request)
+                request.fail(errors.cancelled())
+                return True
+        return False
+
+    def cancel_oldest(self) -> None:
+        """Answer the oldest prompt as a cancelled one."""
+        for request in self.waiting:
+            if request.method == SESSION_PROMPT:
+                self.waiting.remove(request)
+                request.answer({"stopReason": "cancelled"})
+                return

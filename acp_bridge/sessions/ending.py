@@ -1,0 +1,103 @@
+"""How a session ends: closed by its last client, closed for all, or deleted."""
+
+from __future__ import annotations
+
+from acp_bridge import errors
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.keyed_locks import KeyedLocks
+from acp_bridge.log import event
+from acp_bridge.protocol import Json, with_own_meta
+from acp_bridge.session.session import Session
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params
+from acp_bridge.sessions.attaching import Attaching
+from acp_bridge.sessions.deletion import delete_at_agent
+from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.passages import Passages, Reach
+from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.sessions.waiting_process import WaitingProcess
+
+
+class Ending:
+    """Answers what ends sessions."""
+
+    def __init__(
+        self,
+        live: dict[str, Session],
+        busy: KeyedLocks,
+        attaching: Attaching,
+        passages: Passages,
+        store: SessionStore,
+        context: SessionContext,
+        listing: Listing,
+        waiting: WaitingProcess,
+    ) -> None:
+        """`busy`: one load, fork, close or delete of a session runs at a time."""
+        self._live = live
+        self._busy = busy
+        self._attaching = attaching
+        self._passages = passages
+        self._store = store
+        self._context = context
+        self._listing = listing
+        self._waiting = waiting
+
+    async def close(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `session/close`: the session's prompts are answered `cancelled` first.
+
+        From one of several clients it is that client's leave alone.
+        """
+        if await self._attaching.leave(request, params.session_id(given)):
+            return {}
+        return await self.close_for_all(request, given)
+
+    async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `_acp_bridge/close`, or the last client's `session/close`."""
+        session_id = params.session_id(given)
+        if found := self._live.get(session_id):
+            found.close(request.client)  # at once: a load of it ends, and is answered first
+        async with (
+            self._attaching.turn_of(request.client, session_id),
+            self._busy.hold(session_id),
+        ):
+            if session := self._live.get(session_id):
+                await self.drop(session)
+            elif found is None:
+                raise errors.unknown_session()
+        return {}
+
+    async def delete(self, request: ClientRequest, given: Json) -> object:
+        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
+
+        What the agent may keep is not listed any more, and the answer says so.
+        """
+        return await self._passages.or_elsewhere(request, self._delete(request, given))
+
+    async def _delete(self, request: ClientRequest, given: Json) -> Json:
+        session_id = params.session_id(given)
+        if session := self._live.get(session_id):
+            session.close(request.client)
+        async with (
+            self._attaching.turn_of(request.client, session_id),
+            self._busy.hold(session_id),
+        ):
+            if session := self._live.get(session_id):
+                await self.drop(session)
+            agent_id = await self._store.agent_id(session_id)
+            reach = Reach(self._passages, request)
+            await self._store.erase(session_id, known=True, reach=reach)
+        if agent_id is None:
+            return {}
+        kept = await delete_at_agent(
+            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
+        )
+        if not kept:
+            return {}
+        event("agent.not_deleted", session=session_id, what=kept)
+        return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
+
+    async def drop(self, session: Session) -> None:
+        """Close a session and forget it when nothing of it is left."""
+        session.close()
+        await session.closed.wait()
+        self._live.pop(session.id, None)

@@ -1,0 +1,1 @@
+"""`acp-bridge chat` and `attach`: a person at a terminal is a client of a session."""

@@ -1,0 +1,285 @@
+"""One session at a terminal: what it shows, what is entered, what is asked. No terminal here.
+
+Invariants:
+- What is entered is sent in its order, one request each; the session's bridge queues it.
+- Each question of the session gets at most one answer, by a key or by the end of its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge import protocol as acp
+from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
+from acp_bridge.terminal.chat.mentions import blocks_of
+from acp_bridge.terminal.chat.prompts import Prompt, how_it_ended, refused
+from acp_bridge.terminal.chat.questions import Option, Question, Questions, question
+from acp_bridge.terminal.chat.settings_shown import SettingsShown
+from acp_bridge.terminal.chat.standing import Standing, standing
+from acp_bridge.terminal.chat.unprinted import Unprinted
+from acp_bridge.terminal.connection import BridgeRequest, Connection
+from acp_bridge.terminal.sent import ConnectionLost, Sent
+from acp_bridge.terminal.view import tool_calls
+from acp_bridge.terminal.view.blocks import Line, Tone
+from acp_bridge.terminal.view.harmless import one_line
+from acp_bridge.terminal.view.transcript import Transcript
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds in which a second Ctrl-C leaves.
+_TWICE: Final = 2.0
+
+
+class Conversation:
+    """Is the listener of the connection; `changed` is called whenever something is to be drawn."""
+
+    def __init__(
+        self,
+        folder: Path,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """`folder`: where mentioned files are looked for; `clock` gives seconds."""
+        self.folder, self.read_only = folder, read_only
+        self.shown = SettingsShown()
+        self.questions = Questions(clock)
+        self.transcript = Transcript()
+        self.unprinted = Unprinted(self.transcript)
+        self.prompts: list[Prompt] = []
+        self.session_id: str | None = None
+        #: set when the session was closed or deleted, by anybody.
+        self.closed = anyio.Event()
+        #: where the session stands; None where the bridge doesn't tell.
+        self.standing: Standing | None = None
+        self._changed, self._clock = changed, clock
+        #: the prompt of this terminal whose turn runs.
+        self._begun: Prompt | None = None
+        self._began = 0.0
+        self._connection: Connection | None = None
+        self._interrupted: float | None = None
+
+    # -- its life
+
+    def use(self, connection: Connection) -> None:
+        """Talk over this connection from now on."""
+        self._connection = connection
+
+    def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
+        """Begin: the session is open; what was entered before is sent.
+
+        `live`: a turn may run, which goes on behind what was replayed.
+        """
+        self.shown.opened(result)
+        if not live:
+            self.transcript.end_turn()
+        self.session_id = session_id
+        self.unprinted.begin(session_id)
+        for prompt in self.prompts:
+            self._send(prompt)
+        self._changed()
+
+    def end(self) -> None:
+        """Note that nothing more is to come; what was read is shown."""
+        self._connection = None
+        self.unprinted.begin("")
+
+    @property
+    def running(self) -> bool:
+        """A turn runs, whoever asked for it."""
+        return self._begun is not None or bool(self.standing and self.standing.busy)
+
+    @property
+    def seconds(self) -> float:
+        """How long the turn runs."""
+        return self._clock() - self._began
+
+    @property
+    def waiting(self) -> list[Prompt]:
+        """The prompts that were entered here and have not begun."""
+        return [prompt for prompt in self.prompts if prompt is not self._begun]
+
+    def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
+        """Print a line of this program's own."""
+        self.transcript.say(Line(text, tone))
+        self.unprinted.collect()
+        self._changed()
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Json) -> None:
+        """Take an update of the session, or what the bridge tells of it."""
+        match method:
+            case acp.SESSION_UPDATE:
+                self.transcript.take(params)
+                update = params.get("update")
+                if isinstance(update, dict) and (news := self.shown.take(update)):
+                    self.transcript.say(Line(news))
+            case acp.ACCEPTED:
+                for prompt in self.prompts:
+                    if prompt.sent is not None and prompt.sent.id == params.get("requestId"):
+                        prompt.prompt_id = params.get("promptId")
+                self._begin_next()
+            case acp.SESSION_STATE:
+                self._stands(standing(params))
+            case acp.LET_GO:
+                self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
+        self.unprinted.collect()
+        self._changed()
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Show a permission that is asked; nothing else is done for an agent. Raises RpcError."""
+        if request.method != acp.REQUEST_PERMISSION:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"{request.method} is not done here")
+        asked = question(request, request.params)
+        if not asked.options:
+            request.answer(CANCELLED_PERMISSION)
+            return
+        self.questions.add(asked)
+        self.transcript.ask(asked.call)
+        self.unprinted.collect()
+        self._changed()
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Take off a question that is not asked any more."""
+        if asked := self.questions.withdraw(request):
+            self.say(f"not asked any more: {_title(asked)}")
+
+    async def room(self) -> None:
+        """Return when the terminal has printed most of what it was given."""
+        await self.unprinted.room()
+
+    # -- what a person does
+
+    def enter(self, text: str) -> None:
+        """Send a prompt, or let it wait until the session is open."""
+        if self.read_only:
+            self.say("this only looks on (--read-only): nothing was sent")
+            return
+        prompt = Prompt(text, blocks_of(text, self.folder))
+        self.prompts.append(prompt)
+        if self.session_id is not None:
+            self._send(prompt)
+        self._changed()
+
+    def answer(self, key: str) -> bool:
+        """Answer the question that is shown by a key; returns False if the key means nothing."""
+        chosen = self.questions.choose(key)
+        if chosen is None:
+            return False
+        self._choose(*chosen)
+        return True
+
+    def interrupt(self) -> bool:
+        """Stop the turn that runs; returns True if this is the second time, which leaves."""
+        now = self._clock()
+        twice = self._interrupted is not None and now - self._interrupted < _TWICE
+        self._interrupted = now
+        if twice or self._connection is None:
+            return True
+        for asked in self.questions.take_all():
+            if isinstance(asked.request, BridgeRequest):
+                asked.request.answer(CANCELLED_PERMISSION)
+        if self._begun is not None:
+            self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
+        elif self.running and not self.read_only:
+            self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
+        self._changed()
+        return False
+
+    @property
+    def leaves_next(self) -> bool:
+        """Another Ctrl-C would leave."""
+        return self._interrupted is not None and self._clock() - self._interrupted < _TWICE
+
+    def choose(self, kind: str, value: str) -> None:
+        """Set the mode or the model, by its id."""
+        if self._connection is None or self.session_id is None or self.read_only:
+            self.say("this only looks on" if self.read_only else "the session is not open yet")
+            return
+        method, params = self.shown.chosen(kind, value)
+        sent = self._connection.send(method, {"sessionId": self.session_id, **params})
+        sent.when_answered(lambda: self._was_set(kind, value, sent))
+
+    def cycle_mode(self) -> None:
+        """Set the mode after the one in force."""
+        choices = self.shown.choices("mode")
+        if choices is not None and (after := choices.after()) is not None:
+            self.choose("mode", after.id)
+
+    # -- within
+
+    def _send(self, prompt: Prompt) -> None:
+        assert self._connection is not None
+        params = {"sessionId": self.session_id, "prompt": prompt.blocks}
+        prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
+        if self.standing is None or self.standing.free:
+            self._begin_next(at_once=True)
+        sent.when_answered(lambda: self._answered(prompt, sent))
+
+    def _begin_next(self, *, at_once: bool = False) -> None:
+        """Show that the turn of the first prompt begins, if it does.
+
+        `at_once`: nothing stands before it. Otherwise the bridge tells, where it tells such things.
+        """
+        first = self.prompts[0] if self.prompts else None
+        if first is None or first.sent is None or self._begun is not None:
+            return
+        told = self.standing.prompt_id if self.standing else None
+        if at_once or self.standing is None or (told is not None and told == first.prompt_id):
+            self._begun, self._began = first, self._clock()
+            self.transcript.begin_turn(first.blocks)
+            self.unprinted.collect()
+
+    def _answered(self, prompt: Prompt, sent: Sent) -> None:
+        begun = prompt is self._begun
+        self.prompts.remove(prompt)
+        if begun:
+            self._begun = None
+            self.transcript.end_turn()
+        if (line := how_it_ended(sent)) is not None:
+            text = line.text if begun else f"{line.text}: {prompt.summary}"
+            self.transcript.say(Line(text, line.tone))
+        self._begin_next()
+        self.unprinted.collect()
+        self._changed()
+
+    def _stands(self, now: Standing) -> None:
+        was, self.standing = self.standing, now
+        if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
+            self._began = self._clock() - now.seconds
+        if not now.busy and self._begun is None:
+            self.transcript.end_turn()
+        self._begin_next()
+        if now.closed:
+            self.transcript.say(Line("the session was closed"))
+            self.closed.set()
+
+    def _choose(self, asked: Question, option: Option) -> None:
+        if isinstance(asked.request, BridgeRequest):
+            outcome = {"outcome": "selected", "optionId": option.id}
+            asked.request.answer({"outcome": outcome})
+        self.say(f"{option.name}: {_title(asked)}")
+
+    def _was_set(self, kind: str, value: str, sent: Sent) -> None:
+        before = self.shown.choices(kind)
+        try:
+            result: Any = sent.outcome()
+        except RpcError as error:
+            line = refused(error)
+            self.say(line.text, line.tone)
+            return
+        except ConnectionLost:
+            return
+        self.shown.was_set(kind, value, result if isinstance(result, dict) else {})
+        now = self.shown.choices(kind)
+        if now is not None and (before is None or before.current != now.current):
+            self.say(f"{kind}: {now.name}")
+
+
+def _title(asked: Question) -> str:
+    return tool_calls.card(asked.call).title

@@ -1,0 +1,69 @@
+"""The blocks of a transcript on their way to the terminal.
+
+Invariant: each is given once. While a transcript is replayed only its newest blocks are kept,
+however long it is, and nothing is shown.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+
+from acp_bridge.terminal.view.blocks import Block, Line
+from acp_bridge.terminal.view.transcript import Transcript
+
+#: blocks of a replayed transcript that are shown.
+_MOST_REPLAYED: Final = 60
+#: blocks that may wait to be printed before nothing more is read.
+_MOST: Final = 200
+
+
+class Unprinted:
+    """What was said and is not in the scrollback yet."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        """A replay may come first; `begin` is its end."""
+        self._transcript = transcript
+        self._blocks: deque[Block] = deque()
+        self._begun = False
+        self._left_out = 0
+        self._taken = anyio.Event()
+
+    def begin(self, session_id: str) -> None:
+        """Show from now on; what was left out of the replay is said."""
+        self.collect()
+        self._begun = True
+        if self._left_out:
+            text = f"{self._left_out} earlier blocks are not shown here"
+            self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
+
+    def collect(self) -> None:
+        """Take over what is finished; of a replay the newest alone."""
+        self._blocks += self._transcript.take_finished()
+        while not self._begun and len(self._blocks) > _MOST_REPLAYED:
+            self._blocks.popleft()
+            self._left_out += 1
+
+    def take(self) -> list[Block]:
+        """Return what is to be printed."""
+        if not self._begun:
+            return []
+        blocks = [*self._blocks]
+        self._blocks.clear()
+        self._taken.set()
+        return blocks
+
+    def tail(self) -> list[Block]:
+        """Return what is drawn below all that was printed.
+
+        What is finished stays in it until it is printed, since a key may draw before that.
+        """
+        return [*self._blocks, *self._transcript.tail()] if self._begun else []
+
+    async def room(self) -> None:
+        """Return when most of what was given is printed."""
+        while self._begun and len(self._blocks) > _MOST:
+            self._taken = anyio.Event()
+            await self._taken.wait()

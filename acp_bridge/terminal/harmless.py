@@ -1,0 +1,37 @@
+"""Text of others on a terminal: what would move the cursor, colour or deceive is shown escaped.
+
+Models, agents, file names and titles may hold escape sequences, which can rewrite what stands on
+the screen, set the window's title or answer in the user's name. None reaches a terminal, and none
+reaches a pipe either, since what reads that may be one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Controls but for newline and tab, surrogates, marks that turn the direction of writing, ends of
+#: lines that look like none, and characters that are seen nowhere and hold words (tags).
+_HARMFUL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def harmless(text: str) -> str:
+    """Return a text of several lines as a terminal can show it; `\\r\\n` is a newline."""
+    return _HARMFUL.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Return a text as one harmless line: each run of white space is a blank."""
+    return harmless(" ".join(text.split()))
+
+
+def exact(text: str) -> str:
+    """Return a text as one harmless line in which every newline and tab is seen."""
+    return _HARMFUL.sub(_escaped, text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,143 @@
+"""The sessions that are live: all bridges of a home are asked at once.
+
+Invariants
+- A bridge that does not answer in time holds up neither the command nor the other bridges.
+- A session that was not found is only said to be asleep if every bridge has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.protocol import LIVE, OBSERVES, Json
+from acp_bridge.terminal import known
+from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, over_socket
+from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for all bridges together to say what is live, where that is only shown.
+GLANCE: Final = 0.2
+#: seconds to find the session that something is to be done with.
+SEARCH: Final = 3.0
+
+#: Makes a client of a bridge that lives.
+Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
+
+
+def by_socket(bridge: LiveBridge, listener: Listener) -> AbstractAsyncContextManager[Connection]:
+    """Connect to a bridge by its socket; entering it raises OSError."""
+    return over_socket(bridge.socket, listener)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one bridge says; `sessions` is None if it has not answered in time."""
+
+    bridge: LiveBridge
+    sessions: list[Json] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSession:
+    """A live session and the bridge that has it; `about` is what the bridge says of it."""
+
+    session_id: str
+    bridge: LiveBridge
+    about: Json
+
+
+class Asleep(Exception):
+    """The session is kept, and no bridge has it; `session_id` is its whole id."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id[:8]} is not live")
+        self.session_id = session_id
+
+
+class Deaf:
+    """A listener that is told nothing and can do nothing."""
+
+    def on_notification(self, method: str, params: Json) -> None:
+        """Do nothing."""
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Leave the question to others."""
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Do nothing."""
+
+    async def room(self) -> None:
+        """Return at once."""
+
+
+async def bridges_of(home: Path) -> list[LiveBridge]:
+    """Return the bridges of a home that live."""
+    return await anyio.to_thread.run_sync(live_bridges, home)
+
+
+async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
+    """Ask all bridges at once which sessions are live, for so many seconds; answers in order."""
+    found: dict[int, list[Json]] = {}
+
+    async def ask(at: int, bridge: LiveBridge) -> None:
+        try:
+            async with connect(bridge, Deaf()) as connection:
+                await connection.initialize("acp-bridge", own={OBSERVES: True}, within=within)
+                result = await connection.request(LIVE, {}, within=within)
+                found[at] = _sessions(result)
+        except (OSError, RpcError, ConnectionLost, NoAnswer):
+            pass  # it counts as not answering
+
+    with anyio.move_on_after(within):
+        async with anyio.create_task_group() as tasks:
+            for at, bridge in enumerate(bridges):
+                tasks.start_soon(ask, at, bridge)
+    return [Answer(bridge, found.get(at)) for at, bridge in enumerate(bridges)]
+
+
+async def find(
+    home: Path,
+    given: str,
+    bridges: Sequence[LiveBridge],
+    connect: Connect,
+    within: float = SEARCH,
+) -> LiveSession:
+    """Return the live session that an id, which may be shortened, means.
+
+    Raises:
+        Asleep: the session is kept, and no bridge has it.
+        NotFound: no session, or more than one, is meant, or its bridge may be one that is silent.
+    """
+    answers = await ask_all(bridges, within, connect)
+    live = {
+        str(about["sessionId"]): LiveSession(str(about["sessionId"]), answer.bridge, about)
+        for answer in answers
+        for about in answer.sessions or []
+    }
+    kept = await anyio.to_thread.run_sync(known.listing, home)
+    titles = {info.session_id: info.title or "" for info in kept}
+    titles |= {each: str(found.about.get("title") or "") for each, found in live.items()}
+    session_id = known.full_id(given, titles)
+    if session_id in live:
+        return live[session_id]
+    silent = [answer.bridge for answer in answers if answer.sessions is None]
+    if silent:
+        pids = ", ".join(str(bridge.pid) for bridge in silent)
+        raise known.NotFound(f"an acp-bridge does not answer (process {pids}): try again")
+    raise Asleep(session_id)
+
+
+def _sessions(result: Any) -> list[Json]:
+    listed = result.get("sessions") if isinstance(result, dict) else None
+    return [
+        each
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("sessionId"), str)
+    ]

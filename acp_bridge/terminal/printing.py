@@ -1,0 +1,53 @@
+"""Printing the result of a command that ends at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+
+from acp_bridge.protocol import Json
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.harmless import harmless
+from acp_bridge.wire.jsonrpc import encode
+
+
+def print_text(text: str) -> int:
+    """Write a text, which is harmless already, to stdout; returns the exit code."""
+    return _write([text.encode(errors="backslashreplace")])
+
+
+def print_json(values: Iterable[Json]) -> int:
+    """Write each value as one line of JSON to stdout, as it is; returns the exit code."""
+    return _write(map(encode, values))
+
+
+def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
+    """Say on stderr why a command failed; returns the exit code."""
+    text = f"acp-bridge {command}: {harmless(str(why))}\n"
+    if sys.stderr is not None:
+        sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
+        sys.stderr.flush()
+    return code
+
+
+def columns() -> int | None:
+    """Return the width of the terminal, None where stdout is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def _write(pieces: Iterable[bytes]) -> int:
+    if sys.stdout is None:
+        return fail("", "there is no stdout")
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
+    except OSError as error:
+        return fail("", f"stdout can't be written: {error.strerror}")
+    return Exit.DONE

@@ -1,0 +1,159 @@
+"""`approve` and `deny`: the one question that is shown is the one that is answered.
+
+Invariants
+- An answer goes to the request that was shown, and to no other: if that was settled elsewhere or
+  asked anew meanwhile, this is said and nothing is answered.
+- Only an option that was offered is chosen, and without `--option` one that holds for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.protocol import (
+    ATTACH,
+    HEARS_STATE,
+    LIVE,
+    REQUEST_PERMISSION,
+    ErrorCode,
+    Json,
+)
+from acp_bridge.terminal.connection import BridgeRequest, Connection
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.markdown import markdown
+from acp_bridge.terminal.permissions import options_of, selected
+from acp_bridge.terminal.tasks import beside
+from acp_bridge.terminal.waiting import first_of
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for a bridge to attach, and then to ask.
+_PATIENCE: Final = 5.0
+#: by the kind of an option, if it allows.
+ALLOWS: Final = {
+    "allow_once": True,
+    "allow_always": True,
+    "reject_once": False,
+    "reject_always": False,
+}
+
+
+class NotAnswered(Exception):
+    """Nothing was answered; the text is for the user."""
+
+
+class Question:
+    """The listener of one session in which something is asked."""
+
+    def __init__(self) -> None:
+        #: what is asked, in the order of asking.
+        self.requests: list[BridgeRequest] = []
+        self._asked, self._gone = anyio.Event(), anyio.Event()
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Json) -> None:
+        """Do nothing."""
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Keep a permission; other questions are left to clients that can show them."""
+        if request.method != REQUEST_PERMISSION:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
+        self.requests.append(request)
+        self._asked.set()
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Note that the question that is shown was settled elsewhere."""
+        if request is self.requests[0]:
+            self._gone.set()
+
+    async def room(self) -> None:
+        """Return at once."""
+
+    # -- the way of an answer
+
+    async def ask(self, connection: Connection, session_id: str) -> Json:
+        """Attach to a session and return what is asked first. Raises NotAnswered, RpcError."""
+        await connection.initialize("acp-bridge", own={HEARS_STATE: True}, within=_PATIENCE)
+        attach = {"sessionId": session_id, "replay": False}
+        await connection.request(ATTACH, attach, within=_PATIENCE)
+        with anyio.move_on_after(_PATIENCE):
+            await first_of(self._asked, connection.ended)
+        if not self.requests:
+            raise NotAnswered("nothing is asked in this session any more")
+        return self.requests[0].params
+
+    async def answer(
+        self,
+        connection: Connection,
+        choose: Callable[[], Awaitable[Json]],
+    ) -> Json:
+        """Let `choose` return an option, and answer with it; returns the option.
+
+        Raises:
+            NotAnswered: the question was settled elsewhere, or went away, before or meanwhile.
+        """
+        request = self.requests[0]
+        chosen: list[Json] = []
+        async with beside() as tasks:
+
+            async def watch() -> None:
+                await first_of(self._gone, connection.ended)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            chosen.append(await choose())
+        if not chosen or not request.open:
+            raise NotAnswered(_SETTLED)
+        request.answer(selected(str(chosen[0]["optionId"])))
+        # Whatever the bridge sent before it read the answer is here when this one is.
+        await connection.request(LIVE, {}, within=_PATIENCE)
+        if connection.overtook(request):
+            raise NotAnswered(_SETTLED)
+        return chosen[0]
+
+
+_SETTLED: Final = "the question was settled elsewhere meanwhile: nothing was answered"
+
+
+def shown(params: Json) -> str:
+    """Return what is asked, harmless, with the options that may be chosen."""
+    card = params.get("toolCall")
+    card = card if isinstance(card, dict) else {}
+    update = {**card, "sessionUpdate": "tool_call"}
+    lines = [markdown([{"update": update}]), ""]
+    lines += [
+        f"  --option {one_line(option['optionId'])}: {one_line(str(option.get('name')))}"
+        f" ({one_line(str(option.get('kind')))})"
+        for option in options_of(params)
+    ]
+    return "\n".join(lines)
+
+
+def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
+    """Return the option that is meant: by its id, kind or name, or the one that holds for once.
+
+    Raises NotAnswered, which names those that are offered.
+    """
+    fitting = [each for each in options_of(params) if ALLOWS.get(str(each.get("kind"))) is allow]
+    wanted = given if given is not None else ("allow_once" if allow else "reject_once")
+    keys: tuple[str, ...] = ("kind",) if given is None else ("optionId", "kind", "name")
+    for key in keys:
+        for option in fitting:
+            if option.get(key) == wanted:
+                return option
+    offered = ", ".join(one_line(str(each["optionId"])) for each in fitting)
+    verb = "approves" if allow else "denies"
+    raise NotAnswered(
+        f"no option that {verb} is '{one_line(wanted)}'"
+        + (f"; offered: {offered}" if offered else "")
+    )
+
+
+def title_of(params: Json) -> str:
+    """Return the title of the tool call that is asked about, as one harmless line."""
+    card: Any = params.get("toolCall")
+    title = card.get("title") if isinstance(card, dict) else None
+    return one_line(title) if isinstance(title, str) else "a tool call without a title"

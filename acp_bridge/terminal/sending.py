@@ -1,0 +1,128 @@
+"""`send`: a prompt onto the durable queue of a live session; `--wait` shows its turn.
+
+Invariants
+- Without `--wait` it is done when the prompt is on the disk of the session's bridge; the bridge
+  runs it though its sender has left.
+- With it, only the turn of this prompt is shown. What the agent asks for is left to the clients
+  that have a person; it is said that it waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from acp_bridge.protocol import (
+    ACCEPTED,
+    ATTACH,
+    HEARS_ACCEPTED,
+    HEARS_STATE,
+    OWN_TURNS_ONLY,
+    REQUEST_PERMISSION,
+    SESSION_PROMPT,
+    SESSION_STATE,
+    SESSION_UPDATE,
+    Json,
+    with_own_meta,
+)
+from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
+from acp_bridge.terminal.connection import BridgeRequest, Connection
+from acp_bridge.terminal.exits import Exit, of_stop_reason
+from acp_bridge.terminal.question import title_of
+from acp_bridge.terminal.sent import Sent
+from acp_bridge.terminal.waiting import Stop, first_of
+
+#: seconds for a bridge to attach, and for its disk to take the prompt.
+_PATIENCE: Final = 30.0
+
+
+def prompt_params(session_id: str, text: str, *, interrupt: bool = False) -> Json:
+    """Return the params of `session/prompt`."""
+    params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+    return with_own_meta(params, {"delivery": "interrupt"}) if interrupt else params
+
+
+class NotAccepted(Exception):
+    """The prompt may not be on the disk; the text is for the user."""
+
+
+class Sending:
+    """The listener of one prompt that is sent to a live session."""
+
+    def __init__(
+        self, params: Json, screen: Screen, stop: Stop, *, shows: bool, json: bool = False
+    ) -> None:
+        """`shows`: the turn is shown, as JSON or as text."""
+        self._shows = shows
+        self._params, self._screen, self._stop = params, screen, stop
+        self._session_id = params["sessionId"]
+        self._answer = JsonAnswer(screen) if json else TextAnswer(screen)
+        self._accepted = anyio.Event()
+        self._sent: Sent | None = None
+        #: a prompt of this client runs.
+        self._mine = False
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Json) -> None:
+        """Note where the prompt stands, and show its turn."""
+        if params.get("sessionId") != self._session_id:
+            return
+        if method == SESSION_UPDATE:
+            if self._mine and self._shows:
+                self._answer.show(params)
+        elif method == SESSION_STATE:
+            turn = params.get("turn")
+            self._mine = isinstance(turn, dict) and turn.get("mine") is True
+        elif method == ACCEPTED and self._sent and params.get("requestId") == self._sent.id:
+            self._accepted.set()
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Say that something is asked; somebody else answers it."""
+        if request.method == REQUEST_PERMISSION:
+            how = f"acp-bridge approve {self._session_id[:8]}"
+            self._screen.tell(f"acp-bridge: asked: {title_of(request.params)} ({how})")
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Do nothing: it was answered elsewhere."""
+
+    async def room(self) -> None:
+        """Return when stdout takes more."""
+        await self._screen.room()
+
+    # -- the way of the prompt
+
+    async def send(self, connection: Connection) -> None:
+        """Attach to the session, send the prompt and wait until it is accepted.
+
+        Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
+        """
+        own = {HEARS_ACCEPTED: True, HEARS_STATE: True, OWN_TURNS_ONLY: True}
+        await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)
+        attach = {"sessionId": self._session_id, "replay": False}
+        await connection.request(ATTACH, attach, within=_PATIENCE)
+        sent = self._sent = connection.send(SESSION_PROMPT, self._params)
+        with anyio.move_on_after(_PATIENCE):
+            await first_of(self._accepted, sent.answered, self._stop.asked)
+        if self._accepted.is_set():
+            return
+        if sent.answered.is_set():
+            await sent.result()  # refused, or answered before it was said to be accepted
+            return
+        raise NotAccepted("it is not known whether the prompt is in the queue")
+
+    async def wait(self) -> Exit:
+        """Show the turn until it has ended, or the command is to end: the turn goes on then.
+
+        Raises RpcError, ConnectionLost.
+        """
+        assert self._sent is not None
+        await first_of(self._sent.answered, self._stop.asked)
+        if not self._sent.answered.is_set():
+            self._answer.end({"sessionId": self._session_id, "exitCode": int(self._stop.reason)})
+            return self._stop.reason
+        outcome: Json = await self._sent.result() or {}
+        code = of_stop_reason(outcome.get("stopReason"), denied=False)
+        self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
+        return code

@@ -1,0 +1,89 @@
+"""A request of ours on its way: its answer is waited for, or told when it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import anyio
+
+from acp_bridge.wire.jsonrpc import Answer, Err, RequestId, RpcError
+
+
+class ConnectionLost(Exception):
+    """The bridge is gone, or has closed the connection."""
+
+    def __init__(self) -> None:
+        super().__init__("the bridge has ended the connection")
+
+
+class NoAnswer(Exception):
+    """A request was not answered in its time."""
+
+    def __init__(self, method: str, seconds: float) -> None:
+        super().__init__(f"the bridge did not answer {method} within {seconds:g} s")
+
+
+class Sender(Protocol):
+    """The connection over which it was sent."""
+
+    #: what requests are answered with that are open when the connection ends.
+    lost: RpcError
+
+    def cancel(self, sent: Sent) -> None:
+        """Send `$/cancel_request` for a request that is not answered yet."""
+
+
+class Sent:
+    """A request of ours that was sent."""
+
+    def __init__(self, sender: Sender, method: str) -> None:
+        self.id: RequestId = None
+        self.method = method
+        self.answered = anyio.Event()
+        self._sender = sender
+        self._answer: Answer | None = None
+        self._told: Callable[[], None] | None = None
+
+    def take(self, answer: Answer) -> None:
+        """Note the answer."""
+        self._answer = answer
+        self.answered.set()
+        if self._told is not None:
+            self._told()
+
+    def when_answered(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once, before anything that is read after the answer is handed over."""
+        self._told = tell
+        if self.answered.is_set():
+            tell()
+
+    async def result(self, *, within: float | None = None) -> Any:
+        """Return the result, waiting at most `within` seconds (None: as long as it takes).
+
+        Raises:
+            RpcError: the bridge's error.
+            ConnectionLost: the connection ended before.
+            NoAnswer: the time is over; the request stays sent.
+        """
+        with anyio.move_on_after(within):
+            await self.answered.wait()
+        if self._answer is None:
+            raise NoAnswer(self.method, within or 0)
+        return self.outcome()
+
+    def outcome(self) -> Any:
+        """Return the result of a request that was answered; raises RpcError, ConnectionLost."""
+        match self._answer:
+            case None:
+                raise RuntimeError("the request is not answered yet")
+            case Err(error) if error is self._sender.lost:
+                raise ConnectionLost
+            case Err(error):
+                raise error
+            case answer:
+                return answer.result
+
+    def cancel(self) -> None:
+        """Send `$/cancel_request` for it, if it is not answered yet."""
+        self._sender.cancel(self)

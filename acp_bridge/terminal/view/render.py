@@ -1,0 +1,199 @@
+"""Draws blocks as lines of text with colours. Nothing is written to a terminal here.
+
+Invariant: in the result stand no escape sequences but those that set colours, bold and the like,
+and no line is wider than was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import StringIO
+from typing import Final
+
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.text import Text as Words
+from rich.theme import Theme
+
+from acp_bridge.terminal.view.blocks import (
+    Block,
+    Card,
+    Diff,
+    Line,
+    Output,
+    Plan,
+    Step,
+    Text,
+    Tone,
+    Voice,
+)
+from acp_bridge.terminal.view.diff import unified
+from acp_bridge.terminal.view.look import Look
+from acp_bridge.terminal.view.markdown import AgentMarkdown
+
+#: lines that are shown of a user's paragraph, of a tool call's output and of a diff.
+_MOST_USER: Final = 40
+_MOST_OUTPUT: Final = 8
+_MOST_DIFF: Final = 60
+#: lines that are shown of what a permission is asked for.
+_MOST_ASKED: Final = 400
+#: what a library draws that is not ASCII.
+_DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
+#: code in a line, without a background, which is wrong on half of all terminals.
+_STYLES: Final = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
+_STATUS: Final = {"completed": "green", "failed": "red", "in_progress": "yellow"}
+_STEP: Final = {Step.PENDING: "", Step.IN_PROGRESS: "bold", Step.COMPLETED: "dim"}
+_SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class Renderer:
+    """Draws for one terminal."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._marks = look.marks
+        self._console = Console(
+            file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False,
+            width=80, height=1_000, theme=Theme(_STYLES), _environ={},
+        )  # fmt: skip
+
+    def lines(self, blocks: Iterable[Block], width: int) -> list[str]:
+        """Return the lines of some blocks, with an empty line before each that stands apart."""
+        found: list[str] = []
+        for block in blocks:
+            if not _continues(block):
+                found.append("")
+            found += self._lines(self._drawn(block), max(1, width))
+        return found
+
+    def _drawn(self, block: Block) -> RenderableType:
+        match block:
+            case Text():
+                return self._text(block)
+            case Card():
+                return self._card(block)
+            case Plan(entries):
+                return Group(*(self._step(step, text) for step, text in entries))
+            case Line(text, tone):
+                return Words(self._look.plain(text), style="red" if tone is Tone.ERROR else "dim")
+
+    # -- texts
+
+    def _text(self, block: Text) -> RenderableType:
+        text = self._look.plain(block.text)
+        match block.voice:
+            case Voice.AGENT:
+                return AgentMarkdown(text)
+            case Voice.USER:
+                shown = "\n".join(self._cut(text.strip("\n").split("\n"), _MOST_USER))
+                return self._marked(self._marks.user, Words(shown, style="bold"), block.first)
+            case Voice.THOUGHT:
+                thought = Words(text.strip(), style="dim italic")
+                return self._marked(self._marks.thought, thought, block.first)
+            case Voice.BRIDGE:
+                return self._marked(self._marks.bridge, AgentMarkdown(text), block.first)
+
+    def _marked(self, mark: str, body: RenderableType, first: bool) -> RenderableType:
+        return _Marked(f"{mark} " if first else "  ", body)
+
+    # -- cards
+
+    def _card(self, card: Card) -> RenderableType:
+        title = self._look.plain(card.title)
+        head = Words(title, style="bold")
+        places = [each for each in card.locations if each not in card.title]
+        if places:
+            head.append(f"  {self._look.plain(', '.join(places))}", style="dim")
+        mark = self._marks.status.get(card.status, self._marks.status["pending"])
+        body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
+        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in self._content(card)))
+
+    def _content(self, card: Card) -> Iterable[RenderableType]:
+        for item in card.content:
+            if isinstance(item, Output):
+                lines = self._look.plain(item.text).strip("\n").split("\n")
+                shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
+                yield Words("\n".join(shown), style="" if card.whole else "dim")
+            else:
+                yield self._diff(item, card, _MOST_ASKED if card.whole else _MOST_DIFF)
+
+    def _diff(self, diff: Diff, card: Card, most: int) -> RenderableType:
+        lines, left = unified(diff, most)
+        words = Words()
+        if diff.path not in card.title and not any(diff.path in at for at in card.locations):
+            words.append(f"{self._look.plain(diff.path)}\n", style="dim")
+        for line in lines:
+            words.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
+        if left:
+            words.append(self._left(left), style="dim")
+        words.rstrip()
+        return words
+
+    def _step(self, step: Step, text: str) -> RenderableType:
+        mark = self._marks.status[step.value]
+        return _Marked(f"{mark} ", Words(self._look.plain(text), style=_STEP[step]))
+
+    # -- lines
+
+    def _cut(self, lines: list[str], most: int) -> list[str]:
+        left = len(lines) - most
+        return [*lines[:most], self._left(left)] if left > 0 else lines
+
+    def _left(self, count: int) -> str:
+        return f"{self._marks.more} {count} more line{'' if count == 1 else 's'}"
+
+    def _lines(self, drawn: RenderableType, width: int) -> list[str]:
+        options = self._console.options.update(width=width)
+        rows = self._console.render_lines(drawn, options, pad=False)
+        lines = [self._line(row) for row in rows]
+        while lines and not lines[0]:
+            lines.pop(0)
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _line(self, row: list[Segment]) -> str:
+        """Return a row as text, without the spaces at its end: they would wrap when it narrows."""
+        parts = [segment for segment in row if not segment.control]
+        while parts and not parts[-1].text.strip():
+            parts.pop()
+        if parts:
+            parts[-1] = Segment(parts[-1].text.rstrip(), parts[-1].style)
+        line = "".join(self._coloured(part) for part in parts)
+        return line if self._look.unicode else self._look.plain(line.translate(_DRAWN))
+
+    def _coloured(self, segment: Segment) -> str:
+        if segment.style is None:
+            return segment.text
+        style = segment.style if self._look.colours else segment.style.without_color
+        return style.render(segment.text, color_system=ColorSystem.STANDARD)
+
+
+class _Marked:
+    """Something with a mark before its first line; the other lines stand below it."""
+
+    def __init__(self, mark: str, body: RenderableType, style: str = "") -> None:
+        self._mark, self._body, self._style = mark, body, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = len(self._mark)
+        if options.max_width <= 2 * width:
+            yield self._body
+            return
+        rows = console.render_lines(
+            self._body, options.update(width=options.max_width - width), pad=False
+        )
+        while rows and not any(segment.text.strip() for segment in rows[0]):
+            rows.pop(0)
+        for number, row in enumerate(rows):
+            style = console.get_style(self._style)
+            yield Segment(self._mark if not number else " " * width, style)
+            yield from row
+            yield Segment.line()
+
+
+def _continues(block: Block) -> bool:
+    """Return True for what stands close to the block before it."""
+    return isinstance(block, Line)

@@ -1,0 +1,127 @@
+"""Commands read what is kept beside bridges that write, and change nothing of it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.journal import IndexUnusable, Journal, SessionJournal, UnknownSession
+from acp_bridge.journal.reading import all_sessions, transcript, waiting_prompts
+from tests.journal.conftest import SESSION
+from tests.journal.files import all_bytes, tree
+from tests.journal.sayings import chunk, lines, text_of
+from tests.journal.test_damage import closed_session, overwrite, word
+
+PROMPT = {"prompt": [{"type": "text", "text": "hello"}]}
+
+
+def texts(home: Path) -> list[str]:
+    return [text_of(params) for params in transcript(home, SESSION)]
+
+
+def content(home: Path) -> dict[str, bytes]:
+    """The files of a home but for those that SQLite shares between processes."""
+    found = [path for path in tree(home) if path.is_file() and path.suffix != ".db-shm"]
+    return {str(path): path.read_bytes() for path in found}
+
+
+async def test_a_session_is_listed_and_read_while_its_bridge_writes(
+    home: Path, session: SessionJournal
+) -> None:
+    seq = session.accept("p1", PROMPT)
+    session.start_turn(seq)
+    session.record(seq, lines(chunk("one ", "m"), chunk("two", "m")))
+    session.record(seq, lines(chunk(" three", "m")))
+    (info,) = all_sessions(home)
+    assert (info.session_id, info.cwd, info.agent) == (SESSION, "/project", "demo")
+    assert texts(home) == ["hello", "one two three"]
+    session.record(seq, lines(chunk("!", "m")))
+    assert texts(home) == ["hello", "one two three!"]
+
+
+async def test_reading_changes_no_file_of_a_home_that_is_at_rest(
+    home: Path, journal: Journal
+) -> None:
+    await closed_session(journal, 3)
+    await journal.close()
+    before = content(home), [*tree(home)]
+    assert len(all_sessions(home)) == 1
+    assert texts(home) == [word(0), word(1), word(2)]
+    assert waiting_prompts(home, SESSION) == []
+    assert (content(home), [*tree(home)]) == before
+
+
+async def test_what_a_killed_bridge_left_is_read_and_left_as_it_is(
+    home: Path, session: SessionJournal, tmp_path: Path
+) -> None:
+    session.accept("p1", PROMPT)
+    session.record(1, lines(chunk("said")))
+    killed = tmp_path / "killed"
+    shutil.copytree(home, killed, ignore=shutil.ignore_patterns("*-shm"))
+    before = content(killed)
+    assert texts(killed) == ["said"]
+    assert [row.params for row in waiting_prompts(killed, SESSION)] == [PROMPT]
+    assert len(all_sessions(killed)) == 1
+    assert content(killed) == before
+
+
+async def test_a_transcript_is_of_one_moment_though_its_rows_are_joined_meanwhile(
+    home: Path, session: SessionJournal
+) -> None:
+    for number in range(600):  # several pages
+        session.record(1, lines(chunk(f"{number} ", "m")))
+    begun = transcript(home, SESSION)
+    first = text_of(next(begun))
+    await session.compact(1)
+    assert first + "".join(map(text_of, begun)) == "".join(f"{n} " for n in range(600))
+
+
+@pytest.mark.hazard("K2")
+async def test_damage_in_a_session_hides_nothing_else_of_it(home: Path, journal: Journal) -> None:
+    path = await closed_session(journal, 30, size=600)
+    await journal.close()
+    at = all_bytes(path.parent).find(word(11).encode())
+    assert at > 0
+    overwrite(path, at // 1024 * 1024, b"\xa5" * 1024)
+    found = texts(home)
+    assert {word(0), word(29)} <= {text[:9] for text in found}
+    assert len(found) >= 26
+
+
+async def test_a_missing_or_damaged_index_hides_no_session(home: Path, journal: Journal) -> None:
+    await closed_session(journal, 1)
+    await journal.close()
+    index = home / "index.db"
+    for damage in (b"not a database at all" * 100, b"", None):
+        if damage is None:
+            index.unlink()
+        else:
+            index.write_bytes(damage)
+        assert [info.session_id for info in all_sessions(home)] == [SESSION]
+        assert index.exists() == (damage is not None)
+
+
+async def test_a_session_without_a_prompt_is_listed_once_its_file_has_one(
+    home: Path, journal: Journal
+) -> None:
+    session = await journal.create(SESSION, cwd="/w", agent="a", prompted=False)
+    assert all_sessions(home) == []
+    session.accept("p", PROMPT)  # the bridge is killed before the row says so
+    assert [info.session_id for info in all_sessions(home)] == [SESSION]
+
+
+async def test_an_index_of_a_newer_version_is_refused(home: Path, journal: Journal) -> None:
+    await closed_session(journal, 1)
+    await journal.close()
+    data = bytearray((home / "index.db").read_bytes())
+    data[60:64] = (99).to_bytes(4, "big")  # user_version
+    (home / "index.db").write_bytes(data)
+    with pytest.raises(IndexUnusable, match="newer"):
+        all_sessions(home)
+
+
+def test_a_home_in_which_nothing_was_kept_has_no_sessions(home: Path) -> None:
+    assert all_sessions(home) == []
+    with pytest.raises(UnknownSession):
+        next(transcript(home, SESSION))
+    assert not home.exists()

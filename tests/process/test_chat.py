@@ -1,0 +1,131 @@
+"""`acp-bridge chat` as a person uses it: a real terminal, a real bridge, a real agent."""
+
+import os
+import pty
+import sys
+import termios
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+from tests.support.fixture_agents import FixtureLog, fixture_command
+from tests.support.gates import Gates
+from tests.support.processes import all_gone
+from tests.terminal.terminal_model import TerminalModel
+
+pytestmark = pytest.mark.process
+
+#: for what starts several interpreters
+_SECONDS = 30.0
+
+
+class Person:
+    """Sits at a terminal on which a command runs."""
+
+    def __init__(self, fd: int, process: Process) -> None:
+        self._fd, self.process = fd, process
+        self._terminal = TerminalModel(80, 24)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    async def sees(self, text: str) -> None:
+        await self._terminal.shows(text, _SECONDS)
+
+    async def look_on(self) -> None:
+        """Read what is written to the terminal, until cancelled."""
+        while True:
+            await anyio.wait_readable(self._fd)
+            self._terminal.write(os.read(self._fd, 65536).decode(errors="replace"))
+
+    def modes(self) -> list[object]:
+        """How the terminal is set: raw, or as a shell needs it."""
+        return termios.tcgetattr(self._fd)[:4]
+
+
+@asynccontextmanager
+async def person(
+    arguments: Sequence[str], folder: Path, env: dict[str, str]
+) -> AsyncIterator[Person]:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command()]
+    settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    try:
+        with anyio.fail_after(4 * _SECONDS):
+            async with await anyio.open_process(
+                command,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=folder,
+                env={**os.environ, **env, **settings},
+                start_new_session=True,
+            ) as process:
+                there = Person(ours, process)
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(there.look_on)
+                        yield there
+                        tasks.cancel_scope.cancel()
+                finally:
+                    if process.returncode is None:
+                        process.kill()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.fixture
+def env(agent_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    return {**agent_env, "ACP_BRIDGE_HOME": str(tmp_path / "home"), "PYTHONPATH": root}
+
+
+async def test_a_person_talks_answers_stops_leaves_and_comes_back(
+    tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog, mark: str
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    async with person(["chat"], tmp_path, env) as there:
+        before = there.modes()
+        await there.sees("»")
+        there.type("say hello there @notes.txt\r")
+        await there.sees("hello there @notes.txt")
+        there.type("permission; say after\r")
+        await there.sees("1 or y: Allow")
+        there.type("\x1by")
+        await there.sees("[permission allow]")
+        there.type("gate never; say unseen\r")
+        await gates.reached("never")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        there.type("\x03")
+        await there.sees("stopped")
+        await there.sees("» say queued")
+        there.type("/exit\r")
+        assert await there.process.wait() == 0
+        await there.sees("acp-bridge chat --resume")
+        assert there.modes() == before
+    await all_gone(mark)
+    prompt = agent_log.received("session/prompt")[0]["params"]["prompt"]
+    assert [part["type"] for part in prompt] == ["text", "resource_link"]
+    async with person(["chat", "--resume"], tmp_path, env) as there:
+        await there.sees("queued")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
+async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "acp_bridge", "chat", "--", *fixture_command()]
+    with anyio.fail_after(_SECONDS):
+        done = await anyio.run_process(
+            command, cwd=tmp_path, env={**os.environ, **env}, check=False, stdout=PIPE, stderr=PIPE
+        )
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"use acp-bridge run" in done.stderr

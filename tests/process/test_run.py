@@ -1,0 +1,117 @@
+"""`acp-bridge run` as a script uses it: real processes, their output and their exit codes."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+from tests.support.fixture_agents import FixtureLog, fixture_command
+from tests.support.gates import Gates
+from tests.support.processes import all_gone
+
+pytestmark = pytest.mark.process
+
+#: for what starts several interpreters
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where commands are run."""
+
+    folder: Path
+    env: dict[str, str]
+
+    @asynccontextmanager
+    async def start(self, *arguments: str, stdout: int) -> AsyncIterator[Process]:
+        command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command()]
+        env = {**os.environ, **self.env}
+        with anyio.fail_after(_SECONDS):
+            async with await anyio.open_process(
+                command, stdout=stdout, cwd=self.folder, env=env
+            ) as process:
+                yield process
+
+    async def run(
+        self, *arguments: str, stdin: bytes = b"", agent: Sequence[str] = ()
+    ) -> tuple[int, str, str]:
+        """The exit code, stdout and stderr of a command."""
+        command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command(*agent)]
+        with anyio.fail_after(_SECONDS):
+            done = await anyio.run_process(
+                command,
+                input=stdin,
+                cwd=self.folder,
+                env={**os.environ, **self.env},
+                check=False,
+            )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture
+async def terminal(tmp_path: Path, agent_env: dict[str, str], mark: str) -> AsyncIterator[Terminal]:
+    """A terminal in a project's folder; no process is left of what is run there."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    yield Terminal(folder, {**agent_env, "ACP_BRIDGE_HOME": str(tmp_path / "home")})
+    await all_gone(mark)
+
+
+async def test_a_script_gets_the_answer_and_goes_on_with_the_session(
+    terminal: Terminal, agent_log: FixtureLog
+) -> None:
+    code, out, err = await terminal.run("run", "-", stdin=b"say hello; permission")
+    assert (code, out) == (3, "hello\n\n[permission reject]\n")
+    assert "acp-bridge: denied: " in err
+    code, out, _ = await terminal.run("run", "--json", "--continue", "say more")
+    *_, outcome = map(json.loads, out.splitlines())
+    assert (code, outcome["stopReason"]) == (0, "end_turn")
+    assert [turn["prompt"] for turn in agent_log.turns()] == ["say hello; permission", "say more"]
+    assert agent_log.turns()[1]["history"] == ["say hello; permission"]
+    session = str(outcome["sessionId"])
+    code, out, _ = await terminal.run("run", "--session", session[:6], "say again")
+    assert (code, out) == (0, "again\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
+    terminal: Terminal, agent_log: FixtureLog, gates: Gates, number: signal.Signals
+) -> None:
+    async with terminal.start("run", "gate middle; say never", stdout=DEVNULL) as process:
+        await gates.reached("middle")
+        process.send_signal(number)
+        assert await process.wait() == 130
+    assert agent_log.received("session/cancel")
+    assert [event["stop"] for event in agent_log.events("answered")] == ["cancelled"]
+
+
+async def test_when_nobody_reads_stdout_the_turn_is_cancelled(
+    terminal: Terminal, agent_log: FixtureLog, gates: Gates
+) -> None:
+    reader, stdout = os.pipe()
+    async with terminal.start("run", "gate middle; say unread; gate end", stdout=stdout) as process:
+        os.close(stdout)
+        await gates.reached("middle")
+        os.close(reader)
+        gates.open("middle")
+        assert await process.wait() == 130
+    assert agent_log.received("session/cancel")
+
+
+async def test_an_agent_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own(
+    terminal: Terminal,
+) -> None:
+    code, out, err = await terminal.run("run", "hello", agent=["needs-auth"])
+    assert (code, out) == (9, "")
+    assert "the agent wants a login" in err
+    code, _, err = await terminal.run("run", "--session", "nope", "hello")
+    assert (code, err) == (1, "acp-bridge run: no session has an id that begins with 'nope'\n")

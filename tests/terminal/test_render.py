@@ -1,0 +1,136 @@
+"""Blocks become lines: what they show, how wide they are, and which escapes they hold."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from acp_bridge.terminal.view.blocks import (
+    Block,
+    Card,
+    Diff,
+    Line,
+    Output,
+    Plan,
+    Step,
+    Text,
+    Tone,
+    Voice,
+)
+from acp_bridge.terminal.view.look import Look, look, reflows
+from acp_bridge.terminal.view.render import Renderer
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+MARKDOWN = """# Title
+
+Some **bold** `code` and List<String>, 你好 and [words](http://where.example/to).
+
+- one
+  - two
+
+> said
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+def f():
+    return 1
+```
+"""
+EVERYTHING: list[Block] = [
+    Text(Voice.USER, "do it\nnow"),
+    Text(Voice.AGENT, MARKDOWN),
+    Text(Voice.THOUGHT, "let me see"),
+    Text(Voice.BRIDGE, "[acp-bridge] Going on."),
+    Card("edit a.py", "edit", "completed", ("/x/a.py:1",), (Diff("/x/a.py", "a\nb", "a\nc"),)),
+    Card("ls", "execute", "failed", (), (Output("\n".join(map(str, range(30)))),)),
+    Plan(((Step.COMPLETED, "first"), (Step.IN_PROGRESS, "second"), (Step.PENDING, "third"))),
+    Line("mode: plan"),
+    Line("error: no", Tone.ERROR),
+]
+
+
+def drawn(blocks: list[Block], width: int = 60, how: Look | None = None) -> list[str]:
+    return Renderer(how or Look()).lines(blocks, width)
+
+
+def plain(blocks: list[Block], width: int = 60, how: Look | None = None) -> str:
+    return COLOUR.sub("", "\n".join(drawn(blocks, width, how)))
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 80, 200])
+@pytest.mark.parametrize("how", [Look(), Look(unicode=False), Look(colours=False)])
+def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, how: Look) -> None:
+    for line in drawn(EVERYTHING, width, how):
+        text = COLOUR.sub("", line)
+        assert cell_len(text) <= max(width, 2)
+        assert text == text.rstrip()
+
+
+def test_there_are_no_escapes_but_colours() -> None:
+    assert "\x1b" not in COLOUR.sub("", "".join(drawn(EVERYTHING)))
+
+
+def test_without_colours_there_is_none_and_without_unicode_only_ascii() -> None:
+    codes = set(re.findall(r"\x1b\[([0-9;]*)m", "".join(drawn(EVERYTHING, 60, Look(True, False)))))
+    assert codes <= {"0", "1", "2", "3", "4", "7", "9", "1;2", "1;4", "2;3", "1;3"}
+    assert "".join(drawn(EVERYTHING, 60, Look(unicode=False))).isascii()
+
+
+def test_markdown_loses_no_word_and_a_link_says_where_it_leads() -> None:
+    text = plain([Text(Voice.AGENT, MARKDOWN)], 200)
+    for word in ("Title", "bold", "List<String>", "http://where.example/to", "return 1", "said"):
+        assert word in text
+    assert "<b>x</b> ![i](u.png)" not in text
+    assert "<b>x</b>" in plain([Text(Voice.AGENT, "<b>x</b>\n\n<div>block</div>")])
+    assert "<div>block</div>" in plain([Text(Voice.AGENT, "<div>block</div>")])
+
+
+def test_a_numbered_list_that_was_divided_goes_on_counting() -> None:
+    assert "3 three" in plain([Text(Voice.AGENT, "3. three")])
+
+
+def test_a_diff_is_unified_and_coloured() -> None:
+    lines = drawn([Card("edit", "edit", "completed", (), (Diff("a", "1\n2\n3", "1\nII\n3"),))])
+    assert [COLOUR.sub("", line).strip() for line in lines[2:]] == [
+        "a",
+        "@@ -1,3 +1,3 @@",
+        "1",
+        "-2",
+        "+II",
+        "3",
+    ]
+    assert any("\x1b[31m-2" in line for line in lines)
+    assert any("\x1b[32m+II" in line for line in lines)
+
+
+def test_a_new_file_is_all_added_and_a_huge_change_is_not_compared() -> None:
+    assert "+x\n  +y" in plain([Card("w", "edit", "completed", (), (Diff("a", None, "x\ny"),))])
+    old, new = "\n".join(map(str, range(9_000))), "\n".join(map(str, range(9_001)))
+    text = plain([Card("w", "edit", "completed", (), (Diff("a", old, new),))])
+    assert "… 17941 more lines" in text
+
+
+def test_output_is_cut_unless_it_is_what_a_permission_is_asked_for() -> None:
+    output = (Output("\n".join(f"line {number}" for number in range(30))),)
+    short = plain([Card("run", "execute", "completed", (), output)])
+    assert "line 7\n  … 22 more lines" in short
+    assert "line 29" in plain([Card("run", "execute", "pending", (), output, whole=True)])
+
+
+def test_the_environment_says_what_the_terminal_can_show() -> None:
+    assert look({"LANG": "C.utf8"}, "utf-8") == Look(unicode=True, colours=True)
+    assert look({"LANG": "de_DE.UTF-8", "NO_COLOR": "1"}, "utf-8") == Look(True, False)
+    assert not look({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, "utf-8").unicode
+    assert look({}, "utf-8").unicode
+    assert not look({}, "ascii").unicode
+
+
+def test_terminals_that_do_not_wrap_what_they_show_are_known() -> None:
+    assert reflows({"TERM": "xterm-256color"})
+    assert reflows({"TERM": "screen-256color", "TMUX": "x"})
+    assert not reflows({"TERM": "screen"})
+    assert not reflows({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
+    assert not reflows({"TERM": "linux"})

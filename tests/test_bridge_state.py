@@ -1,0 +1,195 @@
+"""Where sessions stand, as clients that want to know are told it, and who closes them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.sessions.agent import Json, until
+from tests.sessions.bench import Served, bench
+from tests.sessions.world import SETUP
+
+STATE = "_acp_bridge/state"
+TOOL: Json = {"toolCallId": "t", "title": "Edit x"}
+YES: Json = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+
+def words(client: Served) -> list[str]:
+    """Return the states that a client was told, each once in a row."""
+    told = [message["params"]["state"] for message in client.asked(STATE)]
+    return [word for n, word in enumerate(told) if n == 0 or word != told[n - 1]]
+
+
+@pytest.mark.hazard("V2")
+async def test_who_declared_it_is_told_each_change_with_whose_turn_it_is(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        other, deaf = await it.attached(session_id, state=True), await it.attached(session_id)
+        gate = it.agent.stops_at("session/prompt")
+        first = it.editor.prompt(session_id, "\n the first \n more")
+        await until(lambda: gate.reached)
+        second = other.prompt(session_id, "second")
+        await other.handled()
+        (process,) = it.agent.processes
+        asked = {"toolCall": TOOL, "options": [{"optionId": "yes", "kind": "allow_once"}]}
+        asked["sessionId"] = "agent-1"
+        process.says({"id": 7, "method": "session/request_permission", "params": asked})
+        (question,) = await it.editor.got("session/request_permission")
+        it.editor.answers_with(question, YES)
+        await it.editor.handled()
+        told = [message["params"] for message in other.asked(STATE)]
+        assert type(told[0].pop("seconds")) is int
+        rest = {"sessionId": session_id, "state": "idle", "waiting": 0, "clients": 2}
+        assert told[0] == rest
+        assert words(other) == ["idle", "running", "permission", "running"]
+        prompt_id = told[-1]["turn"]["promptId"]
+        assert told[-1]["turn"] == {"promptId": prompt_id, "mine": False, "text": "the first"}
+        assert (told[-1]["waiting"], told[-1]["clients"]) == (1, 3)
+        gate.open()
+        assert await it.editor.stop_reason(first) == "end_turn"
+        assert await other.stop_reason(second) == "end_turn"
+        told = [message["params"] for message in other.asked(STATE)]
+        mine = [each["turn"] for each in told if each.get("turn", {}).get("mine")]
+        assert (mine[0]["text"], mine[0]["promptId"] != prompt_id) == ("second", True)
+        assert (told[-1]["state"], "turn" in told[-1]) == ("idle", False)
+        assert deaf.asked(STATE) == it.editor.asked(STATE) == []
+
+
+@pytest.mark.hazard("V2")
+async def test_pause_hold_stop_and_the_end_are_told(tmp_path: Path) -> None:
+    async with bench(tmp_path, drain_timeout=60) as it:
+        session_id = await it.new()
+        other = await it.attached(session_id, state=True)
+        named = {"sessionId": session_id}
+        await other.ask("_acp_bridge/hold", named)
+        await other.ask("_acp_bridge/go", named)
+        gate = it.agent.stops_at("session/prompt")
+        prompt = other.prompt(session_id, "hello")
+        await until(lambda: gate.reached)
+        await it.editor.ask("_acp_bridge/cancel", named)
+        gate.open()
+        assert await other.stop_reason(prompt) == "cancelled"
+        assert words(other) == ["idle", "held", "idle", "running", "cancelling", "idle"]
+        it.agent.processes[0].dies()
+        it.agent.unstartable = OSError(24, "no")
+        await other.refusal(other.prompt(session_id, "hello"))
+        await it.editor.ask("_acp_bridge/close", named)
+        assert words(other)[-2:] == ["blocked", "closed"]
+        assert "closed by another client" in other.texts(session_id)[-1]
+        assert not any("closed by" in text for text in it.editor.texts(session_id))
+
+
+@pytest.mark.hazard("V1")
+async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, client_limit=1) as it:
+        session_id = await it.new()
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        slow = await it.joined(state=True)
+        slow.way.stuck = 1
+        load = slow.send("session/load", {**SETUP, "sessionId": session_id})
+        await until(lambda: slow.texts(session_id))
+        gate = it.agent.stops_at("session/prompt")
+        it.editor.prompt(session_id, "two")
+        await until(lambda: gate.reached)
+        assert slow.asked(STATE) == []
+        slow.way.take_all()
+        await slow.result(load)
+        (told,) = await slow.got(STATE)
+        assert (told["params"]["state"], told["params"]["turn"]["text"]) == ("running", "two")
+        gate.open()
+
+
+async def test_what_is_live_is_listed_with_what_it_waits_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        stranger = await it.joined(observer=True)
+        assert await stranger.ask("_acp_bridge/live", {}) == {"sessions": []}
+        one, two = await it.new(), await it.new()
+        await it.editor.stop_reason(it.editor.prompt(one, "A title"))
+        gate = it.agent.stops_at("session/prompt")
+        for text in ("runs", "waits"):
+            it.editor.prompt(two, text)
+        await until(lambda: gate.reached)
+        asked = {"sessionId": "agent-2", "toolCall": TOOL, "options": []}
+        it.agent.processes[1].says(
+            {"id": 7, "method": "session/request_permission", "params": asked}
+        )
+        await it.editor.got("session/request_permission")
+        first, second = (await stranger.ask("_acp_bridge/live", {}))["sessions"]
+        assert type(first.pop("seconds")) is int
+        assert first == {
+            "sessionId": one,
+            "cwd": "/w",
+            "agent": "agent",
+            "title": "A title",
+            "state": "idle",
+            "waiting": 0,
+            "clients": 1,
+        }
+        wanted = {"state": "permission", "waiting": 1, "asks": "Edit x"}
+        assert {key: second[key] for key in wanted} == wanted
+        gate.open()
+
+
+# --- close -----------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("V5")
+async def test_a_close_of_one_of_several_is_its_leave_and_that_of_the_last_ends_the_session(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        named = {"sessionId": session_id}
+        other = await it.attached(session_id)
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(session_id, "goes on")
+        await until(lambda: turn.reached)
+        assert await it.editor.ask("session/close", named) == {}
+        error = await it.editor.refusal(it.editor.prompt(session_id, "no more"))
+        assert "attach to it first" in error.message
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
+        assert other.texts(session_id) == ["goes on", "echo goes on"]
+        assert it.editor.texts(session_id) == []
+        assert await other.ask("session/close", named) == {}
+        assert (await other.refused("session/close", named)).code == -32002
+
+
+@pytest.mark.hazard("V5", "P1")
+async def test_a_session_that_was_closed_ends_with_the_connection_of_its_last_client(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        other = await it.attached(session_id)
+        gate = it.agent.stops_at("session/prompt")
+        other.prompt(session_id, "runs all the same")
+        await until(lambda: gate.reached)
+        await it.editor.ask("session/close", {"sessionId": session_id})
+        other.leaves()
+        await other.parted.wait()
+        assert it.agent.living
+        gate.open()
+        await until(lambda: not it.agent.living)
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        assert "echo runs all the same" in it.editor.texts(session_id)
+
+
+@pytest.mark.hazard("V5", "K6")
+@pytest.mark.parametrize("method", ["_acp_bridge/close", "session/delete"])
+async def test_anybody_may_close_a_session_for_all_or_delete_it(
+    tmp_path: Path, method: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        watcher = await it.attached(session_id, state=True)
+        stranger = await it.joined()
+        gate = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(session_id, "hello")
+        await until(lambda: gate.reached)
+        await stranger.ask(method, {"sessionId": session_id})
+        assert await it.editor.stop_reason(running) == "cancelled"
+        assert words(watcher)[-1] == "closed"
+        found = await it.editor.ask("session/list", {})
+        assert len(found["sessions"]) == (method != "session/delete")
