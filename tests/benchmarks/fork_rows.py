@@ -19,8 +19,8 @@ from tests.benchmarks.memory import private_mb, pss_mb, tree
 _BRIDGES, _FURTHER, _STREAMING = 3, 4, 20
 #: a bridge in which no system can fork
 _WITHOUT = (
-    "import sys; from acp_bridge import __main__, bridge;"
-    " bridge.can_fork = lambda: False; sys.exit(__main__.main())"
+    "import sys; from acp_bridge.agents import parent; parent.can_fork = lambda: False;"
+    " from acp_bridge import __main__; sys.exit(__main__.main())"
 )
 
 
