@@ -6,6 +6,7 @@ nothing waits for the model library, which is imported after `initialize` has be
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -152,10 +153,13 @@ def _models(settings: Settings, secrets: Secrets) -> Models:
 async def _serve(
     stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets, light: bool
 ) -> NoReturn:
+    gc.disable()  # it would take a sixth of the imports' time
     from agent.secrets import child_environment
     from agent.serve.connection import serve
     from agent.serve.sdk_transport import SdkTransport
 
+    gc.freeze()  # modules are never collected
+    gc.enable()
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:
         await serve(transport, models, settings, secrets, environment, light=light)

@@ -44,8 +44,7 @@ class Play:
     async def take(self, event: Event) -> None:
         what, number = event
         self.count += 1
-        index = number % len(self.clients)
-        client = self.clients[index]
+        client = self.clients[index := number % len(self.clients)]
         text = {"type": "text", "text": f"[{self.count}]"}
         match what:
             case "says":

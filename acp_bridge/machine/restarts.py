@@ -126,7 +126,7 @@ class Restarts:
 
     # --- a process could not be used -----------------------------------------------------------
 
-    def count_failure(self, detail: object, permanent: bool = False) -> None:
+    def count_failure(self, detail: object, permanent: bool) -> None:
         """Count a try that failed; after a `permanent` failure another is useless."""
         self._tries = MAX_TRIES if permanent else self._tries + 1
         self._trouble = detail

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -43,6 +44,18 @@ parent.agent_process.run = run
 """
 
 
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Family]:
+    """For tests that leave the parent alone: to load takes it seconds."""
+    async with family(tmp_path_factory.mktemp("family")) as world:
+        yield world
+
+
 def proc(pid: int, name: str) -> str:
     return Path(f"/proc/{pid}/{name}").read_text()
 
@@ -76,41 +89,40 @@ async def forked(
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(tmp_path: Path) -> None:
+async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(
+    world: Family, tmp_path: Path
+) -> None:
     with (tmp_path / "lock").open("w") as lock:
-        async with family(tmp_path) as world:
-            one = await forked(world, lock_fd=lock.fileno())
-            two = await forked(world)
-            guards = parent_of(one.pid), parent_of(two.pid)
-            assert str(tmp_path / "lock") in shared(guards[0])
-            known = {world.parent.pid, *guards, one.pid, two.pid}
-            held = {pid: shared(pid) for pid in known if pid}
-            assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
-            for pid, names in held.items():
-                for other, others in held.items():
-                    assert pid == other or not names & others, command_line(pid)
-            assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
+        one = await forked(world, lock_fd=lock.fileno())
+        two = await forked(world)
+        guards = parent_of(one.pid), parent_of(two.pid)
+        assert str(tmp_path / "lock") in shared(guards[0])
+        known = {world.parent.pid, *guards, one.pid, two.pid}
+        held = {pid: shared(pid) for pid in known if pid}
+        assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
+        for pid, names in held.items():
+            for other, others in held.items():
+                assert pid == other or not names & others, command_line(pid)
+        assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        guard = parent_of(process.pid)
-        assert session_of(process.pid) == process.pid
-        assert session_of(guard) == guard
-        assert session_of(await world.until_ready()) != session_of(os.getpid())
+async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(world: Family) -> None:
+    process = await forked(world)
+    guard = parent_of(process.pid)
+    assert session_of(process.pid) == process.pid
+    assert session_of(guard) == guard
+    assert session_of(await world.until_ready()) != session_of(os.getpid())
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_handles_signals_as_one_that_was_executed(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        executed = await AgentProcess.start(world.tasks, AGENT)
-        assert await answers(executed)
-        assert signals_of(process.pid) == signals_of(executed.pid)
-        pair = parent_of(process.pid), parent_of(executed.pid)
-        assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
+async def test_a_forked_agent_handles_signals_as_one_that_was_executed(world: Family) -> None:
+    process = await forked(world)
+    executed = await AgentProcess.start(world.tasks, AGENT)
+    assert await answers(executed)
+    assert signals_of(process.pid) == signals_of(executed.pid)
+    pair = parent_of(process.pid), parent_of(executed.pid)
+    assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
 
 
 @pytest.mark.hazard("F1")
@@ -132,66 +144,62 @@ async def test_a_forked_agent_shows_no_key(tmp_path: Path, monkeypatch: pytest.M
             assert "sk-made-up" not in proc(pid, "environ")
 
 
-async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world, open_files=123)
-        assert "Max open files            123 " in proc(process.pid, "limits")
+async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world: Family) -> None:
+    process = await forked(world, open_files=123)
+    assert "Max open files            123 " in proc(process.pid, "limits")
 
 
 async def test_who_asks_below_a_forked_guard_descends_from_a_guard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        monkeypatch.setattr(os, "getppid", lambda: process.pid)
-        assert descends_from_guard()
+    process = await forked(world)
+    monkeypatch.setattr(os, "getppid", lambda: process.pid)
+    assert descends_from_guard()
 
 
 # ends, as those of other agents
 
 
 @pytest.mark.hazard("F1", "P1", "P12")
-async def test_a_killed_guard_is_noticed_and_its_lock_is_free(tmp_path: Path) -> None:
+async def test_a_killed_guard_is_noticed_and_its_lock_is_free(
+    world: Family, tmp_path: Path
+) -> None:
     with (tmp_path / "lock").open("w") as lock:
-        async with family(tmp_path) as world:
-            process = await forked(world, lock_fd=lock.fileno())
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            lock.close()
-            os.kill(parent_of(process.pid), signal.SIGKILL)
-            with anyio.fail_after(5):
-                assert await process.wait_exit() == Exit(None, signal.SIGKILL)
-                assert await process.wait_dead()
-            with (tmp_path / "lock").open("w") as again:
-                fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process = await forked(world, lock_fd=lock.fileno())
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.close()
+        os.kill(parent_of(process.pid), signal.SIGKILL)
+        with anyio.fail_after(5):
+            assert await process.wait_exit() == Exit(None, signal.SIGKILL)
+            assert await process.wait_dead()
+        with (tmp_path / "lock").open("w") as again:
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.hazard("F3")
-async def test_a_kill_reaches_one_forked_tree_and_no_other(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        one, two = await forked(world), await forked(world)
-        guard = parent_of(one.pid)
-        assert await one.kill()
-        for pid in (one.pid, guard):
-            await gone(pid)
-        assert await answers(two)
-        assert await answers(await world.agent())
+async def test_a_kill_reaches_one_forked_tree_and_no_other(world: Family) -> None:
+    one, two = await forked(world), await forked(world)
+    guard = parent_of(one.pid)
+    assert await one.kill()
+    for pid in (one.pid, guard):
+        await gone(pid)
+    assert await answers(two)
+    assert await answers(await world.agent())
 
 
 @pytest.mark.hazard("F3", "P1")
-async def test_a_forked_guard_that_was_stopped_kills_its_tree(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        os.kill(parent_of(process.pid), signal.SIGSTOP)
-        with anyio.fail_after(5):
-            assert await process.kill()
+async def test_a_forked_guard_that_was_stopped_kills_its_tree(world: Family) -> None:
+    process = await forked(world)
+    os.kill(parent_of(process.pid), signal.SIGSTOP)
+    with anyio.fail_after(5):
+        assert await process.kill()
 
 
-async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        with anyio.fail_after(SLOW):
-            await process.close(10)
-        assert await process.wait_exit() == Exit(0, None)
+async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(world: Family) -> None:
+    process = await forked(world)
+    with anyio.fail_after(SLOW):
+        await process.close(10)
+    assert await process.wait_exit() == Exit(0, None)
 
 
 # F2: the parent's death

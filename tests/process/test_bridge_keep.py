@@ -134,7 +134,10 @@ async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_held(wor
 
 
 async def test_the_agent_is_not_told_of_the_client_s_files_and_terminals(world: World) -> None:
-    able = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+    able: dict[str, Any] = {
+        "fs": {"readTextFile": True, "writeTextFile": True},
+        "terminal": True,
+    }
     async with kept(world, **able):
         (told,) = world.log.received("initialize")
         assert not told["params"]["clientCapabilities"].keys() & able.keys()

@@ -259,9 +259,9 @@ async def test_a_server_that_is_not_there_is_named(
 async def test_a_prompt_waits_for_the_server_with_a_word_and_not_for_ever(
     adapt: Adapt, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "_SIGN_OF_LIFE", 0.1)
     async with adapt() as client:
         await client.prompt("one")
+        monkeypatch.setattr(patience, "_SIGN_OF_LIFE", 0.1)
         fake.refusals = [503] * 1000
         await fake.cut()
         await fake.until(lambda: fake.asked.count("socket") > 2)
