@@ -10,12 +10,14 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.clients import handshake
@@ -31,6 +33,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import UNSET, is_id
@@ -68,7 +71,8 @@ class Bridge:
         context.take_ready = self._waiting.take_ready
         context.take_warming = self._waiting.take_warming
         self._sessions = Sessions(context, self._waiting)
-        self._sessionless = Sessionless(context, self._waiting)
+        changed = self._keep_spare().note_change if context.settings.spare else _nobody
+        self._sessionless = Sessionless(context, self._waiting, changed)
         #: requests that are answered from a task of their own.
         self.slow: dict[str, Work] = {
             protocol.AUTHENTICATE: self._sessionless.authenticate,
@@ -81,6 +85,12 @@ class Bridge:
             protocol.SESSION_CLOSE: self._sessions.close,
             protocol.SESSION_DELETE: self._sessions.delete,
         }
+
+    def _keep_spare(self) -> Spare:
+        """Let a process be ready for the next session."""
+        chosen = self._settings
+        times = SpareTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        return Spare(self._waiting, self._tasks, partial(self._sessions.room, 1), times)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -221,6 +231,10 @@ class Bridge:
         settings = self._settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
+
+
+def _nobody(told: Link) -> None:
+    """Tell nobody that a process was told something."""
 
 
 async def serve(

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 
 from acp_bridge.protocol import ErrorCode
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.jsonrpc import Malformed, RpcError
 
 log = logging.getLogger("acp_bridge")
 
@@ -65,6 +65,11 @@ def refused(message: str) -> RpcError:
 def silent(method: str, seconds: float) -> RpcError:
     """Return -32603: the agent has not answered a request for so long."""
     return agent_trouble(f"the agent did not answer {method} within {seconds:g} s")
+
+
+def spoiled_answer(line: Malformed) -> RpcError:
+    """Return -32603: the line with the agent's answer is no message, or it is too long."""
+    return agent_trouble(f"the agent's answer can't be read: {line.reason}")
 
 
 def too_many_files(limit: int) -> RpcError:

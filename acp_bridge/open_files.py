@@ -25,6 +25,8 @@ _OWN: Final = 20
 _SESSION: Final = 12
 #: what a session takes for a moment while it is opened, or its agent starts.
 _OPENING: Final = 16
+#: what an agent takes that waits for a session.
+_AGENT: Final = 4
 #: kept for the sessions that exist: agents that restart, replays, merging. Of a low limit it is
 #: this part at most.
 _KEPT: Final = 64
@@ -70,17 +72,18 @@ class OpenFiles:
         self._opening = 0
 
     @contextmanager
-    def claimed(self, live: int, asleep: int) -> Iterator[None]:
+    def claimed(self, live: int, asleep: int, *, waits: bool = False) -> Iterator[None]:
         """Keep room for a session that is opened meanwhile; raises RpcError.
 
         `live`: how many sessions there are; `asleep`: how many of them have no agent, which may
-        start at any time.
+        start at any time. `waits`: an agent waits that the session takes, so that what that one has
+        open is counted already.
         """
         most = self._limit()
         kept = min(_KEPT, most // _KEPT_PART)
         starting = (1 + self._opening + asleep) * _OPENING
         try:
-            taken = max(self._count(), _OWN + live * _SESSION)
+            taken = max(self._count() - waits * _AGENT, _OWN + live * _SESSION)
         except OSError:
             taken = most
         if taken + starting + kept > most:

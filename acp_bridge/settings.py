@@ -64,6 +64,10 @@ class Settings:
     close_grace: float = waits.CLOSE_GRACE
     #: a session's agent that was at rest for so long is ended until it is needed; 0: never.
     sleep_after: float = 0.0
+    #: a process is kept ready for the next session, and ended when unused for so long; 0: none is.
+    spare: float = 0.0
+    #: from the moment in which a session took one to the start of the next.
+    spare_pause: float = waits.SPARE_PAUSE
     #: from one sign of life to the next while a prompt waits for the end of a pause or a hold.
     sign_interval: float = waits.SIGN
     #: for another bridge to let go of a session.

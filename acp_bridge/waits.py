@@ -21,6 +21,13 @@ START: Final = 60.0
 #: All tries of one restart together. Not below START, or a slow agent could never be restarted.
 RESTART: Final = 60.0
 
+# --- a process is kept ready for the next session ---------------------------------------------
+
+#: One that no session takes is ended.
+SPARE: Final = 600.0
+#: A session that took the last one opens in it, before the next is started.
+SPARE_PAUSE: Final = 1.0
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.

@@ -80,8 +80,10 @@ def end_on_signals() -> None:
 
 def run(model: str | None, home: str | None) -> int:
     """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
+    from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.lossy import text_stream
 
+    ORPHANS.adopt()  # what a tool leaves that kills its guard
     if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -6,7 +6,8 @@ process dies.
 
 Invariants
 - When `kill` returns, the process and all its descendants are dead, unless the system does not let
-  one die within the time that is given.
+  one die within the time that is given. That holds also if the process kills its guard, where this
+  process has been made to adopt what is left then (`acp_bridge.agents.orphans`).
 - The guard is waited for, so that no zombie is left.
 """
 
@@ -17,6 +18,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -26,11 +28,14 @@ from anyio import to_thread
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.guard_reports import GuardReports
+from acp_bridge.agents.orphans import ORPHANS
 
 #: seconds for the guard to execute the command
 _START = 10
 #: seconds for it to end if it can't
 _FAIL = 1
+#: seconds between two looks at what a killed guard has left
+_ORPHANS_PAUSE = 0.005
 
 
 class GuardedProcess:
@@ -45,7 +50,6 @@ class GuardedProcess:
         self._control.setblocking(False)
         self._guard: subprocess.Popen[bytes] | None = None
         self._reports = GuardReports(self._control)
-        self._dead = False
 
     @classmethod
     async def start(
@@ -106,10 +110,9 @@ class GuardedProcess:
             with anyio.move_on_after(within, shield=True):
                 while await self._take_report():
                     pass
-                if not self._dead:  # the guard was killed; the group is what can still be found
+                if await self._guard_s_end():  # it was killed, and the tree may live
                     self._signal_group(signal.SIGKILL)
-                if self._guard is not None:
-                    await to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
+                    await to_thread.run_sync(_kill_orphans, within, abandon_on_cancel=True)
         finally:
             self._control.close()  # which tells the guard too
 
@@ -124,15 +127,17 @@ class GuardedProcess:
         control = self._guard_end.fileno()
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         try:
-            self._guard = subprocess.Popen(
-                [*guard.COMMAND_LINE, str(control), locale, "", *command],
-                cwd=cwd,
-                env=dict(env),
-                pass_fds=[control],
-                start_new_session=True,
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
+            self._guard = ORPHANS.start_guard(
+                lambda: subprocess.Popen(
+                    [*guard.COMMAND_LINE, str(control), locale, "", *command],
+                    cwd=cwd,
+                    env=dict(env),
+                    pass_fds=[control],
+                    start_new_session=True,
+                    stdin=streams[0],
+                    stdout=streams[1],
+                    stderr=streams[2],
+                )
             )
         finally:
             self._guard_end.close()
@@ -143,6 +148,8 @@ class GuardedProcess:
                 self.pid = int(pid)
             case ["failed", number]:
                 raise OSError(int(number), os.strerror(int(number)))
+            case _ if await self._guard_s_end() == -signal.SIGKILL:
+                self.returncode = -signal.SIGKILL  # the process has done that, most likely
             case _:
                 raise OSError(0, "it could not be started")
 
@@ -155,9 +162,15 @@ class GuardedProcess:
                 self.returncode = int(code)
             case ["exited", "-", number]:
                 self.returncode = -int(number)
-            case ["dead"]:
-                self._dead = True
         return True
+
+    async def _guard_s_end(self) -> int:
+        """Waits until the guard has ended, and collects it; returns its exit code."""
+        if self._guard is None:
+            return 0
+        code = await to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
+        ORPHANS.forget_guard(self._guard.pid)
+        return code
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.pid:
@@ -171,3 +184,10 @@ class GuardedProcess:
     def _send(self, command: bytes) -> None:
         with contextlib.suppress(OSError):  # the guard is gone
             self._control.send(command)
+
+
+def _kill_orphans(seconds: float) -> None:
+    """Kills what killed guards have left; waits in a thread for that long at most."""
+    end = time.monotonic() + seconds
+    while ORPHANS.kill() and time.monotonic() < end:
+        time.sleep(_ORPHANS_PAUSE)

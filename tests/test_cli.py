@@ -79,6 +79,13 @@ def test_a_command_wins_over_an_agent_server_of_the_environment() -> None:
     assert (parsed.settings.drain_timeout, parsed.own_agent) == (2, False)
 
 
+def test_a_spare_process_is_kept_only_where_the_user_says_so() -> None:
+    assert options.parse(["--", "an-agent"], {}).settings.spare == 0
+    assert options.parse(["--spare", "--", "an-agent"], {}).settings.spare == 600
+    assert options.parse(["--spare", "--model", "demo"], {}).settings.spare == 600
+    assert options.parse(["--spare", "off"], {"ACP_BRIDGE_SPARE": "on"}).settings.spare == 0
+
+
 def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
     env = {
         "ACP_BRIDGE_DELIVERY": "interrupt",
@@ -87,6 +94,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
+        "ACP_BRIDGE_SPARE": "on",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -101,7 +109,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
-    assert settings.sleep_after == 30
+    assert (settings.sleep_after, settings.spare) == (30, 600)
     assert settings.home == Path("/h")
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (
@@ -128,6 +136,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
             ["--sleep-after", "nan"],
             "--sleep-after: a number of minutes from 0, for never, to 10080",
         ),
+        (["--spare", "two"], "--spare: choose from on, off"),
         (["--request-timeout", "0"], "--request-timeout: a number of seconds from 1 to 600"),
         (["--log-level", "loud"], "--log-level: choose from debug, info, warning, error"),
         (["--model", "m", "--", "an-agent"], "--model is the built-in agent's"),

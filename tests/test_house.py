@@ -44,9 +44,18 @@ SANS_IO = (
     "machine.epochs",
     "machine.events",
     "machine.gate",
+    "machine.hook_events",
+    "machine.open_hooks",
     "machine.outcomes",
+    "machine.process_events",
+    "machine.prompt_events",
     "machine.prompt_queue",
+    "machine.restarts",
+    "machine.session_end",
+    "machine.stage",
     "machine.states",
+    "machine.timers",
+    "machine.turn_end",
     "machine.turns",
     "hooks.config",
     "hooks.definitions",
@@ -65,8 +74,6 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/turns.py": (700, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/session/session.py": (360, "it puts the parts together, each with its port"),
     "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
@@ -139,7 +146,8 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
-    guard = ("acp_bridge.agents.guard.", "acp_bridge.agents.guard_reports.")
+    parts = ("guard", "guard_reports", "orphans")  # what a guard leaves that is killed
+    guard = tuple(f"acp_bridge.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":

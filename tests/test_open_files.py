@@ -49,6 +49,16 @@ def test_sessions_that_are_being_opened_and_agents_that_may_start_are_counted() 
 
 
 @pytest.mark.hazard("P6")
+def test_an_agent_that_waits_for_the_session_has_what_it_takes_open_already() -> None:
+    room = files(256, 256 - 64 - ONE + 4)
+    assert not has_room(room)
+    with room.claimed(0, 0, waits=True):
+        pass
+    with pytest.raises(RpcError), files(256, 20).claimed(14, 0, waits=True):
+        pass
+
+
+@pytest.mark.hazard("P6")
 def test_sessions_that_have_not_taken_all_they_will_take_are_counted_as_if_they_had() -> None:
     assert has_room(files(256, 20), live=13)
     assert not has_room(files(256, 20), live=14)

@@ -23,11 +23,11 @@ from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.beside import Forks
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
-from acp_bridge.agents.requests import Requests
+from acp_bridge.agents.requests import Requests, agent_peer
 from acp_bridge.log import event
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
-from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.peer import Call
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
@@ -75,7 +75,7 @@ class Link:
         self.command = command
         self.owner = owner
         self.name = name
-        self.peer = Peer(self, self._send, answer_malformed=False, internal_error=errors.internal)
+        self.peer = agent_peer(self, self._send)
         self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf

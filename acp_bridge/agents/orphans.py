@@ -1,8 +1,9 @@
 """What a guard leaves behind when somebody kills it: the bridge adopts it, and kills it (Linux).
 
 A guard is the subreaper of its agent's tree. When it is killed, the kernel gives what it had to the
-next subreaper above it, which is the bridge. So a child of the bridge that is no guard of its own
-belongs to a tree whose guard is dead, and is to die as well (invariant P1).
+next subreaper above it, which is the bridge. So a child of the bridge that is no guard of its own,
+and is not in the bridge's process group, belongs to a tree whose guard is dead, and is to die as
+well (invariant P1). The built-in agent does the same for the guards of its tools.
 
 A process that the bridge did not make a subreaper, as in tests, adopts nothing and kills nothing.
 """
@@ -69,15 +70,17 @@ class Orphans:
             return True  # a guard is being started, slowly; nobody knows which one it is
         try:
             table = guard.processes()
-            adopted = {pid for pid, parent, _, _ in table if parent == os.getpid()} - self._guards
+            own, group = os.getpid(), os.getpgrp()  # what it has started itself is in its group
+            children = {pid for pid, parent, its, _ in table if parent == own and its != group}
+            adopted = children - self._guards
         finally:
             self._births.release()
         tree, size = set(adopted), 0
         while len(tree) > size:
             size = len(tree)
             tree.update(pid for pid, parent, _, _ in table if parent in tree)
-        for group in {group for pid, _, group, _ in table if pid in tree} - {os.getpgrp()}:
-            guard.kill_group(group)
+        for its in {its for pid, _, its, _ in table if pid in tree} - {group}:
+            guard.kill_group(its)
         for pid in adopted:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.protocol import (
     AUTHENTICATE,
     SESSION_LOAD,
@@ -17,10 +18,21 @@ from acp_bridge.protocol import (
     ErrorCode,
 )
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId
-from acp_bridge.wire.peer import Peer
+from acp_bridge.wire.peer import Handler, Peer
 
 #: what an agent answers with a result only when it needs no login.
 _LOGGED_IN: Final = (AUTHENTICATE, SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_PROMPT)
+
+
+def agent_peer(handler: Handler, send: Callable[[bytes], None]) -> Peer:
+    """Return the bridge's end of a connection to an agent."""
+    return Peer(
+        handler,
+        send,
+        answer_malformed=False,
+        internal_error=errors.internal,
+        spoiled_answer=errors.spoiled_answer,
+    )
 
 
 class Requests:

@@ -29,6 +29,9 @@ options (and the environment variables that set them):
   --sleep-after MINUTES             end the agent of a session that was at rest for so long; it
                                     is started again when it is needed; 0: never
                                     (ACP_BRIDGE_SLEEP_AFTER; default 0, built-in agent 60)
+  --spare [on|off]                  keep one more process of the agent ready, so that the next
+                                    session opens at once; ended when unused for 10 minutes
+                                    (ACP_BRIDGE_SPARE; default off)
   --model MODEL                     the built-in agent's model as LiteLLM names it, such as
                                     anthropic/claude-sonnet-5-5; or demo, or scripted:FILE
                                     (ACP_BRIDGE_MODEL; default the first whose key is there,

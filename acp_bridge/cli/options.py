@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -19,8 +20,10 @@ from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 NAMES: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
-    "sleep-after",
+    *("sleep-after", "spare"),
 )
+#: may stand without a value, which then is "on".
+_FLAGS: Final = frozenset({"spare"})
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 #: minutes of rest after which the built-in agent is ended until it is needed again.
@@ -30,7 +33,16 @@ _BUILT_IN: Final = "built-in"
 #: seconds that an agent may take to stop.
 _DRAIN: Final = 2.0
 _LEVELS: Final = ("debug", "info", "warning", "error")
-_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel)
+
+
+class Switch(StrEnum):
+    """Says if something is done."""
+
+    ON = "on"
+    OFF = "off"
+
+
+_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,11 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
     for name in NAMES:
-        parser.add_argument(f"--{name}", default=env.get(variable(name)))
+        default = env.get(variable(name))
+        if name in _FLAGS:
+            parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
+        else:
+            parser.add_argument(f"--{name}", default=default)
     given, rest = parser.parse_known_args(arguments)
     if given.help:
         print(HELP, end="")
@@ -136,6 +152,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
+        spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
     )
 
 

@@ -66,17 +66,18 @@ class Sessions:
         """Return a process without a session, started if there is none; raises RpcError."""
         return await self._waiting.ready()
 
-    def _room(self) -> AbstractContextManager[None]:
-        """Keep room for one more session, so that none that exists suffers; raises RpcError."""
-        asleep = sum(session.link is None for session in self.live.values())
-        return self._context.open_files.claimed(len(self.live), asleep)
+    def room(self, spare: int = 0) -> AbstractContextManager[None]:
+        """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
+        starting = spare + sum(session.link is None for session in self.live.values())
+        files, waits = self._context.open_files, self._waiting.link is not None
+        return files.claimed(len(self.live), starting, waits=waits)
 
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours."""
         workspace = params.workspace(given)
-        with self._room():
+        with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
@@ -145,7 +146,7 @@ class Sessions:
             if session:
                 _move(session, workspace)
             else:
-                with self._room():
+                with self.room():
                     session = await self._store.open(session_id, workspace)
                     if session is None and await self._store.set_aside(session_id):
                         return await self._anew(request, session_id, workspace)
@@ -174,7 +175,7 @@ class Sessions:
         async with self._busy.hold(session_id):
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
-            with self._room():
+            with self.room():
                 async with self._at_hand(session_id) as source:
                     session, result = await self._forks.make(source, workspace, request)
         self.live[session.id] = session

@@ -5,6 +5,7 @@ What sets something reaches every process that lives, and is kept for those to c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from acp_bridge import errors
@@ -19,10 +20,19 @@ from acp_bridge.sessions.waiting_process import WaitingProcess
 class Sessionless:
     """Answers `authenticate`, `logout`, and whatever else is asked of no session."""
 
-    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
-        """`waiting` has the process that is asked when no other one is to be."""
+    def __init__(
+        self,
+        context: SessionContext,
+        waiting: WaitingProcess,
+        on_change: Callable[[Link], None] = lambda told: None,
+    ) -> None:
+        """`waiting` has the process that is asked when no other one is to be.
+
+        `on_change` is called with the process that has just taken a login, a logout or a setting.
+        """
         self._context = context
         self._waiting = waiting
+        self._on_change = on_change
 
     async def authenticate(self, request: ClientRequest, params: Json) -> Any:
         """Log in at the process that asked for it last, then wherever else it is of use.
@@ -36,6 +46,7 @@ class Sessionless:
         first = wanting[0] if wanting else await self._login_place(params)
         number = self._context.standing.number()
         result = await first.ask_for(request, AUTHENTICATE, params)
+        self._on_change(first)
         if not self._context.standing.note(AUTHENTICATE, params, number):
             return result  # a logout, or another login, came after it
         if carries_credentials(params):
@@ -65,6 +76,7 @@ class Sessionless:
         """Log out everywhere; what was given to `authenticate` is forgotten at once."""
         self._context.standing.note(LOGOUT, params)
         first = await self._any()
+        self._on_change(first)
         self._tell_others(first, LOGOUT, params)
         return await self._ask(first, request)
 
@@ -75,6 +87,7 @@ class Sessionless:
             return await first.ask_for(request, request.method, request.params)
         number = self._context.standing.number()
         result = await self._ask(first, request)
+        self._on_change(first)
         if self._context.standing.note(request.method, params, number):
             self._tell_others(first, request.method, params)
         return result

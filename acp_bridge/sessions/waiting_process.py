@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,6 +23,8 @@ from acp_bridge.session.to_client import ToClient
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
+
+_Given = TypeVar("_Given", Link, Link | None)
 
 
 class LinkSource(Protocol):
@@ -65,11 +67,21 @@ class WaitingProcess:
         #: the process that is to wait here.
         self._coming: _Start | None = None
         self._count = 0
+        self._closed = False
+        #: set when the process that waits is taken, or has ended.
+        self.emptied = anyio.Event()
+        #: is called when a session has got a process from here.
+        self.on_taken: Callable[[], None] = lambda: None
 
     @property
     def link(self) -> Link | None:
         """The process that waits for a session, or None."""
         return self._link
+
+    @property
+    def empty(self) -> bool:
+        """No process waits, nor is one on its way, and there may be one."""
+        return self._link is None and self._coming is None and not self._closed
 
     async def ready(self) -> Link:
         """Return the waiting process, started if there is none; raises RpcError."""
@@ -82,15 +94,15 @@ class WaitingProcess:
 
     def take_ready(self) -> Link | None:
         """Return the waiting process, if there is one, which the caller owns now."""
-        link, self._link = self._link, None
-        return link
+        return self._taken(self._let_go())
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError.
 
         Nobody waits for a start that another session needs (invariant P11).
         """
-        return self.take_ready() or await self.take_warming() or await self._start()
+        link = self.take_ready() or await self.take_warming()
+        return link or self._taken(await self._start())
 
     async def take_warming(self) -> Link | None:
         """Return the process that is being started for nobody yet, which the caller owns now.
@@ -109,7 +121,7 @@ class WaitingProcess:
                 with anyio.CancelScope(shield=True):
                     await self.give_back(coming.link)
             raise
-        return coming.link
+        return self._taken(coming.link)
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
@@ -117,14 +129,14 @@ class WaitingProcess:
         link.at_clients.session_id = None
         link.park()
         if self._link is None and not link.gone:
-            self._link = link
+            self._link, self.emptied = link, anyio.Event()
         elif self._link is not link:
             await link.kill()
 
     async def warm(self) -> None:
         """Start a process ahead of any need; what fails is said to the request that needs one."""
         try:
-            if self._link is None and self._coming is None:
+            if self.empty:
                 await self._start_next()
         except RpcError:
             return
@@ -132,9 +144,26 @@ class WaitingProcess:
             errors.internal(exc, "an agent could not be started")
 
     async def close(self, grace: float) -> None:
-        """End the waiting process."""
-        if link := self.take_ready():
+        """End the waiting process; none is started ahead of a need any more."""
+        self._closed = True
+        if link := self._link:
+            await self.end(link, grace)
+
+    async def end(self, link: Link, grace: float) -> None:
+        """End a process if it still waits."""
+        if self._link is link:
+            self._let_go()
             await link.close(grace)
+
+    def _let_go(self) -> Link | None:
+        link, self._link = self._link, None
+        self.emptied.set()
+        return link
+
+    def _taken(self, link: _Given) -> _Given:
+        if link is not None:
+            self.on_taken()
+        return link
 
     async def _start_next(self) -> Link | None:
         """Start the process that is to wait here; returns None if a session has claimed it."""
@@ -188,7 +217,7 @@ class WaitingProcess:
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         if self._link is link:
-            self._link = None
+            self._let_go()
         to_client.release(link)
 
     def on_dead(self, link: Link) -> None:

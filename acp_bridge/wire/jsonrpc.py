@@ -32,6 +32,9 @@ RequestId: TypeAlias = int | float | str | None
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 
 
+_REFUSAL: Final = "Invalid request: "
+
+
 class _Unset(Enum):
     UNSET = "unset"
 
@@ -98,6 +101,11 @@ class Malformed:
     error: RpcError
     answer: bool = False
     asks: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the line, without the words that begin every refusal."""
+        return self.error.message.removeprefix(_REFUSAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,5 +294,4 @@ def is_id(value: object) -> TypeGuard[RequestId]:
 
 
 def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:
-    text = f"Invalid request: {reason}"
-    return Malformed(id, RpcError(ErrorCode.INVALID_REQUEST, text), answer)
+    return Malformed(id, RpcError(ErrorCode.INVALID_REQUEST, f"{_REFUSAL}{reason}"), answer)

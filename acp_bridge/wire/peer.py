@@ -62,12 +62,17 @@ def _opaque(exc: Exception) -> RpcError:
     return RpcError(ErrorCode.INTERNAL_ERROR, "Internal error")
 
 
+def _spoiled(line: Malformed) -> RpcError:
+    return RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed")
+
+
 class Peer:
     """Is fed what was read, and sends through `send`, which must neither block nor raise.
 
     `answer_malformed`: True towards a client; False towards an agent, whose malformed lines are
     noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
-    may be sent.
+    may be sent. `spoiled_answer` returns the error that a request gets if the line that answers it
+    is no message.
     """
 
     def __init__(
@@ -77,12 +82,14 @@ class Peer:
         *,
         answer_malformed: bool,
         internal_error: Callable[[Exception], RpcError] = _opaque,
+        spoiled_answer: Callable[[Malformed], RpcError] = _spoiled,
         limit: int = jsonrpc.DEFAULT_LIMIT,
     ) -> None:
         self._handler = handler
         self._send = send
         self._answer_malformed = answer_malformed
         self._internal_error = internal_error
+        self._spoiled_answer = spoiled_answer
         self._decoder = Decoder(limit)
         self._calls: set[RequestId] = set()
         self._asked: dict[RequestId, Callable[[Answer], None]] = {}
@@ -151,8 +158,7 @@ class Peer:
 
     def _on_malformed(self, line: Malformed) -> None:
         if line.answer and line.id in self._asked:
-            text = "The answer was malformed"
-            self._settle(line.id, Err(RpcError(ErrorCode.INTERNAL_ERROR, text)))
+            self._settle(line.id, Err(self._spoiled_answer(line)))
         elif self._answer_malformed or line.asks:
             self._send(encode(jsonrpc.error(line.id, line.error)))
         self._handler.on_malformed(line)

@@ -8,7 +8,7 @@ import pytest
 
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import Exit
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError
 from tests.agents.scripted_process import Listener, linked
 
 GONE = ("gone", Exit(7, None))
@@ -123,6 +123,19 @@ async def test_an_open_request_keeps_its_origin_and_gets_an_error_when_the_proce
         with pytest.raises(RpcError, match=r"has ended \(exit code 7\)"):
             await link.ask_for(origin, "session/prompt", {})
     assert [type(answer).__name__ for answer in answers] == ["Ok", "Err", "Err"]
+
+
+@pytest.mark.hazard("P16")
+async def test_an_answer_that_is_too_long_is_said_to_be_the_agents_and_how_long_it_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[Answer] = []
+    async with linked(monkeypatch, Listener()) as (link, process):
+        request_id = link.request_for(None, "session/list", {}, answers.append)
+        link.peer.feed(b'{"id":%d,"result":"%s"}\n' % (request_id, b"x" * DEFAULT_LIMIT))
+        process.die()
+    said = "the agent's answer can't be read: the line is longer than 67108864 bytes"
+    assert answers == [Err(RpcError(-32603, said))]
 
 
 @pytest.mark.hazard("P15")

@@ -88,6 +88,17 @@ started[0].kill()
 
 
 @pytest.mark.hazard("P1")
+def test_what_the_process_has_started_without_a_guard_is_no_orphan() -> None:
+    code = """
+orphans.adopt()
+other = subprocess.Popen(["sleep", "600"])
+print(orphans.kill(), lives(other.pid))
+other.kill()
+"""
+    assert run(code) == "False True\n"
+
+
+@pytest.mark.hazard("P1")
 def test_a_process_that_adopts_nothing_kills_nothing() -> None:
     code = """
 other = sleeper()

@@ -47,8 +47,20 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         _row("load of 10,000 messages", "1000 ms", (f["load_10000_ms"], 1000, "ms")),
         _row("... more memory than a load of 100", "flat (3 MB)",
              (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
+        *(_spare_rows(f) if "new_spare_median_ms" in f else []),
         *_agent_rows(f),
         *(_hundred_rows(f) if "hundred_accept_median_ms" in f else []),
+    ]  # fmt: skip
+
+
+def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    reach = f["new_alone_median_ms"] + 10
+    return [
+        _row("a further `session/new`: the agent alone, behind the bridge", "as it is",
+             (f["new_alone_median_ms"], float("inf"), "ms"),
+             (f["new_behind_median_ms"], float("inf"), "ms")),
+        _row("... with `--spare`: the agent's own answer and 10 ms", f"{reach:.1f} ms",
+             (f["new_spare_median_ms"], reach, "ms")),
     ]  # fmt: skip
 
 

@@ -146,6 +146,24 @@ async def test_no_process_of_ours_shows_a_key_in_proc(
     assert key.encode() not in seen
 
 
+# tools
+
+
+@pytest.mark.hazard("C10", "P1")
+async def test_what_a_command_that_kills_its_guard_leaves_is_dead_when_the_call_has_ended(
+    start: Start, cwd: Path, mark: str
+) -> None:
+    command = "setsid sleep 600 & setsid setsid sleep 600 & sleep 600 & kill -9 $PPID; sleep 600"
+    call = f'call: shell {{"command": "{command}"}}'
+    async with start(f"turn\n{call}\n---\ntext: {{result}}") as client:
+        await opened(client, cwd)
+        client.side.permission = "allow"
+        await client.prompt("go")
+        assert client.text() == "[ended by SIGKILL]"
+        assert client.process is not None
+        assert marked(mark) == [client.process.pid]
+
+
 # MCP servers
 
 

@@ -196,6 +196,20 @@ async def test_a_command_that_kills_its_guard_ends_with_its_group(
     await all_gone(mark)
 
 
+async def test_a_command_that_kills_its_guard_at_once_has_been_started_and_was_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = GuardedProcess._spawn
+
+    def killed(process: GuardedProcess, *args: Any) -> None:
+        spawn(process, *args)
+        assert process._guard is not None
+        process._guard.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(GuardedProcess, "_spawn", killed)
+    assert (await shell(tmp_path, "sleep 600")).text == "[ended by SIGKILL]"
+
+
 @pytest.mark.hazard("C10", "P1")
 async def test_a_command_that_stops_its_guard_is_killed_when_its_time_is_over(
     tmp_path: Path, mark: str
