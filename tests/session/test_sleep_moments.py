@@ -111,6 +111,20 @@ async def test_a_prompt_is_run_once_by_the_process_that_comes(tmp_path: Path, na
         assert len(woken.params(SESSION_PROMPT)) == 1
 
 
+async def test_an_agent_that_ends_by_itself_while_it_is_put_to_sleep_is_no_death_to_tell(
+    tmp_path: Path,
+) -> None:
+    async with moment(tmp_path, "falling") as it:
+        it.here.context.agents[0].exits()
+        prompt = it.here.prompt("more")
+        await quiet()
+        assert it.here.session.asleep
+        await it.over()
+        woken = await it.woken()
+        woken.answer(await woken.asked(SESSION_PROMPT), DONE)
+        assert await it.here.answered(prompt) == DONE
+
+
 @at_each_moment
 async def test_a_prompt_that_is_cancelled_at_once_is_answered_so_and_the_next_one_runs(
     tmp_path: Path, name: str
