@@ -25,9 +25,18 @@ EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
 #: what is mutated, and the tests that have to see it.
 TARGETS = {
     "acp_bridge/machine/turns.py": "tests/machine",
+    "acp_bridge/machine/prompt_events.py": "tests/machine",
+    "acp_bridge/machine/process_events.py": "tests/machine",
+    "acp_bridge/machine/hook_events.py": "tests/machine",
+    "acp_bridge/machine/session_end.py": "tests/machine",
+    "acp_bridge/machine/turn_end.py": "tests/machine",
+    "acp_bridge/machine/restarts.py": "tests/machine",
+    "acp_bridge/machine/stage.py": "tests/machine",
     "acp_bridge/machine/prompt_queue.py": "tests/machine",
     "acp_bridge/machine/epochs.py": "tests/machine",
     "acp_bridge/machine/gate.py": "tests/machine",
+    "acp_bridge/machine/open_hooks.py": "tests/machine",
+    "acp_bridge/machine/timers.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")

@@ -44,9 +44,18 @@ SANS_IO = (
     "machine.epochs",
     "machine.events",
     "machine.gate",
+    "machine.hook_events",
+    "machine.open_hooks",
     "machine.outcomes",
+    "machine.process_events",
+    "machine.prompt_events",
     "machine.prompt_queue",
+    "machine.restarts",
+    "machine.session_end",
+    "machine.stage",
     "machine.states",
+    "machine.timers",
+    "machine.turn_end",
     "machine.turns",
     "hooks.config",
     "hooks.definitions",
@@ -65,9 +74,7 @@ HEAVY = {"acp", "litellm", "pydantic", "rich", "click", "typer", "argparse", "ag
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/turns.py": (700, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/session/session.py": (360, "it puts the parts together, each with its port"),
-    "agent/openhands/turn.py": (370, "one machine: to be read, and proved, as a whole"),
+    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
     "acp_bridge/agents/guard.py": (375, "one program, which can import nothing of ours"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}

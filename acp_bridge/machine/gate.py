@@ -58,8 +58,7 @@ class Gate:
     def open(self, epoch: int) -> list[Effect]:
         """End pause and hold."""
         out: list[Effect] = [SendGo(epoch)] if self.at_agent else []
-        self.held = False
-        self.end_pause()
+        self.forget()
         return out
 
     def end_older_pause(self, key: int) -> None:
@@ -71,6 +70,11 @@ class Gate:
         """End the pause without a word to the agent: it is told to cancel, or has ended."""
         self.paused = False
         self.forget_turn()
+
+    def forget(self) -> None:
+        """End pause and hold without a word to the agent: the session ends."""
+        self.held = False
+        self.end_pause()
 
     def forget_turn(self) -> None:
         """Note that no turn runs any more."""

@@ -99,6 +99,11 @@ class PromptQueue:
         self._waiting: list[QueuedPrompt] = []
 
     @property
+    def running_key(self) -> int | None:
+        """The key of the running prompt, or None."""
+        return self.running.key if self.running else None
+
+    @property
     def unanswered(self) -> list[QueuedPrompt]:
         """All prompts, the oldest first: `session/cancel` means that one. (invariant C20)"""
         current = self.running or self.leaving

@@ -7,15 +7,12 @@ agent showed before it is on its way to the clients by then.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import assert_never
 
 import anyio
 
-from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.hooks.found import FoundHooks
@@ -25,7 +22,7 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import answers, failures, queue_command, queue_words, to_client
+from acp_bridge.session import failures, queue_command, queue_words
 from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
@@ -34,7 +31,9 @@ from acp_bridge.session.hooks import SessionHooks
 from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.performer import Performer
 from acp_bridge.session.permissions import Permissions
+from acp_bridge.session.process_effects import ProcessEffects
 from acp_bridge.session.prompts import Prompts
 from acp_bridge.session.queue_command import QueueCommand
 from acp_bridge.session.replay import Replay
@@ -50,8 +49,6 @@ from acp_bridge.session.turn import Turn
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import Updates
-
-logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -71,13 +68,12 @@ class Session:
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         self.closed = anyio.Event()  #: set when nothing of the session is left.
         self._context, self._lease, settings = context, lease, context.settings
-        self.closing = self._told = False  #: `close` was called; a start's trouble was told.
+        self.closing = False  #: `close` was called.
         words = queue_words.offered(context.capabilities)
         updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
         shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
-        limit, self._deadlines = settings.client_limit, Deadlines(self, settings)
         memory = self.memory = Memory(journal)
         sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
@@ -86,19 +82,30 @@ class Session:
         permissions = Permissions(said, updates, shown.show)
         asks = ToClient(self.id, shown.asked, updates, shown.record_at_once, permissions)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, limit)
+        self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self._restart = Restart(self, journal, shown, updates, chosen, self.to_agent, memory, sleep)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
-        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, limit)
-        self._turn = Turn(self, journal, shown, updates, prompts, memory, said)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.ask = Ask(self, context, self.to_agent, shown)
         self.title = Title(self, context.journal, journal, shown)
         own = self.ask.command, self.title.set_own, words
         self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
+        self._performer = self._new_performer()
         if link:
             self._processes.add(link, 1)
             sleep.begin(link)
+
+    def _new_performer(self) -> Performer:
+        """Put together the parts that carry out what the machine asks for."""
+        settings, journal, shown = self._context.settings, self.journal, self.transcript
+        prompts, memory, updates, sleep = self._prompts, self.memory, self._updates, self._sleep
+        chosen, to_agent = self.user_settings, self.to_agent
+        restart = Restart(self, journal, shown, updates, chosen, to_agent, memory, sleep)
+        processes = ProcessEffects(self, self._processes, restart, settings.close_grace)
+        turn = Turn(self, journal, shown, updates, prompts, memory, self.hooks)
+        deadlines = Deadlines(self, settings)
+        parts = prompts, turn, self.pauses, self.hooks, sleep, deadlines, memory, shown, updates
+        return Performer(self, processes, *parts)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 
@@ -144,6 +151,11 @@ class Session:
         return self.from_agent.unread or self.ask.open or self.journal.behind
 
     @property
+    def blocked(self) -> bool:
+        """The restarts failed, or the process wants a login."""
+        return self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
+
+    @property
     def ending(self) -> bool:
         return self._machine.ending
 
@@ -179,7 +191,7 @@ class Session:
         self.transcript.flush()
 
     def after_steps(self) -> None:
-        self._say_blocked()
+        self._performer.say_blocked()
         self.pauses.look_again()
         self.transcript.flush()
         self.from_agent.look_again()
@@ -187,76 +199,8 @@ class Session:
         self._sleep.look_again()
 
     def perform(self, effect: ef.Effect) -> None:
-        match effect:
-            case ef.Commit(key):
-                self._prompts.commit(key)
-            case ef.SendPrompt(epoch, key):
-                self._sleep.note_turn()
-                self._turn.begin(self._processes.link(epoch), key)
-            case ef.SendCancel(epoch, key):
-                self._turn.cancel(self._processes.link(epoch), key)
-            case ef.SendPause(epoch, token):
-                self.pauses.ask_agent(self._processes.link(epoch), token)
-            case ef.SendGo(epoch):
-                self.pauses.tell_agent(self._processes.link(epoch))
-            case ef.StillWaits():
-                self.pauses.give_sign()
-            case ef.AnswerPrompt(key, outcome):
-                self._told |= answers.says_why_not_ready(outcome)
-                self._turn.say_not_run(key, outcome)
-                self._prompts.answer(key, outcome)
-            case ef.NoteOutcome(key, answer):
-                self._prompts.note(key, answer)
-            case ef.Interrupted(key):
-                self._prompts.interrupt(key)
-            case ef.Hold(keys):
-                self._prompts.hold(keys)
-            case ef.CloseCards():
-                for update in self._updates.close_cards():
-                    self.transcript.show({"update": update})
-            case ef.Closed():
-                self.spawn(self._finish)
-            case ef.Arm(timer, token):
-                self._deadlines.arm(timer, token)
-            case ef.Disarm(timer):
-                self._deadlines.disarm(timer)
-            case ef.Dropped(dropped):
-                logger.debug("event.dropped session=%s what=%s", self.id, dropped)
-            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
-                self._perform_on_process(effect)
-            case _:
-                self.hooks.perform(effect)
-
-    def _perform_on_process(
-        self, effect: ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
-    ) -> None:
-        match effect:
-            case ef.Start(epoch):
-                self._told = False
-                self.spawn(self._processes.start, epoch, f"{self.id[:8]}#{epoch}")
-            case ef.Open(epoch):
-                self.spawn(self._open, self._processes.link(epoch))
-            case ef.Kill(epoch):
-                self.spawn(self._processes.kill, epoch)
-            case ef.CloseAgent(epoch):
-                grace = self._context.settings.close_grace
-                self.spawn(self._processes.close, epoch, grace)
-            case ef.Release(epoch):
-                if link := self._processes.forget(epoch):
-                    to_client.release(link)
-            case _:
-                assert_never(effect)
-
-    async def _open(self, link: Link) -> None:
-        self.feed(await self._restart.run(link))
-
-    def _say_blocked(self) -> None:
-        """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
-        blocked = self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
-        if blocked and not self._told:
-            self._told = True
-            text = notices.not_ready(self.memory.refusal)
-            self.transcript.show_only(notices.notice(text))
+        """Carry out one effect, without waiting."""
+        self._performer.perform(effect)
 
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
@@ -271,7 +215,7 @@ class Session:
         self.ask.close()
         self.feed(ev.Close())
 
-    async def _finish(self) -> None:
+    async def finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
         try:
             await self.hooks.end("close" if self.closing else "shutdown")

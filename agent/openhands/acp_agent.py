@@ -28,8 +28,9 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
+from acp_bridge.protocol import AGENT_MESSAGE, text_chunk
 from agent.errors import invalid_params, unknown_session
-from agent.openhands import launch
+from agent.openhands import launch, patience
 from agent.openhands.conversation import Conversation
 from agent.openhands.events import Json
 from agent.openhands.events_socket import open_socket
@@ -40,6 +41,7 @@ from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
 from agent.openhands.server import Server
 from agent.openhands.settings import ServerSettings
+from agent.openhands.turn_words import STARTING
 from agent.serve.open_sessions import OpenSessions, checked_blocks
 from agent.serve.sdk_connection import Wire
 from agent.session.session_client import SessionClient
@@ -76,7 +78,7 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         **_: Any,
     ) -> NewSessionResponse:
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
-        await launch.wait_until_ready(self._server)
+        await patience.wait_until_ready(self._server)
         await launch.check_extras(self._server, params)
         session_id = str(uuid.uuid4())
         info = await launch.begin(self._server, session_id, params, self._settings.profile)
@@ -122,6 +124,13 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         new_id = str(uuid.uuid4())
         await self._server.fork(session_id, new_id)
         session = await self._open(new_id, await self._info(new_id))
+        try:
+            await session.read_past()
+            if profile := session.options.profile:  # a fork may have lost the model's credentials
+                await self._server.switch_profile(new_id, profile)
+        except BaseException:
+            self._sessions.pop(new_id, None)
+            raise
         self._wire.later(session.begin)
         return ForkSessionResponse(session_id=new_id, **session.options.choices())
 
@@ -196,7 +205,10 @@ class OpenHandsAgent(OpenSessions[Conversation]):
                 await session.replay()
             return session
         check_id(session_id)
-        await launch.wait_until_ready(self._server)
+        word = text_chunk(AGENT_MESSAGE, f"\n\n{STARTING}\n\n", f"{session_id}-starting")
+        await patience.wait_until_ready(
+            self._server, partial(self._client(session_id).update, word)
+        )
         await launch.check_extras(self._server, params)
         info = await self._info(session_id)
         check_cwd(info, params)
@@ -213,16 +225,18 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         profiles = await self._server.model_profiles()
         options = Options(profiles, await self._server.agent_profiles(), info)
         settings = self._settings
-        client = SessionClient(session_id, request=self._wire.request, notify=self._wire.notify)
         session = Conversation(
             session_id,
             self._server,
             partial(open_socket, settings.url, settings.key, session_id),
-            client,
+            self._client(session_id),
             options,
         )
         self._sessions[session_id] = session
         return session
+
+    def _client(self, session_id: str) -> SessionClient:
+        return SessionClient(session_id, request=self._wire.request, notify=self._wire.notify)
 
     async def _set(self, session: Conversation, option: str, value: object) -> None:
         match option:

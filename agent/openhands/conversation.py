@@ -2,8 +2,8 @@
 
 Invariants
 - Prompts run one at a time, in the order in which they came.
-- Nothing is sent to the server while actions wait that nobody has agreed to: they are refused
-  first.
+- Nothing is sent to the server while actions wait that nobody has agreed to, or while what was
+  cancelled may run on: they are refused and it is stopped first, or the prompt is an error.
 - After a session was opened again, and after `cancelled`, nothing is shown until the client speaks;
   what came meanwhile is shown then (invariant C23).
 """
@@ -18,7 +18,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agent.client import Client
-from agent.openhands.events import Event, StateField, Status, UserMessage
+from agent.openhands import patience
+from agent.openhands.events import Event, StateField, Status, UserMessage, status_of
 from agent.openhands.live_feed import LiveFeed, OpenSocket
 from agent.openhands.news import News
 from agent.openhands.options import Options
@@ -29,22 +30,10 @@ from agent.openhands.shown import Shown
 from agent.openhands.turn import Turn
 from agent.openhands.turn_runner import TurnRunner
 from agent.openhands.turn_shell import TurnShell
-from agent.openhands.turn_words import (
-    NOT_SENT,
-    STARTING,
-    Effect,
-    End,
-    Fail,
-    Phase,
-    StopReason,
-)
+from agent.openhands.turn_words import NOT_STOPPED, Effect, End, Fail, Phase, StopReason
 
 logger = logging.getLogger(__name__)
 
-#: seconds between words to a user who waits for the server
-_SIGN_OF_LIFE: Final = 10.0
-#: how often that is said before the prompt is answered with an error
-_SIGNS: Final = 6
 #: seconds without an event after which a running turn looks if the feed is still alive
 _SILENCE: Final = 15.0
 #: seconds for what runs to be stopped when the session is closed; an interrupt waits up to five
@@ -122,29 +111,21 @@ class Conversation:
             if held:
                 self.shown.hold()
 
-    async def open_again(self, *, replay: bool) -> None:
-        """Reads the log, and stops a run that a cancel or a kill has left. Raises ServerProblem."""
+    async def read_past(self, *, replay: bool = False) -> Status | None:
+        """Reads the log, and shows it if `replay`. Returns the status. Raises ServerProblem."""
         self._opening = True
         try:
-            status = await self._patient_sync(replay=replay)
+            return await patience.read_log(self.live, self.shown.say, replay=replay)
         finally:
             self._opening = False
+
+    async def open_again(self, *, replay: bool) -> None:
+        """Reads the log, and stops a run that a cancel or a kill has left. Raises ServerProblem."""
+        status = await self.read_past(replay=replay)
         if status is Status.RUNNING:
             await self._stop_all()
         await self.shown.update(COMMANDS)
         self.shown.hold()
-
-    async def _patient_sync(self, *, replay: bool) -> Status | None:
-        """Reads the log once the server is there, with a word to the user while it is not."""
-        for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0):
-            try:
-                return await self.live.sync(replay=replay, silent=not replay)
-            except ServerProblem as problem:
-                if problem.kind not in (Kind.UNREACHED, Kind.UNSURE):
-                    raise
-                await self.shown.say(STARTING)
-                await anyio.sleep(pause)
-        return await self.live.sync(replay=replay, silent=not replay)
 
     # prompts
 
@@ -189,15 +170,17 @@ class Conversation:
             return End("cancelled")
         await self.shown.release()
         with prompt.waiting:
-            await self._wait_for_server()
+            await patience.wait_until_live(self.live, self.shown.say)
         if prompt.cancelled:
             self.shown.hold()
             return End("cancelled")
-        if self._uncertain or self.live.feed.status is Status.WAITING:
+        if self._uncertain or await self._status() is Status.WAITING:
             await self._stop_all()
-        self.shown.mute(False)
+        self.shown.mute(self._uncertain)
         if prompt.cancelled:
             outcome: End | Fail = End("cancelled")
+        elif self._uncertain:
+            outcome = Fail(NOT_STOPPED)
         elif prompt.message.command:
             outcome = await self._command(prompt)
         else:
@@ -205,6 +188,12 @@ class Conversation:
         if outcome == End("cancelled"):
             self.shown.hold()
         return outcome
+
+    async def _status(self) -> Status | None:
+        """Returns the status; what the feed has not told yet is asked for."""
+        if self.live.state_known:
+            return self.live.feed.status
+        return status_of(await self._server.status(self.id))
 
     async def _turn(self, prompt: _Prompt) -> End | Fail:
         await self.news.whole(self.live.feed.state)
@@ -248,14 +237,6 @@ class Conversation:
             self.live.feed.cut()
             self.shown.mute(turn.uncertain)
         return outcome
-
-    async def _wait_for_server(self) -> None:
-        """Raises ServerProblem if the feed is not live in time, or never will be."""
-        for _ in range(_SIGNS):
-            with anyio.move_on_after(_SIGN_OF_LIFE):
-                return await self.live.wait_live()
-            await self.shown.say(STARTING)
-        raise ServerProblem(Kind.UNREACHED, NOT_SENT)
 
     async def _watch(self) -> None:
         """Finds out if a feed that is silent in a turn has died without being cut."""

@@ -7,7 +7,10 @@ Invariants
 
 from __future__ import annotations
 
+from agent.openhands import turn_words as words
 from agent.openhands.events import Event, Failure, Snapshot, StateField, Status, UserMessage
+from agent.openhands.problems import failure_text
+from agent.openhands.turn_words import End, Fail
 
 
 class Evidence:
@@ -20,7 +23,7 @@ class Evidence:
         self.ran = False
         #: the last snapshot of the live feed since then; None if a run may be going
         self.rest: Status | None = None
-        self.failure: Failure | None = None
+        self._failure: Failure | None = None
         self._last_message = last_message
         self._newer = False
 
@@ -35,12 +38,20 @@ class Evidence:
                 if event.status is Status.RUNNING:
                     self.rest = None
             case Failure() if self._begun:
-                self.failure = event
+                self._failure = event
             case Snapshot():
                 message = event.values.get("last_user_message_id")
                 self._newer = self._newer or message not in (None, self._last_message)
                 if self._begun:
                     self.rest = event.status
+
+    def end_of_failure(self) -> End | Fail:
+        """Returns how a run ends that ended with an error."""
+        if self._failure is None:
+            return Fail(words.NO_REASON)
+        if self._failure.code == "MaxIterationsReached":
+            return End("max_turn_requests")
+        return Fail(failure_text(self._failure.code, self._failure.detail))
 
     def forget_run(self) -> None:
         """Notes that a new run is asked for."""

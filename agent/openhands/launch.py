@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
-
 from agent.errors import invalid_params, unknown_session
 from agent.openhands.confirmation import MODES
 from agent.openhands.events import Json
@@ -16,24 +14,6 @@ from agent.openhands.server import Server
 from agent.session.session_params import SessionParams
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-#: seconds that a server gets to start, before it is told that it can't be reached
-_PATIENCE = 45.0
-_PAUSE = 0.5
-
-
-async def wait_until_ready(server: Server) -> None:
-    """Waits for a server that is just starting. Raises ServerProblem."""
-    problem = ServerProblem(Kind.UNSURE, "The agent-server does not answer.")
-    with anyio.move_on_after(_PATIENCE):
-        while True:
-            try:
-                return await server.ready()
-            except ServerProblem as failed:
-                if failed.kind not in (Kind.UNREACHED, Kind.UNSURE):
-                    raise
-                problem = failed
-            await anyio.sleep(_PAUSE)
-    raise problem
 
 
 async def check_extras(server: Server, params: SessionParams) -> None:

@@ -18,7 +18,8 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from agent.client import Update
-from agent.openhands.events import Event, Json, Status, read, status_of
+from agent.openhands.backoff import pause_after
+from agent.openhands.events import Event, Json, Snapshot, Status, read, status_of
 from agent.openhands.events_socket import EventsSocket
 from agent.openhands.feed import Feed, Taken
 from agent.openhands.problems import Kind, ServerProblem
@@ -59,6 +60,8 @@ class LiveFeed:
         self.ended: ServerProblem | None = None
         #: an event came since this was last set to False
         self.heard = False
+        #: this connection has told the whole state; what another told before may be old
+        self.state_known = False
         self._server = server
         self._open_socket = open_socket
         self._id = conversation_id
@@ -77,7 +80,7 @@ class LiveFeed:
 
     async def run(self) -> None:
         """Runs until the server says that there is nothing to follow, or it is cancelled."""
-        pause = _FIRST_PAUSE
+        failures = 0
         while self.ended is None:
             problem: ServerProblem | None = None
             with anyio.CancelScope() as self._connection:
@@ -88,17 +91,16 @@ class LiveFeed:
                     logger.info("the feed of %s was cut: %s", self._id, failed)
                     problem = failed
             was_live, self._live = self._live, False
+            self.state_known = False
             self.feed.cut()
             self._note_change()
             if problem is not None and problem.final:
                 await self.end(problem)
-            if was_live:
-                pause = _FIRST_PAUSE
+            failures = 1 if was_live else failures + 1
             if self.ended is None:
-                with anyio.move_on_after(pause):
+                with anyio.move_on_after(pause_after(failures, _FIRST_PAUSE, _LONGEST_PAUSE)):
                     await self._hurry.wait()
                 self._hurry = anyio.Event()
-                pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def end(self, problem: ServerProblem) -> None:
         """Ends the feed for good, and says why."""
@@ -188,6 +190,7 @@ class LiveFeed:
         self.heard = True
         await self._still.wait()
         if (event := read(raw)) is not None:
+            self.state_known = self.state_known or isinstance(event, Snapshot)
             await self._take(self.feed.live(event))
 
     async def _take(self, taken: Taken, *, silent: bool = False) -> None:

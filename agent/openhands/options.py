@@ -48,6 +48,11 @@ class Options:
             raise invalid_params("no such mode")
         return MODES[mode][2]
 
+    @property
+    def profile(self) -> str | None:
+        """The profile of the model; None if it is of none that the server lists."""
+        return self.model if self.model in self._models else None
+
     def checked_model(self, name: object) -> str:
         """Raises RequestError."""
         if not isinstance(name, str) or name not in self._models:

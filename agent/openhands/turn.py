@@ -16,9 +16,11 @@ Invariants
 from __future__ import annotations
 
 from agent.openhands import turn_words as words
+from agent.openhands.backoff import pause_after
 from agent.openhands.events import Event, Snapshot, StateField, Status
 from agent.openhands.evidence import Evidence
-from agent.openhands.problems import Kind, ServerProblem, failure_text
+from agent.openhands.pausing import Pausing
+from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.stopping import Stopping, Waiting
 from agent.openhands.turn_words import (
     Ask,
@@ -40,6 +42,8 @@ Problem = ServerProblem | None
 
 #: seconds between two looks at the server
 _PAUSE = 1.0
+#: seconds between tries at a server that has no room, or can't be reached
+_FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 #: how often a message is looked for, a run asked for, a refusal told, an interrupt repeated
 _TRIES = 5
@@ -66,15 +70,9 @@ class Turn:
         self._starts = 0
         self._lost = False
         self._stopping = Stopping()
-        #: a pause was asked for; how often the server said since then that it is paused
-        self._pausing = False
-        self._rests = 0
-        #: the pause was ended, and the run has not been seen to go on
-        self._gone_on = False
+        self._pausing = Pausing()
         #: another client's stop was looked at
         self._looked_at_stop = False
-        #: the user's answer, which waits for the end of the pause
-        self._answer: bool | None = None
         self._told_busy = self._told_lost = False
 
     # what the shell reports
@@ -121,7 +119,7 @@ class Turn:
         """Takes the end of Run."""
         if self.cancelled:
             return self._begin_stop(waiting)
-        if self._gone_on and problem is not None and problem.kind is Kind.RUNNING:
+        if self._pausing.resuming and problem is not None and problem.kind is Kind.RUNNING:
             return self._go_on_again(waiting)
         match problem.kind if problem else None:
             case None | Kind.RUNNING:
@@ -173,8 +171,8 @@ class Turn:
             return []
         if accept is None:
             return self.cancel(waiting)
-        if self._pausing:
-            self._answer = accept
+        if self._pausing.wanted:
+            self._pausing.answer = accept
             return []
         if accept and waiting != self._asked:
             return self._ask(waiting)
@@ -206,18 +204,16 @@ class Turn:
     # a pause
 
     def _note_pause(self, event: Event) -> None:
-        if isinstance(event, Snapshot) and event.status is Status.PAUSED:
-            self._rests += 1
-        elif isinstance(event, StateField) and event.status is Status.RUNNING:
-            self._gone_on = False
-            if self.phase is Phase.PAUSED:  # another client has gone on
-                self._pausing, self.phase = False, Phase.RUNNING
+        self._pausing.take(event)
+        runs = isinstance(event, StateField) and event.status is Status.RUNNING
+        if self.phase is Phase.PAUSED and runs:  # another client has gone on
+            self._pausing.wanted, self.phase = False, Phase.RUNNING
 
     def pause(self) -> list[Effect]:
         """Takes the user's pause: the call that runs ends, then the turn waits."""
         if self.cancelled or self.phase is Phase.ENDED:
             return [Paused(False)]
-        self._pausing, self._rests = True, 0
+        self._pausing.begin()
         if self.phase in (Phase.ASKING, Phase.PAUSED):
             return [Paused(True)]
         return [Pause()] if self.phase is Phase.RUNNING else []
@@ -227,19 +223,19 @@ class Turn:
         if self.cancelled or self.phase is not Phase.RUNNING:
             return []
         if problem is not None:
-            self._pausing = False
+            self._pausing.wanted = False
             return [Paused(False)]
         return self._look(waiting)
 
     def go(self, waiting: Waiting) -> list[Effect]:
         """Takes the end of the user's pause."""
-        if not self._pausing or self.cancelled or self.phase is Phase.ENDED:
+        if not self._pausing.wanted or self.cancelled or self.phase is Phase.ENDED:
             return []
-        self._pausing = False
+        self._pausing.wanted = False
         if self.phase in (Phase.PAUSED, Phase.RUNNING):
-            self._gone_on = True
+            self._pausing.resuming = True
             return [Paused(False), *self._go(Phase.STARTING, self._fresh(Run()))]
-        answer, self._answer = self._answer, None
+        answer = self._pausing.taken_answer()
         return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
 
     def _go_on_again(self, waiting: Waiting) -> list[Effect]:
@@ -262,15 +258,14 @@ class Turn:
                     return [] if waiting else self._go(Phase.LOOKING, Sync(_PAUSE))
                 return self._ask(waiting)
             case Status.ERROR:
-                return [self._failed()]
+                return [self._end(self._evidence.end_of_failure())]
             case Status.DELETING:
                 return [self._end(Fail(words.DELETED))]
             case Status.STUCK:
                 return [Say(words.STUCK), self._end(End("end_turn"))]
-            case Status.PAUSED if self._pausing:
-                # The server tells it when it takes the pause, and again when its call has ended.
-                return self._go(Phase.PAUSED, Paused(True)) if self._rests > 1 else []
-            case Status.PAUSED if self._gone_on:
+            case Status.PAUSED if self._pausing.wanted:
+                return self._go(Phase.PAUSED, Paused(True)) if self._pausing.in_effect else []
+            case Status.PAUSED if self._pausing.resuming:
                 return self._go(Phase.STARTING, self._fresh(Run()))
             case Status.PAUSED if not self._looked_at_stop:
                 # A conversation that is being deleted is stopped like this, too.
@@ -331,9 +326,9 @@ class Turn:
         return [*told, *self._go(Phase.STARTING, self._fresh(Run(pause)), keep=True)]
 
     def _pause(self) -> float:
-        """Returns the seconds to the next try: 1, doubling up to 30."""
+        """Returns the seconds to the next try."""
         self._tries += 1
-        return float(min(2 ** (self._tries - 1), _LONGEST_PAUSE))
+        return pause_after(self._tries, _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def _fresh(self, request: Run | Confirm) -> Effect:
         """Returns a request that begins a run; what ended before it says nothing any more."""
@@ -345,16 +340,8 @@ class Turn:
         self.phase = phase
         if not keep:
             self._tries = 0
-        pause = [Pause()] if self._pausing and phase is Phase.RUNNING else []
+        pause = [Pause()] if self._pausing.wanted and phase is Phase.RUNNING else []
         return [*effects, *pause]
-
-    def _failed(self) -> Effect:
-        failure = self._evidence.failure
-        if failure is None:
-            return self._end(Fail(words.NO_REASON))
-        if failure.code == "MaxIterationsReached":
-            return self._end(End("max_turn_requests"))
-        return self._end(Fail(failure_text(failure.code, failure.detail)))
 
     def _fail(self, problem: Problem) -> Effect:
         assert problem is not None

@@ -82,5 +82,5 @@ class TurnShell:
 
     async def _keep_policy(self) -> None:
         told = self.live.feed.state.get("confirmation_policy")
-        if told is not None and told != self.options.policy:
+        if not self.live.state_known or told not in (None, self.options.policy):
             await self.server.set_policy(self.conversation_id, self.options.policy)

@@ -132,6 +132,9 @@ LOST: Final = "[OpenHands] The server can't be reached; it is tried again until 
 LEFT_OUT: Final = "[OpenHands] Not all that other clients of the conversation did is shown here."
 
 NOT_SENT: Final = "The agent-server can't be reached; your message was not sent."
+NOT_STOPPED: Final = (
+    "What the agent-server ran before could not be stopped; your message was not sent."
+)
 NOT_KNOWN: Final = (
     "The connection to the agent-server failed while the message was sent, and the server does not"
     " show it. It was not sent again, because it may still arrive."

@@ -17,8 +17,8 @@ from acp_bridge.machine.events import (
     Warm,
 )
 from acp_bridge.machine.outcomes import Failure
+from acp_bridge.machine.restarts import MAX_TRIES
 from acp_bridge.machine.states import Timer
-from acp_bridge.machine.turns import MAX_TRIES
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 

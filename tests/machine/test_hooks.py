@@ -45,9 +45,9 @@ from acp_bridge.machine.events import (
     Shutdown,
     StartFailed,
 )
+from acp_bridge.machine.hook_events import MAX_AGAIN
 from acp_bridge.machine.outcomes import Done, Failure, Refused
 from acp_bridge.machine.states import Moment, Timer
-from acp_bridge.machine.turns import MAX_AGAIN
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 BEFORE, AFTER = Moment.PROMPT, Moment.TURN_END

@@ -169,6 +169,34 @@ async def test_three_prompts_at_once_run_one_after_the_other(stand: Stand) -> No
         assert asked == ["SAY AA 5", "SAY BB 5", "SAY CC 5"]
 
 
+async def test_an_image_is_part_of_the_message(stand: Stand) -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+    words_ = {"type": "text", "text": "SAY A 2"}
+    async with stand.client() as client:
+        params = {"sessionId": client.session_id, "prompt": [image, words_]}
+        answer = await client.request("session/prompt", params, PATIENCE)
+        assert answer["stopReason"] == "end_turn"
+        assert "I received your image" in client.text()  # the server itself, for a blind model
+        assert not user_texts(client)
+        events = await stand.api.events(await stand.conversation())
+        (said,) = (e["llm_message"]["content"] for e in events if e.get("source") == "user")
+        assert ["data:image/png;base64,iVBORw0KGgo="] in [part.get("image_urls") for part in said]
+
+
+async def test_a_fork_remembers_and_shows_nothing_of_its_past_again(stand: Stand) -> None:
+    async with stand.client() as client:
+        await client.prompt("SAY A 3", within=PATIENCE)
+        first = await stand.conversation()
+        params = {"sessionId": client.session_id, "cwd": str(stand.cwd), "mcpServers": []}
+        forked = (await client.request("session/fork", params, PATIENCE))["sessionId"]
+        await client.prompt("SAY FORKED 2", forked, within=PATIENCE)
+        assert numbers(client.text(forked), "FORKED") == [0, 1]
+        assert not numbers(client.text(forked), "A")
+        (body,) = stand.model.asked("SAY FORKED 2")
+        assert "SAY A 3" in stand.model.heard(body)
+        assert await stand.api.messages(first) == ["SAY A 3"]
+
+
 async def test_what_another_client_says_is_shown_with_its_answer(stand: Stand) -> None:
     async with stand.client() as client:
         await client.prompt("SAY A 2", within=PATIENCE)

@@ -19,7 +19,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self
@@ -27,12 +27,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
-from websockets.frames import Close, Frame, Opcode
-from websockets.http11 import Request
-from websockets.server import ServerProtocol
 
 from agent.openhands.events import Json
 from tests.agent.openhands import events as told
+from tests.agent.openhands.server_socket import ServerSocket
 from tests.support.tasks import end_tasks
 
 KEY = "the-key-of-the-fixture"
@@ -70,11 +68,13 @@ class Conversation:
     policy: Json
     status: str = "idle"
     events: list[Json] = field(default_factory=list)
-    sockets: list[_Socket] = field(default_factory=list)
+    sockets: list[ServerSocket] = field(default_factory=list)
     title: str | None = None
     last_message: str | None = None
     stream: bool = True
     profile: str = "model"
+    #: the id of the agent profile that it was made with
+    agent_profile: str = ""
     waiting: list[str] = field(default_factory=list)
     #: what was really run: the ids of actions
     ran: list[str] = field(default_factory=list)
@@ -110,6 +110,9 @@ class Conversation:
         self.waiting = list(ids)
         await self.emit(*(told.action(each, command=each) for each in ids))
         await self.set_status("waiting_for_confirmation")
+
+    def forked(self, new_id: str) -> Conversation:
+        return replace(self, id=new_id, events=[*self.events], sockets=[], ran=[], run=None)
 
     def info(self) -> Json:
         snapshot = self.snapshot()["value"]
@@ -257,7 +260,7 @@ class FakeServer:
         parts = urlsplit(target)
         if parts.path != "/health" and headers.get("x-session-api-key") != KEY:
             return 401, {"detail": "Unauthorized"}
-        if isinstance(deed, int) and deed != 429:
+        if isinstance(deed, int) and deed not in (200, 429):
             return deed, {"detail": f"it is {deed}"}
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
@@ -304,6 +307,7 @@ class FakeServer:
             raise _Refused(404, "no such profile")
         place = given["workspace"]["working_dir"]
         made = Conversation(given["conversation_id"], place, given["confirmation_policy"])
+        made.agent_profile = given["agent_profile_id"]
         return self.conversations.setdefault(made.id, made).info()
 
     async def _conversation(
@@ -318,7 +322,9 @@ class FakeServer:
                 return _page(it.events, query)
             case "POST events":
                 await self._message(it, given["content"])
-                await self._begin(it, busy, "saved")
+                await self._begin(it, busy, "saved", wanted=given["run"])
+            case "POST fork":
+                self.conversations[given["id"]] = it.forked(given["id"])
             case "POST run":
                 await self._begin(it, busy, "no room")
             case "POST interrupt":
@@ -354,7 +360,11 @@ class FakeServer:
         it.last_message = message["id"]
         await it.emit(told.field("last_user_message_id", message["id"]))
 
-    async def _begin(self, it: Conversation, busy: bool, refusal: str) -> None:
+    async def _begin(
+        self, it: Conversation, busy: bool, refusal: str, *, wanted: bool = True
+    ) -> None:
+        if not wanted:
+            return
         if busy:
             raise _Refused(429, refusal)
         if it.run is not None:
@@ -405,7 +415,7 @@ class FakeServer:
             status = self.refusals.pop(0)
             await stream.send(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode())
             return
-        socket = _Socket(stream)
+        socket = ServerSocket(stream)
         await socket.open(data)
         frame = json.loads(await socket.receive())
         if frame != {"type": "auth", "session_api_key": KEY}:
@@ -428,57 +438,11 @@ class FakeServer:
                 await socket.receive()
         finally:
             it.sockets.remove(socket)
+            self._tell()
 
     def _tell(self) -> None:
         self._news.set()
         self._news = anyio.Event()
-
-
-class _Socket:
-    """The server's end of one WebSocket."""
-
-    def __init__(self, stream: SocketStream) -> None:
-        self._stream = stream
-        self._protocol = ServerProtocol()
-        self._texts: list[str] = []
-        self.deaf = False
-        self._sending = anyio.Lock()
-
-    async def open(self, data: bytes) -> None:
-        self._protocol.receive_data(data)
-        (request,) = self._protocol.events_received()
-        assert isinstance(request, Request)
-        self._protocol.send_response(self._protocol.accept(request))
-        await self._flush()
-
-    async def receive(self) -> str:
-        while not self._texts:
-            self._protocol.receive_data(await self._stream.receive())
-            for frame in self._protocol.events_received():
-                if isinstance(frame, Frame) and frame.opcode is Opcode.TEXT:
-                    self._texts.append(bytes(frame.data).decode())
-            await self._flush()
-            if self._protocol.close_expected():
-                raise anyio.EndOfStream
-        return self._texts.pop(0)
-
-    async def send(self, value: Json) -> None:
-        if self.deaf:
-            return
-        self._protocol.send_text(json.dumps(value).encode())
-        await self._flush()
-
-    async def close(self, code: int, reason: str) -> None:
-        self._protocol.send_close(Close(code, reason).code, reason)
-        await self._flush()
-
-    async def _flush(self) -> None:
-        async with self._sending:
-            for data in self._protocol.data_to_send():
-                try:
-                    await self._stream.send(data)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    return
 
 
 def _page(events: list[Json], query: Json) -> Json:

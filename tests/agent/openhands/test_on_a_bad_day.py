@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent.openhands import conversation
+from agent.openhands import patience
 from agent.openhands.turn_words import BUSY, MAY_GO_ON, NOT_KNOWN, NOT_SENT, STARTING
 from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import KEY, Conversation, Cut, FakeServer
@@ -250,7 +250,7 @@ async def test_a_wrong_key_is_an_authentication_error(
 async def test_a_server_that_is_not_there_is_named(
     adapt: Adapt, fake: FakeServer, cwd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.openhands.launch._PATIENCE", 0.2)
+    monkeypatch.setattr(patience, "_START", 0.2)
     async with adapt(opens=False, url="http://127.0.0.1:9") as client:
         error = await error_of(client, "session/new", {"cwd": str(cwd), "mcpServers": []})
         assert error.message == "The agent-server can't be reached at http://127.0.0.1:9."
@@ -259,7 +259,7 @@ async def test_a_server_that_is_not_there_is_named(
 async def test_a_prompt_waits_for_the_server_with_a_word_and_not_for_ever(
     adapt: Adapt, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "_SIGN_OF_LIFE", 0.1)
+    monkeypatch.setattr(patience, "_SIGN_OF_LIFE", 0.1)
     async with adapt() as client:
         await client.prompt("one")
         fake.refusals = [503] * 1000

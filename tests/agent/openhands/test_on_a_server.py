@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from agent.openhands.prompt import COMMANDS
+from agent.openhands.turn_words import STARTING
 from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import (
     KEY,
@@ -116,6 +117,20 @@ async def test_its_commands_are_offered_and_carried_out(adapt: Adapt, fake: Fake
         ]
 
 
+async def test_images_are_sent_with_the_words_in_their_order(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+    words = [{"type": "text", "text": text} for text in ("look:", "what is it?")]
+    async with adapt() as client:
+        params = {"sessionId": client.session_id, "prompt": [words[0], image, words[1]]}
+        assert (await client.request("session/prompt", params))["stopReason"] == "end_turn"
+        (message,) = [raw for raw in fake.only.events if raw.get("source") == "user"]
+        sent = {"type": "image", "image_urls": ["data:image/png;base64,AAAA"]}
+        assert message["llm_message"]["content"] == [words[0], sent, words[1]]
+        assert user_texts(client) == []
+
+
 async def test_a_slash_that_is_no_command_of_its_own_is_sent_as_it_is(
     adapt: Adapt, fake: FakeServer
 ) -> None:
@@ -188,6 +203,41 @@ async def test_a_session_is_a_conversation_of_the_profile_under_the_same_id(
     async with adapt() as client:
         assert fake.only.id == client.session_id
         assert (fake.only.folder, fake.only.policy) == (str(cwd), {"kind": "NeverConfirm"})
+        assert fake.only.agent_profile == PROFILE  # the active one
+
+
+async def test_a_profile_that_is_named_is_that_of_new_conversations(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    async with adapt(profile="other"):
+        assert fake.only.agent_profile == OTHER
+
+
+async def test_a_fork_is_a_conversation_of_its_own_with_the_same_past(
+    adapt: Adapt, fake: FakeServer, cwd: Path
+) -> None:
+    async with adapt() as client:
+        await client.prompt("one")
+        first = fake.only
+        params = {"sessionId": client.session_id, "cwd": str(cwd), "mcpServers": []}
+        forked = (await client.request("session/fork", params))["sessionId"]
+        # The real server keeps no credentials of the model for a fork without its profile.
+        assert fake.asked.count("POST switch_profile") == 1
+        await client.prompt("two", forked)
+        assert client.text(forked) == "Hello there."
+        said = [raw["source"] for raw in fake.conversations[forked].events if "source" in raw]
+        assert said.count("user") == 2
+        assert len([raw for raw in first.events if raw.get("source") == "user"]) == 1
+
+
+async def test_further_folders_are_refused_by_name(
+    adapt: Adapt, fake: FakeServer, cwd: Path
+) -> None:
+    params = {"cwd": str(cwd), "mcpServers": [], "additionalDirectories": ["/tmp"]}
+    async with adapt(opens=False) as client:
+        error = await error_of(client, "session/new", params)
+        assert (error.code, "additionalDirectories" in error.message) == (-32602, True)
+        assert fake.conversations == {}
 
 
 async def test_a_profile_that_is_not_there_is_named_with_those_that_are(
@@ -197,7 +247,6 @@ async def test_a_profile_that_is_not_there_is_named_with_those_that_are(
         error = await error_of(client, "session/new", {"cwd": str(cwd), "mcpServers": []})
         assert "'mine'; it has: bench, other" in error.message
         assert fake.conversations == {}
-    assert PROFILE != OTHER
 
 
 async def test_a_folder_that_the_server_does_not_have_is_named_and_nothing_is_made(
@@ -243,6 +292,16 @@ async def test_a_server_that_starts_slowly_is_waited_for(adapt: Adapt, fake: Fak
     fake.deeds["GET health"] = [503]
     async with adapt() as client:
         assert (await client.prompt("hello"))["stopReason"] == "end_turn"
+
+
+async def test_a_load_waits_for_a_server_that_starts_slowly_and_says_so(
+    adapt: Adapt, fake: FakeServer, cwd: Path
+) -> None:
+    conversation = fake.add(str(cwd), *talk())
+    fake.deeds["GET health"] = [503, 503]
+    async with adapt(opens=False) as client:
+        await client.load_session(conversation.id, cwd)
+        assert [text.strip() for text in client.texts()] == [STARTING, "a0"]
 
 
 # opening them again

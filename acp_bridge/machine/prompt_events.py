@@ -1,0 +1,138 @@
+"""What becomes of a prompt before the agent has it: read, committed, superseded, cancelled, sent.
+
+- Prompts run one at a time, in the order of reading, and only after they are committed.
+- A prompt is sent at most once: its key names its turn.
+- Nothing is sent, and no process is started, while the user has paused or held the session, or
+  while hooks about a prompt run.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from acp_bridge.machine.effects import AnswerPrompt, Commit, Dropped, Effect, SendPrompt
+from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.events import (
+    Cancel,
+    CancelPrompt,
+    CommitFailed,
+    Committed,
+    NotBegun,
+    PromptEvent,
+    PromptReceived,
+    RunHeld,
+)
+from acp_bridge.machine.gate import Gate
+from acp_bridge.machine.open_hooks import OpenHooks
+from acp_bridge.machine.outcomes import Cancelled, Failed, Failure
+from acp_bridge.machine.prompt_queue import Hooks, PromptQueue
+from acp_bridge.machine.restarts import Restarts
+from acp_bridge.machine.stage import Stage
+from acp_bridge.machine.states import State
+from acp_bridge.machine.turn_end import TurnEnd
+
+
+class PromptEvents:
+    """Takes what the client and the journal say of prompts; methods return effects."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        queue: PromptQueue,
+        gate: Gate,
+        epochs: Epochs,
+        open_hooks: OpenHooks,
+        restarts: Restarts,
+        turn_end: TurnEnd,
+        *,
+        clear_on_cancel: bool,
+    ) -> None:
+        """`clear_on_cancel`: a Stop cancels all that wait, too."""
+        self._stage = stage
+        self._queue = queue
+        self._gate = gate
+        self._epochs = epochs
+        self._open_hooks = open_hooks
+        self._restarts = restarts
+        self._turn_end = turn_end
+        self._clear = clear_on_cancel
+
+    def take(self, event: PromptEvent) -> list[Effect]:
+        """Take one event; raises ValueError if a prompt is received twice."""
+        queue, closing = self._queue, self._stage.closing
+        match event:
+            case PromptReceived(key) | RunHeld(key) if closing:
+                return [AnswerPrompt(key, Failed(Failure.CLOSED))]
+            case PromptReceived(key, interrupt):
+                queue.receive(key, interrupt, self._open_hooks.before_prompt)
+                return [Commit(key)]
+            case RunHeld(carrier, keys):
+                return queue.receive_held(carrier, keys, self._open_hooks.before_prompt)
+            case Committed():
+                return self._committed(event)
+            case CommitFailed(key, detail):
+                failure = Failed(Failure.JOURNAL, detail)
+                out = queue.drop(failure, lambda p: p.key == key and not p.committed)
+                return out or [Dropped(event)]
+            case NotBegun(queue.running_key) if self._stage.state is State.RUNNING:
+                return self._turn_end.not_begun()
+            case NotBegun(queue.running_key) if self._stage.state is State.DRAINING:
+                return self._turn_end.end_drain()
+            case NotBegun():
+                return [Dropped(event)]
+            case _:
+                assert_never(event)
+
+    def _committed(self, event: Committed) -> list[Effect]:
+        prompt = self._queue.find(event.key)
+        if not prompt or prompt.committed:
+            return [Dropped(event)]
+        prompt.committed = True
+        return [] if prompt.victim is None else self._supersede(prompt.key, prompt.victim)
+
+    def _supersede(self, key: int, victim: int) -> list[Effect]:
+        running = self._queue.running
+        self._gate.end_older_pause(key)
+        turn = self._stage.state is State.RUNNING and running and running.root == victim
+        out = self._turn_end.drain() if turn else []
+        return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
+
+    def cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
+        """Take the user's Stop, or a cancel of one prompt's request. (invariant C20)"""
+        queue = self._queue
+        if self._stage.closing or not queue.unanswered:
+            return [Dropped(event)]
+        oldest, running = queue.unanswered[0], queue.running
+        if isinstance(event, CancelPrompt):
+            key = event.key
+            if not running or key not in (running.key, running.request):
+                out = queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
+                return out or [Dropped(event)]
+        self._gate.end_pause()
+        return self._turn_end.cancel() + queue.drop(
+            Cancelled(), lambda p: self._clear or p.interrupt or p.request == oldest.request
+        )
+
+    def send_next(self) -> list[Effect]:
+        """After every event: send the next committed prompt, or start a process for it."""
+        queue, waiting = self._queue, self._queue.waiting
+        if not queue.unanswered:
+            self._gate.end_pause()
+        if self._stage.closing or self._gate.closed or queue.leaving:
+            return []
+        if not waiting or not waiting[0].committed:
+            return []
+        first, hooked, state = waiting[0], queue.hooked, self._stage.state
+        out: list[Effect] = []
+        if first.hooks is Hooks.DUE and not hooked and not queue.running:
+            out = queue.begin_hooks(first)
+        if state is State.IDLE:
+            return out if hooked or first.hooks is not Hooks.PASSED else out + self._send()
+        idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
+        return out + self._restarts.begin() if idle and not first.ending else out
+
+    def _send(self) -> list[Effect]:
+        self._turn_end.tainted = self._restarts.replaying = False
+        out = self._stage.enter(State.RUNNING)
+        prompt = self._queue.take_next()
+        return [*out, SendPrompt(self._epochs.current, prompt.key)]

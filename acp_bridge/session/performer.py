@@ -1,0 +1,142 @@
+"""Carries out what one session's machine asks for: each effect goes to the part that knows how."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, assert_never
+
+from acp_bridge import notices
+from acp_bridge.machine import effects as ef
+from acp_bridge.session import answers
+from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.hooks import SessionHooks
+from acp_bridge.session.memory import Memory
+from acp_bridge.session.pauses import Pauses
+from acp_bridge.session.process_effects import ProcessEffects
+from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.sleep import Sleep
+from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.turn import Turn
+from acp_bridge.updates import Updates
+
+logger = logging.getLogger(__name__)
+
+
+class PerformerPort(Protocol):
+    """What the performer needs of its session."""
+
+    id: str
+
+    @property
+    def blocked(self) -> bool:
+        """No process has the session, and none is on its way."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+    async def finish(self) -> None:
+        """Let go of the session."""
+
+
+class Performer:
+    """Performs effects in the order in which they come, without waiting."""
+
+    def __init__(
+        self,
+        port: PerformerPort,
+        processes: ProcessEffects,
+        prompts: Prompts,
+        turn: Turn,
+        pauses: Pauses,
+        hooks: SessionHooks,
+        sleep: Sleep,
+        deadlines: Deadlines,
+        memory: Memory,
+        transcript: TranscriptOut,
+        updates: Updates,
+    ) -> None:
+        """Nothing is asked for yet."""
+        self._port = port
+        self._processes = processes
+        self._prompts = prompts
+        self._turn = turn
+        self._pauses = pauses
+        self._hooks = hooks
+        self._sleep = sleep
+        self._deadlines = deadlines
+        self._memory = memory
+        self._transcript = transcript
+        self._updates = updates
+        #: a prompt's answer, or a notice, has said why no process could be started.
+        self._told = False
+
+    def perform(self, effect: ef.Effect) -> None:
+        """Carry out one effect."""
+        match effect:
+            case ef.SendPrompt() | ef.SendCancel() | ef.SendPause() | ef.SendGo():
+                self._send(effect)
+            case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
+                if isinstance(effect, ef.Start):
+                    self._told = False
+                self._processes.perform(effect)
+            case ef.StillWaits():
+                self._pauses.give_sign()
+            case ef.CloseCards():
+                for update in self._updates.close_cards():
+                    self._transcript.show({"update": update})
+            case ef.Closed():
+                self._port.spawn(self._port.finish)
+            case ef.Arm(timer, token):
+                self._deadlines.arm(timer, token)
+            case ef.Disarm(timer):
+                self._deadlines.disarm(timer)
+            case ef.Dropped(event):
+                logger.debug("event.dropped session=%s what=%s", self._port.id, event)
+            case ef.Commit() | ef.AnswerPrompt() | ef.NoteOutcome() | ef.Interrupted() | ef.Hold():
+                self._record(effect)
+            case _:
+                self._hooks.perform(effect)
+
+    def _send(self, effect: ef.SendPrompt | ef.SendCancel | ef.SendPause | ef.SendGo) -> None:
+        """Send to the agent."""
+        link = self._processes.link(effect.epoch)
+        match effect:
+            case ef.SendPrompt(_, key):
+                self._sleep.note_turn()
+                self._turn.begin(link, key)
+            case ef.SendCancel(_, key):
+                self._turn.cancel(link, key)
+            case ef.SendPause(_, token):
+                self._pauses.ask_agent(link, token)
+            case ef.SendGo():
+                self._pauses.tell_agent(link)
+            case _:
+                assert_never(effect)
+
+    def _record(
+        self, effect: ef.Commit | ef.AnswerPrompt | ef.NoteOutcome | ef.Interrupted | ef.Hold
+    ) -> None:
+        """Write down what becomes of prompts, and answer them."""
+        match effect:
+            case ef.Commit(key):
+                self._prompts.commit(key)
+            case ef.AnswerPrompt(key, outcome):
+                self._told |= answers.says_why_not_ready(outcome)
+                self._turn.say_not_run(key, outcome)
+                self._prompts.answer(key, outcome)
+            case ef.NoteOutcome(key, answer):
+                self._prompts.note(key, answer)
+            case ef.Interrupted(key):
+                self._prompts.interrupt(key)
+            case ef.Hold(keys):
+                self._prompts.hold(keys)
+            case _:
+                assert_never(effect)
+
+    def say_blocked(self) -> None:
+        """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
+        if self._port.blocked and not self._told:
+            self._told = True
+            text = notices.not_ready(self._memory.refusal)
+            self._transcript.show_only(notices.notice(text))

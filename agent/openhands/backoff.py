@@ -1,0 +1,16 @@
+"""How long to wait before something is tried again (sans-IO)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: doublings after which any pause is the longest one
+_MOST: Final = 20
+
+
+def pause_after(failures: int, first: float, longest: float) -> float:
+    """Returns the seconds to wait after so many failures in a row, at least one.
+
+    It is `first`, doubled with each further failure, and `longest` at most.
+    """
+    return min(first * 2.0 ** min(failures - 1, _MOST), longest)
