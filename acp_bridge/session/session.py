@@ -23,7 +23,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures, queue_command, queue_words
-from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.agent_processes import AgentProcesses, LastWork
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -209,9 +209,14 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
+    def close(self, last: LastWork | None = None) -> None:
+        """End the session; its prompts are answered `cancelled`. `closed` says when it is over.
+
+        `last` is done with its process when that has closed the session, if it can do that.
+        """
         self.closing = True
+        if last:
+            self._processes.when_closed(last)
         self.ask.close()
         self.feed(ev.Close())
 

@@ -31,7 +31,7 @@ from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
-from acp_bridge.sessions.deletion import delete_at_agent
+from acp_bridge.sessions.deletion import Deletion
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
@@ -260,8 +260,10 @@ class Sessions:
         What the agent may keep is not listed any more, and the answer says so.
         """
         session_id = params.session_id(given)
+        able, listing = self._context.capabilities, self._listing
+        deletion = Deletion(able, listing, self._waiting, session_id)
         if session := self.live.get(session_id):
-            session.close()
+            session.close(deletion.by_its_own)
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
@@ -269,10 +271,7 @@ class Sessions:
             await self._store.erase(session_id, known=True)
         if agent_id is None:
             return {}
-        kept = await delete_at_agent(
-            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
-        )
-        if not kept:
+        if not (kept := await deletion.by_any(agent_id)):
             return {}
         event("agent.not_deleted", session=session_id, what=kept)
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})

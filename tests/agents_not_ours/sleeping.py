@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -22,7 +21,7 @@ from tests.support.client import RecordingClient
 from tests.support.processes import descendants
 
 SESSIONS = 10
-#: minutes of rest: more than the sessions take to be opened and prompted.
+#: minutes of rest: more than the sessions take to be woken together.
 REST = float(os.environ.get("REST", "1.5"))
 PATIENCE = 120
 
@@ -56,11 +55,6 @@ async def until_first_update(client: RecordingClient, session_id: str, tag: str)
     return first
 
 
-async def asleep(client: RecordingClient) -> int:
-    rows: list[Any] = (await client.request("session/list", {}, within=PATIENCE))["sessions"]
-    return sum("asleep" in str(row.get("_meta")) for row in rows)
-
-
 async def own_load(agent: AgentNotOurs, home: Path, port: int) -> float:
     """Seconds of the agent alone from its start to a prompt's first update in a loaded session."""
     env = agent.env(home, port)
@@ -80,30 +74,35 @@ async def own_load(agent: AgentNotOurs, home: Path, port: int) -> float:
 async def trial(agent: AgentNotOurs, home: Path, server: ModelServer) -> None:
     alone = [await own_load(agent, home / f"alone{n}", server.port) for n in range(2)]
     print("alone, start to the first update after a load:", [round(each, 2) for each in alone])
-    words = [sys.executable, "-m", "acp_bridge", "--sleep-after", str(REST), "--", *agent.words()]
+    log = home / "log"
+    options = ["--sleep-after", str(REST), "--log-file", str(log)]
+    words = [sys.executable, "-m", "acp_bridge", *options, "--", *agent.words()]
     env = {**agent.env(home, server.port), "ACP_BRIDGE_HOME": str(home / "bridge")}
     async with RecordingClient.start(words, env=env) as client:
         assert client.process is not None
         await client.initialize(within=PATIENCE)
-        ids, warm = [], []
-        for number in range(SESSIONS):
+        ids, warm = [await client.new_session(home, PATIENCE)], []
+        await client.prompt("COUNT 5 0 H", within=PATIENCE)
+        guard = descendants(client.process.pid)[0]
+        os.kill(descendants(guard)[0], signal.SIGKILL)  # so that a reload of this agent is seen
+        await anyio.sleep(1)
+        await client.prompt("COUNT 5 0 H", within=PATIENCE)
+        for _ in range(SESSIONS - 1):
             ids.append(await client.new_session(home, PATIENCE))
             await client.prompt("COUNT 5 0 H", within=PATIENCE)
             warm.append(await until_first_update(client, ids[-1], "W"))
-            if number == 0:  # so that a reload of this agent is seen
-                guard = descendants(client.process.pid)[0]
-                os.kill(descendants(guard)[0], signal.SIGKILL)
-                await anyio.sleep(1)
-                await client.prompt("COUNT 5 0 H", within=PATIENCE)
-        print("awake:", taken(client), flush=True)
         with anyio.fail_after(60 * REST + PATIENCE):
-            while await asleep(client) < SESSIONS:  # noqa: ASYNC110
+            while len(descendants(client.process.pid)) > 0:  # noqa: ASYNC110
                 await anyio.sleep(1)
-        print("asleep:", taken(client), flush=True)
-        woken = [await until_first_update(client, each, "M") for each in ids[:5]]
+        fell = log.read_text().count("session.asleep")
+        print(f"asleep ({fell} times):", taken(client), flush=True)
+        woken = [await until_first_update(client, each, "M") for each in ids[:3]]
         print("warm, prompt to first update:", [round(each, 2) for each in warm])
         print("woken, prompt to first update:", [round(each, 2) for each in woken])
-        print("remembered:", "COUNT 5 0 H" in server.given_for("M"))
+        print("remembered:", "COUNT 5 0 H" in server.given_for("M"), flush=True)
+        for request in [client.send_prompt("COUNT 3 0 N", each) for each in ids]:
+            await client.answer_to(request, within=SESSIONS * PATIENCE)
+        print("awake:", taken(client), flush=True)
 
 
 def main() -> int:
