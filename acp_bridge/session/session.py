@@ -209,16 +209,15 @@ class Session:
         failed = partial(self.feed, instead) if instead else lambda: None
         self._context.tasks.start_soon(failures.contained, work, args, failed)
 
-    def close(self, last: LastWork | None = None) -> None:
-        """End the session; its prompts are answered `cancelled`. `closed` says when it is over.
-
-        `last` is done with its process when that has closed the session, if it can do that.
-        """
+    def close(self) -> None:
+        """End the session; its prompts are answered `cancelled`. `closed` says when it is over."""
         self.closing = True
-        if last:
-            self._processes.when_closed(last)
         self.ask.close()
         self.feed(ev.Close())
+
+    def when_closed(self, then: LastWork) -> None:
+        """Have this done with the process that has closed the session, before it ends."""
+        self._processes.when_closed(then)
 
     async def finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""

@@ -17,7 +17,7 @@ class Deletion:
     """Deletes one session at the agent."""
 
     def __init__(
-        self, capabilities: object, listing: Listing, waiting: WaitingProcess, session_id: str
+        self, session_id: str, capabilities: object, listing: Listing, waiting: WaitingProcess
     ) -> None:
         """`capabilities`: the agent's."""
         self._able = has(capabilities, "sessionCapabilities", "delete")

@@ -260,10 +260,11 @@ class Sessions:
         What the agent may keep is not listed any more, and the answer says so.
         """
         session_id = params.session_id(given)
-        able, listing = self._context.capabilities, self._listing
-        deletion = Deletion(able, listing, self._waiting, session_id)
+        asked = self._context.capabilities, self._listing, self._waiting
+        deletion = Deletion(session_id, *asked)
         if session := self.live.get(session_id):
-            session.close(deletion.by_its_own)
+            session.when_closed(deletion.by_its_own)
+            session.close()
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
                 await self._drop(session)
