@@ -23,7 +23,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures, queue_command, queue_words
-from acp_bridge.session.agent_processes import AgentProcesses, LastWork
+from acp_bridge.session.agent_processes import AgentProcesses
 from acp_bridge.session.ask import Ask
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
@@ -84,6 +84,7 @@ class Session:
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
+        self.when_closed = self._processes.when_closed
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.ask = Ask(self, context, self.to_agent, shown)
@@ -214,10 +215,6 @@ class Session:
         self.closing = True
         self.ask.close()
         self.feed(ev.Close())
-
-    def when_closed(self, then: LastWork) -> None:
-        """Have this done with the process that has closed the session, before it ends."""
-        self._processes.when_closed(then)
 
     async def finish(self) -> None:
         """Let go of the session: its processes are dead, or will not die."""
