@@ -98,6 +98,8 @@ class Sleep:
         self._resting: anyio.CancelScope | None = None
         #: the process that was looked at when it had the session, and what its tree had then.
         self._seen: tuple[Link, frozenset[int]] | None = None
+        #: the process has ended because of the rest, and the next does not have the session yet.
+        self._wakes = False
         #: notifications of clients for the process that is to come.
         self._kept: list[tuple[str, Json]] = []
         #: how many prompts agents were sent.
@@ -132,11 +134,13 @@ class Sleep:
         self._port.spawn(self._reloads.note if well else self._reloads.forget, link)
 
     def keeps(self, method: str, params: Json) -> bool:
-        """Keep a client's notification, which is to wake the session; False if it doesn't sleep."""
-        sleeps = self._port.asleep or bool(self._kept)
-        if sleeps:
+        """Keep a client's notification, which is to wake the session; False if it is awake.
+
+        A session that wakes is not awake yet, whatever it was that woke it.
+        """
+        if self._wakes:
             self._kept.append((method, params))
-        return sleeps
+        return self._wakes
 
     def send_kept(self, link: Link) -> None:
         """Send what was kept to the process that has come."""
@@ -155,8 +159,7 @@ class Sleep:
         """Follow a change of the machine's state."""
         if not self._seconds:
             return
-        if self._port.passing in (Passing.REFUSED, Passing.GONE):
-            self._kept.clear()
+        self._follow_waking()
         self.disturb()
         if self._port.at_rest and self._resting is None:
             self._resting = anyio.CancelScope()
@@ -164,6 +167,16 @@ class Sleep:
         elif self._resting and not self._port.at_rest:
             self._resting.cancel()
             self._resting = None
+
+    def _follow_waking(self) -> None:
+        if self._port.asleep:
+            self._wakes = True
+        elif self._port.passing in (Passing.REFUSED, Passing.GONE):
+            self._wakes = False
+            self._kept.clear()
+        elif link := self._port.link:
+            self._wakes = False
+            self.send_kept(link)
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
         with scope:

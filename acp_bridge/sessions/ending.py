@@ -11,7 +11,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.deletion import delete_at_agent
+from acp_bridge.sessions.deletion import Deletion
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.passages import Passages, Reach
 from acp_bridge.sessions.session_store import SessionStore
@@ -75,7 +75,10 @@ class Ending:
 
     async def _delete(self, request: ClientRequest, given: Json) -> Json:
         session_id = params.session_id(given)
+        asked = self._context.capabilities, self._listing, self._waiting
+        deletion = Deletion(session_id, *asked)
         if session := self._live.get(session_id):
+            session.when_closed(deletion.by_its_own)
             session.close(request.client)
         async with (
             self._attaching.turn_of(request.client, session_id),
@@ -88,10 +91,7 @@ class Ending:
             await self._store.erase(session_id, known=True, reach=reach)
         if agent_id is None:
             return {}
-        kept = await delete_at_agent(
-            self._context.capabilities, self._listing, self._waiting, agent_id, session_id
-        )
-        if not kept:
+        if not (kept := await deletion.by_any(agent_id)):
             return {}
         event("agent.not_deleted", session=session_id, what=kept)
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})

@@ -75,9 +75,9 @@ class Spare:
     def note_change(self, told: Link) -> None:
         """Note that somebody logged in or out, or set something, at the process `told`."""
         self._changes += 1
-        link = self._waiting.link
-        if link is not None and link is self._link and link is not told:
-            self._tasks.start_soon(self._waiting.end, link, self._times.grace)
+        link = self._link
+        if link is not None and link is not told and self._waiting.give_up(link):
+            self._tasks.start_soon(link.close, self._times.grace)
 
     async def _keep(self) -> None:
         try:

@@ -158,9 +158,15 @@ class WaitingProcess:
 
     async def end(self, link: Link, grace: float) -> None:
         """End a process if it still waits."""
-        if self._link is link:
-            self._let_go()
+        if self.give_up(link):
             await link.close(grace)
+
+    def give_up(self, link: Link) -> bool:
+        """Give a process to nobody any more; False if it does not wait. The caller ends it."""
+        waits = self._link is link
+        if waits:
+            self._let_go()
+        return waits
 
     def _let_go(self) -> Link | None:
         link, self._link = self._link, None

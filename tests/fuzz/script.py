@@ -89,6 +89,8 @@ def options(seed: int) -> list[str]:
         chosen += ["--reload-after-cancel", "always"]
     if rng.random() < 0.4:
         chosen += ["--sleep-after", rng.choice(["0.0005", "0.005"])]
+    if random.Random(f"{seed}.spare").random() < 0.3:
+        chosen.append("--spare")
     return chosen
 
 

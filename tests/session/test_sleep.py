@@ -10,7 +10,7 @@ from acp_bridge.machine.states import State
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME, SET_MODE
 from acp_bridge.session import sleep
 from acp_bridge.session.opening import Workspace
-from tests.session.living import DONE, Living, first, living, resumes
+from tests.session.living import DONE, Living, does_not_exist, first, living, resumes
 from tests.session.memory import Json
 from tests.session.played_agent import UNKNOWN, PlayedAgent
 from tests.session.waiting import quiet, until
@@ -110,6 +110,21 @@ async def test_a_notification_of_a_client_reaches_the_process_that_comes_back(
         woken = await here.agent(2)
         await until(lambda: "_x/told" in woken.heard)
         assert woken.params("_x/told") == [{"sessionId": "0", "n": 1}]
+
+
+async def test_a_notification_whose_process_does_not_come_is_not_told_to_a_later_one(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_not_exist, resumes, first=first(), sleep_after=SOON) as here:
+        await trusted(here, await here.agent())
+        await falls_asleep(here)
+        here.session.pass_notification("_x/told", {"sessionId": "s"})
+        await until(lambda: here.session._machine.state is State.BLOCKED)
+        prompt = here.prompt("more")
+        woken = await here.agent(3)
+        woken.answer(await woken.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(prompt) == DONE
+        assert "_x/told" not in woken.heard
 
 
 def repeats_itself(agent: PlayedAgent) -> None:

@@ -4,6 +4,7 @@ import os
 from itertools import count
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge import waits
@@ -11,7 +12,7 @@ from acp_bridge.agents import lease
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.sessions.agent import Agent, Gate, Json, until
+from tests.sessions.agent import Agent, Gate, Json, Process, until
 from tests.sessions.world import SETUP, World, world
 
 ENDS = pytest.mark.parametrize("end", ["close", "delete"])
@@ -108,6 +109,66 @@ async def test_a_deleted_session_is_deleted_at_the_agent_under_the_agents_own_id
         assert it.agent.params("session/delete") == [named("agent-1"), named("agent's")]
         load = {**SETUP, **named(session_id)}
         assert (await it.editor.refused("session/load", load)).code == -32002
+
+
+@pytest.mark.hazard("K6", "P12")
+async def test_a_live_session_is_deleted_by_its_own_process_once_that_has_closed_it(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, close_grace=7) as it:
+        session_id = await it.new()
+        await it.says(session_id, "hello")
+        assert await it.editor.ask("session/delete", named(session_id)) == {}
+        (process,) = it.agent.processes
+        last = [m["method"] for m in process.received][-2:]
+        assert last == ["session/close", "session/delete"]
+        assert process.params("session/delete") == [named("agent-1")]
+        assert await it.listed() == []
+
+
+@pytest.mark.hazard("K6", "P12", "Q10")
+@pytest.mark.parametrize("why", ["keeps it open", "refuses", "is deaf", "can not close", "asleep"])
+async def test_a_live_session_that_its_own_process_does_not_delete_is_deleted_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "is deaf":
+        monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.05)
+    able: Json = {"delete": {}} if why == "can not close" else {"delete": {}, "close": {}}
+    async with world(tmp_path, Agent(able=able), close_grace=7) as it:
+        session_id = await it.new()
+        await it.says(session_id, "hello")
+        own = it.agent.processes[0]
+
+        async def answer(process: Process, params: Json) -> Json:
+            if why == "is deaf" and process is own:
+                await anyio.sleep_forever()
+            if why == "refuses" and process is own:
+                raise RpcError(-32603, "it was open")
+            return {}
+
+        it.agent.script["session/delete"] = answer
+        if why == "keeps it open":
+            it.agent.script["session/close"] = RpcError(-32603, "no")
+        if why == "asleep":
+            own.dies()
+        assert await it.editor.ask("session/delete", named(session_id)) == {}
+        assert own.params("session/delete") == [named("agent-1")] * (why in ("refuses", "is deaf"))
+        assert it.agent.processes[1].params("session/delete") == [named("agent-1")]
+        assert await it.listed() == []
+
+
+@pytest.mark.hazard("K6")
+async def test_its_own_process_does_not_delete_what_another_session_may_be(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, close_grace=7) as it:
+        it.agent.script["session/new"] = {"sessionId": "0"}
+        first, second = await it.new(), await it.new()
+        for session_id in (first, second):
+            await it.says(session_id, "hello")
+        result = await it.editor.ask("session/delete", named(first))
+        assert "another session" in result["_meta"]["acp_bridge"]["agentKeeps"]
+        assert it.agent.params("session/delete") == []
 
 
 @pytest.mark.hazard("Q10")

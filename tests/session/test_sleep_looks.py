@@ -1,0 +1,124 @@
+"""What keeps a session awake while somebody looks if it may sleep, and while nobody can write."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import pytest
+
+from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.session import sleep
+from tests.session.journals import failing
+from tests.session.living import DONE, Living, first, living
+from tests.session.played_agent import PlayedAgent
+from tests.session.test_sleep import SOON, falls_asleep, stays_awake, trusted
+from tests.session.waiting import until
+
+pytestmark = pytest.mark.hazard("R16")
+
+Look = Callable[[], frozenset[int]]
+
+
+class Tree:
+    """The processes that an agent has beside its main one, as they are looked at in threads."""
+
+    def __init__(self) -> None:
+        self.first: Look = frozenset
+        self.last: Look = frozenset
+
+
+@pytest.fixture(autouse=True)
+def tree(monkeypatch: pytest.MonkeyPatch) -> Tree:
+    it = Tree()
+    monkeypatch.setattr(sleep, "first_descendants", lambda main: it.first())
+    monkeypatch.setattr(sleep, "descendants", lambda main: it.last())
+    return it
+
+
+async def ready(here: Living) -> PlayedAgent:
+    agent = await here.agent()
+    await trusted(here, agent)
+    return agent
+
+
+async def test_it_stays_if_the_agent_says_something_during_the_look(
+    tmp_path: Path, tree: Tree
+) -> None:
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        agent = await here.agent()
+
+        def look() -> frozenset[int]:
+            said = partial(agent.update, sessionUpdate="usage_update", used=5, size=10)
+            anyio.from_thread.run_sync(said)
+            return frozenset()
+
+        tree.last = look
+        await ready(here)
+        await stays_awake(here)
+        tree.last = frozenset
+        await falls_asleep(here)
+
+
+async def test_it_stays_if_a_request_comes_during_the_look(tmp_path: Path, tree: Tree) -> None:
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        asked: list[int] = []
+
+        def look() -> frozenset[int]:
+            if not asked:
+                asked.append(anyio.from_thread.run_sync(here.asks, "_x/slow"))
+            return frozenset()
+
+        tree.last = look
+        agent = await ready(here)
+        await until(lambda: asked)
+        await stays_awake(here)
+        agent.answer(await agent.asked("_x/slow"), {})
+        await falls_asleep(here)
+
+
+async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_keeps_it_awake(
+    tmp_path: Path, tree: Tree
+) -> None:
+    prompted = threading.Event()
+
+    def late() -> frozenset[int]:
+        prompted.wait(5)
+        return frozenset({11})
+
+    tree.first = late
+    tree.last = lambda: frozenset({11})
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        agent = await here.agent()
+        await here.context.reloads.note(agent)
+        prompt = here.prompt()
+        asked = await agent.asked(SESSION_PROMPT)
+        prompted.set()
+        agent.answer(asked, DONE)
+        assert await here.answered(prompt) == DONE
+        await stays_awake(here)
+        tree.last = frozenset
+        await falls_asleep(here)
+
+
+async def test_it_stays_while_the_agent_is_not_read(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        agent = await ready(here)
+        here.client.sent.stuck = 1 << 30
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.session.from_agent.room, agent)
+            await stays_awake(here)
+            here.client.sent.take_all()
+        await falls_asleep(here)
+
+
+async def test_it_stays_while_the_journal_can_not_be_written(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        agent = await ready(here)
+        with failing(here.journal, "INSERT ON updates"):
+            agent.says_text("kept for now")
+            await stays_awake(here)
+        await here.turn(agent)  # which is written behind what was kept
+        await falls_asleep(here)
