@@ -60,10 +60,11 @@ def test_it_ends_the_pause_of_no_turn_but_theirs() -> None:
     bench = Bench()
     bench.prompt(1, 2)
     bench.do(Pause())
-    bench.do(own(2))
-    assert bench.turns.standstill is not Standstill.OPEN
-    bench.do(own(1))
-    assert bench.turns.standstill is Standstill.OPEN
+    stands = []
+    for stop in (own(2), own(1)):
+        bench.do(stop)
+        stands.append(bench.turns.standstill is Standstill.OPEN)
+    assert stands == [False, True]
 
 
 def test_one_that_names_none_means_all() -> None:
