@@ -81,9 +81,8 @@ class Session:
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
         machine = new_machine(settings, said.moments, has_process=link is not None)
         self._machine, self._stepping = machine, Stepping(machine, self)
-        permissions = Permissions(said, updates, shown.show)
+        permissions, record = Permissions(said, updates, shown.show), shown.record_at_once
         people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        record = shown.record_at_once
         asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
