@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -66,10 +67,7 @@ class Order:
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
     """Send the prompt and show its turn; returns the exit code."""
-    turn = _Turn(order, screen, stop)
-    async with beside() as tasks:
-        tasks.start_soon(turn.stop_in_time)
-        return await turn.through(connect)
+    return await _Turn(order, screen, stop).through(connect)
 
 
 class _Turn:
@@ -84,8 +82,10 @@ class _Turn:
         self._sent: Sent | None = None
         #: the turn that runs is of a prompt of another client.
         self._others = False
-        #: how it ended is known, so that nothing stops it any more; it was stopped before.
-        self._over = self._stopped = False
+        #: when the time is over, on the clock of the event loop.
+        self._deadline = anyio.current_time() + (order.timeout or math.inf)
+        #: it was stopped before it had ended.
+        self._stopped = False
 
     # -- what the bridge sends
 
@@ -125,13 +125,6 @@ class _Turn:
         await self._screen.room()
 
     # -- the way of the prompt
-
-    async def stop_in_time(self) -> None:
-        """Ask for the end when the time is over, unless the turn is."""
-        if self._order.timeout is not None:
-            await anyio.sleep(self._order.timeout)
-            if not self._over:
-                self._stop.ask(Exit.TIMEOUT)
 
     async def through(self, connect: Connect) -> Exit:
         """Open the session, send the prompt, wait for its end; returns the exit code."""
@@ -173,12 +166,14 @@ class _Turn:
                     await self._drain(connection, self._sent)
                 tasks.cancel_scope.cancel()
 
+            async def in_time() -> None:
+                await anyio.sleep_until(self._deadline)
+                self._stop.ask(Exit.TIMEOUT)
+
             tasks.start_soon(stopped)
-            try:
-                sent = await self._prompt(connection)
-                return await sent.result() or {}
-            finally:
-                self._over = True
+            tasks.start_soon(in_time)
+            sent = await self._prompt(connection)
+            return await sent.result() or {}
         return {}
 
     async def _prompt(self, connection: Connection) -> Sent:

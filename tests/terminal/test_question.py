@@ -98,12 +98,14 @@ async def test_a_question_that_is_settled_elsewhere_while_it_is_shown_is_not_ans
 async def test_an_answer_that_comes_too_late_is_said_to_be_none() -> None:
     async with asked("rm x") as (bridge, connection, question, ids):
 
-        async def late() -> Json:
-            bridge.peer.cancel(ids[0])  # it is on its way when the answer is given
-            return OPTIONS[1]
+        def live(params: Json) -> Json:
+            # It was on its way when the answer was given.
+            bridge.peer.notify("$/cancel_request", {"requestId": ids[0]})
+            return {"sessions": []}
 
+        bridge.answers["_acp_bridge/live"] = live
         with pytest.raises(NotAnswered, match="settled elsewhere"):
-            await question.answer(connection, late)
+            await question.answer(connection, yes)
 
 
 async def test_a_bridge_that_ends_meanwhile_has_settled_it() -> None:
