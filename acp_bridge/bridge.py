@@ -178,10 +178,8 @@ class Bridge:
 
     async def _part_from(self, client: Client) -> None:
         """Let a client that is gone have nothing any more; what it prompted goes on."""
-        errors.contained(client.leave, GIVEN_UP, what="a client could not be parted from")
-        errors.contained(
-            self._sessions.attaching.forget, client, what="a client could not be parted from"
-        )
+        errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
+        self._sessions.attaching.forget(client)
         self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)

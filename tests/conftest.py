@@ -3,6 +3,7 @@
 import os
 import sys
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +30,10 @@ settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+#: its processes import LiteLLM
+SLOWEST = Path(__file__).parent / "built_in"
+
+
 def pytest_configure() -> None:
     """Tests start hundreds of interpreters: each would compile all it imports, were this set. And
     no test uses the settings, or spends the money, of whoever runs it."""
@@ -38,6 +43,17 @@ def pytest_configure() -> None:
         if name.startswith("ACP_BRIDGE_") or name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
             del os.environ[name]
     os.environ["ACP_BRIDGE_DEBUGGABLE"] = "1"  # processes are found by their environment
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several workers, files that start processes come first, those with the most such tests
+    before all: in the end no worker has a long file while the others have nothing more to do."""
+    if not hasattr(config, "workerinput"):
+        return
+    starts = Counter(item.path for item in items if item.get_closest_marker("process"))
+    folders = {path: SLOWEST in path.parents for path in starts}
+    items.sort(key=lambda item: (not folders.get(item.path, False), -starts[item.path]))
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ commands, each with its own --help (docs/commands.md):
   acp-bridge sessions               list them
   acp-bridge show [ID]              the transcript of one
  sessions that are live, in an editor or elsewhere
+  acp-bridge attach [ID]            see one in this terminal, and take part in it
   acp-bridge ps                     list them: what each does, what waits, what is asked
   acp-bridge send ID "PROMPT"       put a prompt onto the queue of one
   acp-bridge cancel ID              stop the turn that runs

@@ -75,7 +75,7 @@ def _trust(home: Path, folder: Path) -> int:
         return _fail(f"{folder}: {why}", 1)
     print(_shown(folder, hooks, files))
     if not _says_yes():
-        print("Not trusted.")
+        print("Not trusted: only the whole word yes is consent.")
         return 1
     # What was shown is what is trusted: a file that changed meanwhile turns the hooks off again.
     trust.write_record(home, trust.Record(str(folder), files))

@@ -146,7 +146,7 @@ class Client:
         """
         self.on_socket = on_socket
         #: it was let go: it took too little of what was sent.
-        self.let_go_of = False
+        self.let_go_of = self.gone = False
         self.stage = Stage.NEW
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
@@ -233,6 +233,7 @@ class Client:
 
         Its requests of these methods come to nothing; others go on.
         """
+        self.gone = True
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()

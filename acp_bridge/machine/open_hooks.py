@@ -8,7 +8,7 @@ end, and nothing else does. (invariant C10)
 from __future__ import annotations
 
 from acp_bridge.machine.effects import Effect, StopHooks, TellDeath
-from acp_bridge.machine.prompt_queue import Hooks, QueuedPrompt
+from acp_bridge.machine.prompt_queue import Hooks
 from acp_bridge.machine.states import Moment
 
 
@@ -53,7 +53,6 @@ class OpenHooks:
         """Have the hooks killed, if one runs."""
         return [StopHooks()] if self._runs else []
 
-    def tell_death(self, detail: object, hooked: QueuedPrompt | None) -> list[Effect]:
-        """Run the hooks about a death of the agent, unless those about a prompt are being ended."""
-        ends = hooked is not None and hooked.ending is not None
-        return [TellDeath(detail)] if Moment.DEATH in self._moments and not ends else []
+    def tell_death(self, detail: object) -> list[Effect]:
+        """Run the hooks about a death of the agent, if there are some."""
+        return [TellDeath(detail)] if Moment.DEATH in self._moments else []

@@ -86,8 +86,8 @@ class ProcessEvents:
             case State.STARTING, StartFailed(epoch, permanent, detail):
                 restarts.count_failure(detail, permanent)
                 return self._epochs.bury(epoch) + restarts.go_on()
-            case State.RELOADING, Loaded():
-                restarts.renew = turn_end.tainted = False
+            case State.RELOADING, Loaded(_, provisional):
+                restarts.renew, turn_end.tainted = provisional, False
                 return self._stage.enter(State.IDLE)
             case State.RELOADING, NeedsAuth(_, detail):
                 return restarts.give_up(State.UNAUTHENTICATED, Failed(Failure.NEEDS_AUTH, detail))
@@ -99,8 +99,7 @@ class ProcessEvents:
                 restarts.distrust = True
                 return restarts.replace(event)
             case State.IDLE | State.UNAUTHENTICATED, AgentExited(_, detail):
-                told = self._open_hooks.tell_death(detail, self._queue.hooked)
-                return told + restarts.kill(revive=False)
+                return self._tell_death(detail) + restarts.kill(revive=False)
             case State.RUNNING, AgentAnswered(_, self._queue.running_key, answer):
                 return turn_end.answered(answer)
             case State.RUNNING, PauseAnswered(_, self._gate.asked, paused):
@@ -116,6 +115,11 @@ class ProcessEvents:
                 return turn_end.note(event)
             case _:
                 return [Dropped(event)]
+
+    def _tell_death(self, detail: object) -> list[Effect]:
+        """Tell of a death outside a turn, unless the user has just stopped what hooks do."""
+        hooked = self._queue.hooked
+        return [] if hooked and hooked.ending else self._open_hooks.tell_death(detail)
 
     def pass_deadline(self, timer: Timer) -> list[Effect]:
         """Take a timer that was armed and has passed."""

@@ -77,7 +77,7 @@ class TurnEnd:
 
     def died(self, detail: object) -> list[Effect]:
         """Go on from a turn in which the agent's process ended by itself."""
-        out = self._open_hooks.tell_death(detail, self._queue.hooked)
+        out = self._open_hooks.tell_death(detail)
         self._outcome = Failed(Failure.AGENT_DIED, detail)
         return out + self._restarts.restart()
 

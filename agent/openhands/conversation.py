@@ -30,7 +30,7 @@ from agent.openhands.shown import Shown
 from agent.openhands.turn import Turn
 from agent.openhands.turn_runner import TurnRunner
 from agent.openhands.turn_shell import TurnShell
-from agent.openhands.turn_words import NOT_STOPPED, Effect, End, Fail, Phase, StopReason
+from agent.openhands.turn_words import LOST, NOT_STOPPED, Effect, End, Fail, Phase, StopReason
 
 logger = logging.getLogger(__name__)
 
@@ -230,6 +230,7 @@ class Conversation:
                 tasks.cancel_scope.cancel()
         finally:
             self._runner = None
+            runner.refuse_pauses()
         self._uncertain = turn.uncertain
         if not turn.uncertain:
             self.live.feed.expect_nothing()
@@ -240,20 +241,28 @@ class Conversation:
 
     async def _watch(self) -> None:
         """Finds out if a feed that is silent in a turn has died without being cut."""
+        told = False
         while True:
             self.live.heard = False
             await anyio.sleep(_SILENCE)
-            runs = self._runner is not None and self._runner.turn.phase is Phase.RUNNING
-            if self.live.heard or not runs:
+            if self.live.heard:
+                told = False
+            if self.live.heard or not self._runs():
                 continue
             try:
                 status = await self._server.status(self.id)
             except ServerProblem as problem:
                 if problem.final:
                     await self.live.end(problem)
+                elif self._runs() and not told:
+                    told = True
+                    await self.shown.say(LOST)
                 continue
             if status != Status.RUNNING and not self.live.heard:
                 self.live.reconnect()
+
+    def _runs(self) -> bool:
+        return self._runner is not None and self._runner.turn.phase is Phase.RUNNING
 
     # what the feed tells
 

@@ -94,7 +94,6 @@ class TurnRunner:
             await self._done.wait()
             self._tasks.cancel_scope.cancel()
         self._tasks = None
-        self._answer_pauses(False)
         assert self._outcome is not None
         return self._outcome
 
@@ -122,6 +121,11 @@ class TurnRunner:
 
     async def go(self) -> None:
         await self._perform(self.turn.go(self._shell.waiting))
+
+    def refuse_pauses(self) -> None:
+        """Answers that the turn has ended. Must come last before the prompt's own answer, or who
+        asked would take the turn for one that goes on in spite of the pause."""
+        self._answer_pauses(False)
 
     def _answer_pauses(self, waits: bool) -> None:
         for each in self._pauses:

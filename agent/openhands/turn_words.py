@@ -141,5 +141,8 @@ NOT_KNOWN: Final = (
 )
 NOT_STARTED: Final = "The agent-server has the message, but starts no run for it."
 NOT_REJECTED: Final = "The agent-server does not take the refusal; nothing more is sent to it."
-NO_REASON: Final = "The agent-server ended the run with an error and gave no reason."
+NO_REASON: Final = (
+    "The agent-server ended the run with an error and gave no reason; it may have been started"
+    " again."
+)
 DELETED: Final = "The conversation is being deleted on the agent-server."

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -23,6 +24,8 @@ from tests.agents.parent_support import (
     Family,
     answers,
     family,
+    first_start,
+    new_parent,
     parent_code,
 )
 from tests.support.processes import command_line, gone, marked
@@ -33,12 +36,24 @@ pytestmark = pytest.mark.process
 RANDOM = """
 import random
 parent.load = lambda *_: setattr(parent, "own", random.Random())
-def run(*_):
+def run(*_, **__):
     print(random.random(), parent.own.random(), random.getstate()[1][:2], file=out, flush=True)
     sys.stdin.read()
 out = open(1, "w", closefd=False)
 parent.agent_process.run = run
 """
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Family]:
+    """For tests that leave the parent alone: to load takes it seconds."""
+    async with family(tmp_path_factory.mktemp("family")) as world:
+        yield world
 
 
 def proc(pid: int, name: str) -> str:
@@ -74,41 +89,40 @@ async def forked(
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(tmp_path: Path) -> None:
+async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(
+    world: Family, tmp_path: Path
+) -> None:
     with (tmp_path / "lock").open("w") as lock:
-        async with family(tmp_path) as world:
-            one = await forked(world, lock_fd=lock.fileno())
-            two = await forked(world)
-            guards = parent_of(one.pid), parent_of(two.pid)
-            assert str(tmp_path / "lock") in shared(guards[0])
-            known = {world.parent.pid, *guards, one.pid, two.pid}
-            held = {pid: shared(pid) for pid in known if pid}
-            assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
-            for pid, names in held.items():
-                for other, others in held.items():
-                    assert pid == other or not names & others, command_line(pid)
-            assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
+        one = await forked(world, lock_fd=lock.fileno())
+        two = await forked(world)
+        guards = parent_of(one.pid), parent_of(two.pid)
+        assert str(tmp_path / "lock") in shared(guards[0])
+        known = {world.parent.pid, *guards, one.pid, two.pid}
+        held = {pid: shared(pid) for pid in known if pid}
+        assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
+        for pid, names in held.items():
+            for other, others in held.items():
+                assert pid == other or not names & others, command_line(pid)
+        assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        guard = parent_of(process.pid)
-        assert session_of(process.pid) == process.pid
-        assert session_of(guard) == guard
-        assert session_of(await world.until_ready()) != session_of(os.getpid())
+async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(world: Family) -> None:
+    process = await forked(world)
+    guard = parent_of(process.pid)
+    assert session_of(process.pid) == process.pid
+    assert session_of(guard) == guard
+    assert session_of(await world.until_ready()) != session_of(os.getpid())
 
 
 @pytest.mark.hazard("F1")
-async def test_a_forked_agent_handles_signals_as_one_that_was_executed(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        executed = await AgentProcess.start(world.tasks, AGENT)
-        assert await answers(executed)
-        assert signals_of(process.pid) == signals_of(executed.pid)
-        pair = parent_of(process.pid), parent_of(executed.pid)
-        assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
+async def test_a_forked_agent_handles_signals_as_one_that_was_executed(world: Family) -> None:
+    process = await forked(world)
+    executed = await AgentProcess.start(world.tasks, AGENT)
+    assert await answers(executed)
+    assert signals_of(process.pid) == signals_of(executed.pid)
+    pair = parent_of(process.pid), parent_of(executed.pid)
+    assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
 
 
 @pytest.mark.hazard("F1")
@@ -130,66 +144,62 @@ async def test_a_forked_agent_shows_no_key(tmp_path: Path, monkeypatch: pytest.M
             assert "sk-made-up" not in proc(pid, "environ")
 
 
-async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world, open_files=123)
-        assert "Max open files            123 " in proc(process.pid, "limits")
+async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world: Family) -> None:
+    process = await forked(world, open_files=123)
+    assert "Max open files            123 " in proc(process.pid, "limits")
 
 
 async def test_who_asks_below_a_forked_guard_descends_from_a_guard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        monkeypatch.setattr(os, "getppid", lambda: process.pid)
-        assert descends_from_guard()
+    process = await forked(world)
+    monkeypatch.setattr(os, "getppid", lambda: process.pid)
+    assert descends_from_guard()
 
 
 # ends, as those of other agents
 
 
 @pytest.mark.hazard("F1", "P1", "P12")
-async def test_a_killed_guard_is_noticed_and_its_lock_is_free(tmp_path: Path) -> None:
+async def test_a_killed_guard_is_noticed_and_its_lock_is_free(
+    world: Family, tmp_path: Path
+) -> None:
     with (tmp_path / "lock").open("w") as lock:
-        async with family(tmp_path) as world:
-            process = await forked(world, lock_fd=lock.fileno())
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            lock.close()
-            os.kill(parent_of(process.pid), signal.SIGKILL)
-            with anyio.fail_after(5):
-                assert await process.wait_exit() == Exit(None, signal.SIGKILL)
-                assert await process.wait_dead()
-            with (tmp_path / "lock").open("w") as again:
-                fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process = await forked(world, lock_fd=lock.fileno())
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.close()
+        os.kill(parent_of(process.pid), signal.SIGKILL)
+        with anyio.fail_after(5):
+            assert await process.wait_exit() == Exit(None, signal.SIGKILL)
+            assert await process.wait_dead()
+        with (tmp_path / "lock").open("w") as again:
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.hazard("F3")
-async def test_a_kill_reaches_one_forked_tree_and_no_other(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        one, two = await forked(world), await forked(world)
-        guard = parent_of(one.pid)
-        assert await one.kill()
-        for pid in (one.pid, guard):
-            await gone(pid)
-        assert await answers(two)
-        assert await answers(await world.agent())
+async def test_a_kill_reaches_one_forked_tree_and_no_other(world: Family) -> None:
+    one, two = await forked(world), await forked(world)
+    guard = parent_of(one.pid)
+    assert await one.kill()
+    for pid in (one.pid, guard):
+        await gone(pid)
+    assert await answers(two)
+    assert await answers(await world.agent())
 
 
 @pytest.mark.hazard("F3", "P1")
-async def test_a_forked_guard_that_was_stopped_kills_its_tree(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        os.kill(parent_of(process.pid), signal.SIGSTOP)
-        with anyio.fail_after(5):
-            assert await process.kill()
+async def test_a_forked_guard_that_was_stopped_kills_its_tree(world: Family) -> None:
+    process = await forked(world)
+    os.kill(parent_of(process.pid), signal.SIGSTOP)
+    with anyio.fail_after(5):
+        assert await process.kill()
 
 
-async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(tmp_path: Path) -> None:
-    async with family(tmp_path) as world:
-        process = await forked(world)
-        with anyio.fail_after(SLOW):
-            await process.close(10)
-        assert await process.wait_exit() == Exit(0, None)
+async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(world: Family) -> None:
+    process = await forked(world)
+    with anyio.fail_after(SLOW):
+        await process.close(10)
+    assert await process.wait_exit() == Exit(0, None)
 
 
 # F2: the parent's death
@@ -236,6 +246,63 @@ async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("F2")
+@pytest.mark.parametrize("hangs_in", ["load_agent", "load"])
+async def test_the_first_start_and_a_restart_wait_for_no_parent_that_hangs(
+    hangs_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "PARENT_HANGS", 0.05)
+    monkeypatch.setattr(waits, "PARENT_PAUSE", 1000)
+    stops = f"""
+parent.load_agent = lambda *_: ["a model"]
+parent.{hangs_in} = lambda *_: os.kill(os.getpid(), {signal.SIGSTOP:d})
+"""
+    async with family(tmp_path, parent_code(stops)) as world:
+        with anyio.fail_after(SLOW):
+            process = await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+            assert await answers(process)
+        assert not world.parent.ready
+        assert not process.light
+
+
+@pytest.mark.hazard("F2", "F4")
+async def test_the_first_agent_is_light_and_those_after_it_have_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = parent_code("""
+import signal
+parent.load_agent = lambda *_: ["a model"]
+parent.load = lambda *_: signal.sigwait([signal.SIGUSR1])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+""")
+    monkeypatch.setattr(waits, "PARENT_HANGS", SLOW)
+    async with new_parent(tmp_path, loads) as world:
+        with anyio.fail_after(SLOW):
+            first = await world.agent()
+            assert first.light
+            assert parent_of(parent_of(first.pid)) == world.parent.pid
+            assert await answers(first)
+            executed = await world.agent()
+            assert not executed.light
+            assert parent_of(parent_of(executed.pid)) == os.getpid()
+        assert world.parent.pid is not None
+        async with anyio.create_task_group() as tasks:
+            restarted: list[AgentProcess] = []
+
+            async def restart() -> None:
+                restarted.append(
+                    await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+                )
+
+            tasks.start_soon(restart)
+            await anyio.wait_all_tasks_blocked()
+            os.kill(world.parent.pid, signal.SIGUSR1)
+        assert not restarted[0].light
+        assert parent_of(parent_of(restarted[0].pid)) == world.parent.pid
+        assert await answers(restarted[0])
+        assert await answers(first)
+
+
+@pytest.mark.hazard("F2")
 async def test_a_parent_that_dies_as_it_forks_costs_nothing(tmp_path: Path) -> None:
     dies = parent_code("parent.Parent._fork = lambda *_: os._exit(1)")
     async with family(tmp_path, dies) as world:
@@ -263,8 +330,8 @@ async def test_a_parent_with_a_thread_forks_nothing_and_is_not_tried_again(tmp_p
             f"{thread}sleep.daemon = True; parent.load = lambda *_: sleep.start()"
         )
         parent = AgentParent(command)
-        parent.note_start()
-        parent.note_start()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(SLOW):
             await parent.run()
         assert not parent.ready
@@ -278,21 +345,12 @@ async def test_a_parent_that_never_gets_ready_is_tried_three_times(
     monkeypatch.setattr(waits, "PARENT_PAUSE", 0)
     trace = tmp_path / "trace"
     parent = AgentParent(["sh", "-c", f"echo >>{trace}"])
-    parent.note_start()
-    parent.note_start()
-    with anyio.fail_after(SLOW):
-        await parent.run()
-    assert trace.read_text() == "\n" * 3
-
-
-async def test_a_session_that_stays_alone_starts_no_parent(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
-        parent = AgentParent(["touch", str(tmp_path / "trace")])
-        tasks.start_soon(parent.run)
-        assert await answers(await AgentProcess.start(tasks, AGENT, parent))
-        assert parent.pid is None
-        tasks.cancel_scope.cancel()
-    assert not (tmp_path / "trace").exists()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(SLOW):
+            await parent.run()
+    assert trace.read_text() == "\n" * 3
 
 
 def test_only_linux_forks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_it_shows_what_it_trusts_and_asks(tmp_path: Path, project: Path) -> None
 def test_anything_but_yes_is_no(tmp_path: Path, project: Path, types: str) -> None:
     code, shown = on_a_terminal(tmp_path, str(project), types=types)
     assert code == 1
-    assert "Not trusted" in shown
+    assert "Not trusted: only the whole word yes is consent." in shown
     assert not hooks_are_on(tmp_path, project)
 
 

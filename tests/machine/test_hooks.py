@@ -223,6 +223,19 @@ def test_hooks_send_the_agent_back_five_times_in_a_row_and_no_more() -> None:
     assert here.answer()[-1] == RunHooks(30, AFTER, 0)
 
 
+@pytest.mark.hazard("C3", "Q11")
+def test_a_stop_in_the_last_round_of_feedback_is_the_reason_why_it_ends() -> None:
+    here, last = sent_back(), 6
+    for key in range(7, 6 + MAX_AGAIN):
+        here.answer()
+        here.hooks(last, feedback=key)
+        here.do(Committed(key))
+        last = key
+    assert here.answer()[-1] == RunHooks(last, AFTER, MAX_AGAIN)
+    here.do(Cancel())
+    assert here.hooks(last, feedback=20)[0] == RefuseFeedback(20, enough=False)
+
+
 @pytest.mark.hazard("Q11", "Q1")
 def test_feedback_at_the_finish_of_a_run_keeps_the_run_open() -> None:
     here = bench(AFTER)
@@ -416,6 +429,19 @@ def test_an_agent_that_dies_is_told_of_and_nobody_waits_for_that_hook() -> None:
     assert here.do(AgentExited(1, "why")) == [TellDeath("why"), Kill(1)]
     here.do(HookBegan(1))
     assert failed(1, Failure.AGENT_DIED, "why") in here.dead()
+
+
+def test_an_agent_that_dies_while_it_is_idle_is_told_of() -> None:
+    here = bench(Moment.DEATH)
+    assert here.do(AgentExited(1, "why")) == [TellDeath("why"), Kill(1)]
+
+
+def test_an_agent_that_dies_while_a_stop_ends_the_hooks_of_its_turn_is_not_told_of() -> None:
+    here = bench(AFTER, Moment.DEATH)
+    here.prompt(1)
+    here.answer()
+    here.do(Cancel())
+    assert here.do(AgentExited(1, "why")) == [Kill(1)]
 
 
 def test_hooks_that_end_twice_or_never_ran_are_dropped() -> None:

@@ -23,10 +23,12 @@ from acp_bridge.machine.events import (
     Event,
     Loaded,
     Renew,
+    Sleep,
     Started,
     StartFailed,
     TreeDead,
     Unclean,
+    Warm,
 )
 from acp_bridge.machine.outcomes import Failure
 from acp_bridge.machine.states import Timer
@@ -308,3 +310,11 @@ def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the
     assert bench.dead() == [Release(1)]
     assert bench.state == "COLD"
     assert bench.prompt(1) == [Start(2)]
+
+
+@pytest.mark.hazard("R16")
+def test_a_session_that_is_loaded_while_it_falls_asleep_gets_a_process() -> None:
+    bench = Bench()
+    assert bench.do(Sleep(1), Warm()) == [Kill(1)]
+    assert not bench.turns.asleep
+    assert bench.dead() == [Release(1), Start(2)]

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.process
 #: for what starts several interpreters
 _SECONDS = 30.0
 
+AGENT = ["--", *fixture_command()]
+CHAT = ["chat", *AGENT]
+
 
 class Person:
     """Sits at a terminal on which a command runs."""
@@ -54,7 +57,7 @@ async def person(
 ) -> AsyncIterator[Person]:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(ours, (24, 80))
-    command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command()]
+    command = [sys.executable, "-m", "acp_bridge", *arguments]
     settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
     try:
         with anyio.fail_after(4 * _SECONDS):
@@ -91,7 +94,7 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog, mark: str
 ) -> None:
     (tmp_path / "notes.txt").touch()
-    async with person(["chat"], tmp_path, env) as there:
+    async with person(CHAT, tmp_path, env) as there:
         before = there.modes()
         await there.sees("»")
         there.type("say hello there @notes.txt\r")
@@ -114,10 +117,36 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     await all_gone(mark)
     prompt = agent_log.received("session/prompt")[0]["params"]["prompt"]
     assert [part["type"] for part in prompt] == ["text", "resource_link"]
-    async with person(["chat", "--resume"], tmp_path, env) as there:
+    async with person(["chat", "--resume", *AGENT], tmp_path, env) as there:
         await there.sees("queued")
         there.type("\x04")
         assert await there.process.wait() == 0
+
+
+async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the_other(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(CHAT, tmp_path, env) as owner:
+        await owner.sees("»")
+        owner.type("say before; permission; gate middle; say after\r")
+        await owner.sees("1 or y: Allow")
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("before")
+            await guest.sees("1 or y: Allow")
+            guest.type("\x1by")
+            await owner.sees("not asked any more")
+            await gates.reached("middle")
+            guest.type("say of the guest\r")
+            await guest.sees("waits: say of the guest")
+            await owner.sees("1 of others wait")
+            gates.open("middle")
+            await owner.sees("» say of the guest")
+            await guest.sees("» say of the guest")
+            guest.type("\x04")
+            assert await guest.process.wait() == 0
+            await guest.sees("The session goes on")
+        owner.type("say still here\r")
+        await owner.sees("\nstill here")
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,15 @@ from tests.agent.mcp_servers.support import SDK_SERVER
 from tests.built_in.support import KEY, Provider
 from tests.requirements.subjects import BUILT_IN, START, Bench, Subject, each
 from tests.support.client import RecordingClient
-from tests.support.mcp_server import PIXEL
+from tests.support.mcp_offers import PIXEL
 from tests.support.model_replies import Text
 from tests.support.recording import Message, RpcError
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-#: The one that runs without a key, one that nobody has heard of, and one that takes images.
-MODELS = ("demo", "openai/nobody-knows-it-1", "openai/gpt-4o")
+#: The one that runs without a key; one that nobody has heard of, and one that takes images. Those
+#: of a line share a process, because LiteLLM takes seconds to import.
+MODELS = (("demo",), ("openai/nobody-knows-it-1", "openai/gpt-4o"))
 
 
 @dataclass
@@ -32,6 +33,11 @@ class Trial:
     client: RecordingClient
     #: of an MCP server, over HTTP.
     address: str
+    model: str
+
+    async def open(self, **extra: Any) -> None:
+        await self.client.new_session(self.bench.cwd, START, **extra)
+        await self.ask("session/set_config_option", configId="model", value=self.model)
 
     async def prompt(self, *blocks: Message) -> None:
         text = {"type": "text", "text": "What is this?"}
@@ -89,7 +95,7 @@ async def listing(trial: Trial) -> None:
 
 async def roots(trial: Trial) -> None:
     other = str(trial.bench.folder)
-    await trial.client.new_session(trial.bench.cwd, START, additionalDirectories=[other])
+    await trial.open(additionalDirectories=[other])
     await trial.prompt()
 
 
@@ -104,14 +110,14 @@ async def delete(trial: Trial) -> None:
     gone = trial.client.session_id
     await trial.ask("session/delete")
     assert gone not in await trial.listed()
-    await trial.client.new_session(trial.bench.cwd, START)
+    await trial.open()
     await trial.prompt()
 
 
 def server(kind: str, path: str) -> Callable[[Trial], Awaitable[None]]:
     async def use(trial: Trial) -> None:
         spec = {"type": kind, "name": kind, "url": f"{trial.address}/{path}", "headers": []}
-        await trial.client.new_session(trial.bench.cwd, START, mcpServers=[spec])
+        await trial.open(mcpServers=[spec])
         seen = trial.client.mark()
         await trial.prompt()
         assert kind not in trial.client.text(since=seen)  # where a server that fails is named
@@ -146,7 +152,7 @@ def offered(capabilities: Message, prefix: str = "") -> Iterator[str]:
             yield prefix + name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     command = [*SDK_SERVER, "http"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -163,22 +169,32 @@ async def keys() -> AsyncIterator[dict[str, str]]:
         yield {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.openai_url}
 
 
-@pytest.mark.parametrize("model", MODELS)
+async def parent_ready(bench: Bench, client: RecordingClient) -> None:
+    """From now on agents are forked, so that not each of them has to import LiteLLM."""
+    for _ in range(2):
+        await client.new_session(bench.cwd)
+    await client.logged("parent.ready", within=START)
+
+
+@pytest.mark.parametrize("models", MODELS, ids=", ".join)
 @each(BUILT_IN[:2])
 async def test_each_ability_that_is_offered_works_with_every_model(
-    bench: Bench, subject: Subject, model: str, address: str, keys: dict[str, str]
+    bench: Bench, subject: Subject, models: Sequence[str], address: str, keys: dict[str, str]
 ) -> None:
-    env = {} if model == "demo" else keys
-    async with bench.start(subject, model=model, initialized=False, env=env) as client:
+    env = {} if "demo" in models else {**keys, "ACP_BRIDGE_MODELS": ",".join(models)}
+    async with bench.start(subject, model=models[0], initialized=False, env=env) as client:
         answer = await client.initialize(within=START)
         names = set(offered(answer["agentCapabilities"]))
         assert names <= ABILITIES.keys()
-        await client.new_session(bench.cwd)
-        trial = Trial(bench, client, address)
-        await trial.prompt({"type": "resource_link", "uri": "file:///w/b.txt", "name": "b"})
-        for name, use in ABILITIES.items():
-            if name in names:
-                await use(trial)
+        if subject.module == "acp_bridge" and env:
+            await parent_ready(bench, client)
+        for model in models:
+            trial = Trial(bench, client, address, model)
+            await trial.open()
+            await trial.prompt({"type": "resource_link", "uri": "file:///w/b.txt", "name": "b"})
+            for name, use in ABILITIES.items():
+                if name in names:
+                    await use(trial)
 
 
 def test_the_abilities_are_read_however_they_are_written() -> None:

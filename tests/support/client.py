@@ -38,6 +38,8 @@ FULL_CAPABILITIES: Message = {
 }
 #: for what starts a process: on a machine that has to read Python from a slow disk first
 _START_SECONDS = 20.0
+#: an agent's process is started for these
+_STARTS = ("initialize", "session/new", "session/load", "session/resume", "session/fork")
 
 
 class RecordingClient:
@@ -167,8 +169,10 @@ class RecordingClient:
 
     # The usual requests
 
-    async def request(self, method: str, params: Any, within: float = 5) -> Any:
-        """The result; raises RpcError."""
+    async def request(self, method: str, params: Any, within: float | None = None) -> Any:
+        """The result, within 5 s or what it may take to start a process; raises RpcError."""
+        if within is None:
+            within = _START_SECONDS if method in _STARTS else 5
         return _result(await self.answer_to(self.send_request(method, params), within))
 
     async def initialize(

@@ -23,29 +23,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-#: a PNG of one pixel
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9"
-    "awAAAABJRU5ErkJggg=="
-)
-ECHO_SCHEMA = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "properties": {"text": {"type": "string", "description": "What to say."}},
-    "required": ["text"],
-}
-NAMES = [
-    "echo",
-    "picture",
-    "documents",
-    "fail",
-    "refuse",
-    "place",
-    "headers",
-    "wait",
-    "grow",
-    "die",
-]
+from tests.support.mcp_offers import ECHO_SCHEMA, NAMES, PIXEL
+
 grown: list[str] = []
 
 

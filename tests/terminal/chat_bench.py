@@ -76,7 +76,7 @@ async def chat(
     bridge, terminal = FakeBridge(**answers), TerminalModel(columns, rows)
     with create_pipe_input() as keys:
         running = Chat(bridge, keys, terminal)
-        conversation, screen = _parts(running, folder, look or Look())
+        conversation, screen = parts(running, folder, look or Look())
 
         async def run() -> None:
             await screen.run()
@@ -93,7 +93,8 @@ async def chat(
                     await running.left.wait()
 
 
-def _parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen]:
+def parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen]:
+    """The conversation and the screen of a chat, which don't run yet."""
     screens: list[Screen] = []
 
     def changed() -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import anyio
 import pytest
+from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.terminal.view.look import Look
 from acp_bridge.wire.jsonrpc import Ok
-from tests.terminal.chat_bench import SESSION, chat
+from tests.terminal.chat_bench import SESSION, Chat, chat, parts
+from tests.terminal.fake_bridge import FakeBridge
+from tests.terminal.terminal_model import TerminalModel
 
 MODES = {
     "modes": {
@@ -110,10 +113,11 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         await running.prompt("do")
         first = running.ask("first")
         running.ask("second", "t2")
-        await running.terminal.shows("second")
+        await running.terminal.shows("1 or y: Allow")
         running.now += 1
         running.bridge.peer.cancel(first)
         await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("second")
         running.type("y")
         await running.terminal.shows("» y")
         assert len(running.bridge.answered) == 1  # the first, withdrawn
@@ -152,6 +156,21 @@ async def test_ctrl_c_twice_leaves_and_ctrl_c_long_after_does_not(tmp_path: Path
         running.type("\x03")
         with anyio.fail_after(5):
             await running.left.wait()
+
+
+async def test_one_who_is_to_leave_before_anything_is_drawn_leaves(tmp_path: Path) -> None:
+    with create_pipe_input() as keys:
+        bridge = FakeBridge()
+        bridge.close()
+        bridge.end.close()
+        running = Chat(bridge, keys, TerminalModel())
+        conversation, screen = parts(running, tmp_path, Look())
+        conversation.end()
+        conversation.say("why")
+        screen.leave()
+        with anyio.fail_after(5):
+            await screen.run()
+        assert running.terminal.screen.strip() == "why"
 
 
 async def test_ctrl_d_leaves_on_an_empty_line_alone(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A conversation without a terminal: opening, replay, errors, and what is refused."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import anyio
 import pytest
 
 from acp_bridge.terminal.chat.conversation import Conversation
-from acp_bridge.terminal.view.blocks import Line, Text, Tone
+from acp_bridge.terminal.view.blocks import Block, Line, Text, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
 from tests.terminal.fake_bridge import FakeBridge, connection_to
 
@@ -19,7 +21,10 @@ def conversation(folder: Path) -> Conversation:
 
 
 def texts(talk: Conversation) -> list[str]:
-    return [block.text.strip() for block in talk.unprinted.take() if isinstance(block, Text | Line)]
+    blocks: list[Block] = []
+    while talk.unprinted.more:
+        blocks += talk.unprinted.take()
+    return [block.text.strip() for block in blocks if isinstance(block, Text | Line)]
 
 
 async def settled(bridge: FakeBridge) -> None:
@@ -80,7 +85,7 @@ async def test_more_is_read_only_when_the_terminal_keeps_up(tmp_path: Path) -> N
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(room)
                 await waiting.wait()
-                assert len(talk.unprinted.take()) >= 299
+                assert len(texts(talk)) >= 299
 
 
 @pytest.mark.parametrize(
@@ -134,3 +139,115 @@ async def test_a_mode_that_is_refused_is_said(tmp_path: Path) -> None:
                 await anyio.lowlevel.checkpoint()
         assert blocks[0] == Line("the session is not open yet")
         assert blocks[1] == Line("error: no such mode", Tone.ERROR)
+
+
+def told(bridge: FakeBridge, state: str, *, prompt: str | None = None, **more: Any) -> None:
+    turn = {"turn": {"promptId": prompt, "mine": True, "text": ""}} if prompt else {}
+    params = {"sessionId": SESSION, "state": state, "waiting": 0, "clients": 2, "seconds": 0}
+    bridge.peer.notify("_acp_bridge/state", {**params, **turn, **more})
+
+
+@asynccontextmanager
+async def attached(folder: Path, **kinds: Any) -> AsyncGenerator[tuple[Conversation, FakeBridge]]:
+    """A conversation at a live session whose bridge tells where it stands."""
+    talk = Conversation(folder, lambda: None, lambda: 0.0, **kinds)
+    bridge = FakeBridge()
+    async with connection_to(bridge, talk) as connection:
+        talk.use(connection)
+        talk.opened(SESSION, {}, live=True)
+        with anyio.fail_after(5):
+            yield talk, bridge
+
+
+async def test_a_prompt_beside_another_client_s_turn_begins_when_the_bridge_says_so(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", prompt="theirs")
+        await settled(bridge)
+        talk.enter("mine")
+        assert [prompt.text for prompt in talk.waiting] == ["mine"]
+        call = await bridge.asked("session/prompt")
+        bridge.peer.notify("_acp_bridge/accepted", {"requestId": call.id, "promptId": "p1"})
+        bridge.say(SESSION, "for them")
+        told(bridge, "running", prompt="p1")
+        bridge.say(SESSION, "for me")
+        await settled(bridge)
+        assert talk.waiting == []
+        talk.transcript.end_turn()
+        talk.unprinted.collect()
+        assert texts(talk) == ["for them", "mine", "for me"]
+
+
+async def test_a_prompt_of_an_idle_session_begins_at_once_and_once(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "idle")
+        await settled(bridge)
+        talk.enter("mine")
+        assert talk.waiting == []
+        call = await bridge.asked("session/prompt")
+        bridge.peer.notify("_acp_bridge/accepted", {"requestId": call.id, "promptId": "p1"})
+        told(bridge, "running", prompt="p1")
+        bridge.peer.answer(call.id, {"stopReason": "end_turn"})
+        told(bridge, "idle")
+        await settled(bridge)
+        assert texts(talk) == ["mine"]
+        assert not talk.running
+
+
+async def test_ctrl_c_ends_the_turn_of_whoever_asked_it_but_not_of_one_who_looks_on(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", prompt="theirs")
+        await settled(bridge)
+        assert not talk.interrupt()
+        assert (await bridge.asked("_acp_bridge/cancel")).params == {"sessionId": SESSION}
+        assert not bridge.notified
+    async with attached(tmp_path, read_only=True) as (talk, bridge):
+        told(bridge, "running", prompt="theirs")
+        await settled(bridge)
+        assert not talk.interrupt()
+        talk.enter("hello")
+        talk.choose("mode", "x")
+        await settled(bridge)
+        assert (bridge.calls, bridge.notified) == ([], [])
+
+
+async def test_a_session_that_is_closed_and_a_client_that_is_let_go_are_said(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        bridge.peer.notify("_acp_bridge/let_go", {"reason": "too slow\x1b[2J"})
+        told(bridge, "closed", waiting=None, clients="x", seconds=None)
+        await settled(bridge)
+        assert talk.closed.is_set()
+        assert texts(talk) == [r"too slow\x1b[2J", "the session was closed"]
+
+
+async def test_a_command_of_the_bridge_never_waits_and_begins_no_turn(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", prompt="theirs")
+        await settled(bridge)
+        talk.enter("/queue")
+        assert talk.waiting == []
+        call = await bridge.asked("session/prompt")
+        bridge.say(SESSION, "Nothing is waiting.")
+        bridge.peer.answer(call.id, {"stopReason": "end_turn"})
+        told(bridge, "idle")
+        await settled(bridge)
+        assert texts(talk) == ["/queue", "Nothing is waiting."]
+
+
+async def test_a_prompt_that_is_answered_before_it_began_is_shown_with_its_error(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "held")
+        await settled(bridge)
+        talk.enter("mine")
+        call = await bridge.asked("session/prompt")
+        bridge.peer.fail(call.id, RpcError(-32603, "not ready"))
+        await settled(bridge)
+        assert texts(talk) == ["mine", "error: not ready"]
+        assert talk.prompts == []

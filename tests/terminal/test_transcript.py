@@ -129,11 +129,34 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
     assert told.ask({"toolCallId": "1", "content": [diff], "rawInput": {"why": "it"}}) == "write a"
     finished = [block for block in told.take_finished() if isinstance(block, Card)]
     assert [(card.title, card.whole) for card in finished] == [("other", False), ("write a", True)]
-    assert finished[1].content == (Output("why: it"), Diff("a", None, "x"))
+    assert finished[1].content == (Diff("a", None, "x"),)
     told.tool_update("1", status="completed", content=[diff])
     (after,) = told.take_finished()
     assert isinstance(after, Card)
     assert (after.status, after.content) == ("completed", ())
+
+
+def test_what_is_asked_says_its_input_unless_the_title_or_a_diff_does() -> None:
+    told = Told()
+    told.ask({"title": "run it", "rawInput": {"command": "it", "why": "it", "more": {"a": [1]}}})
+    told.ask({"title": "ls -l", "toolCallId": "2", "rawInput": {"command": "ls -l"}})
+    first, second = told.take_finished()
+    assert isinstance(first, Card)
+    assert isinstance(second, Card)
+    assert first.content == (Output('more: {"a": [1]}'),)
+    assert second.content == ()
+
+
+def test_a_fence_around_a_whole_output_is_taken_off() -> None:
+    told = Told()
+    for text in ("```sh\na\n\nb\n```\n", "```\na\n```\nand\n```\nb\n```"):
+        content = [{"type": "content", "content": {"type": "text", "text": text}}]
+        told.tool(text, title="x", status="completed", content=content)
+    first, second = told.take_finished()
+    assert isinstance(first, Card)
+    assert isinstance(second, Card)
+    assert first.content == (Output("a\n\nb"),)
+    assert second.content == (Output("```\na\n```\nand\n```\nb\n```"),)
 
 
 def test_the_plan_is_in_the_tail_until_its_turn_ends() -> None:

@@ -16,7 +16,7 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
     lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
     if (more := len(prompts) - len(lines)) > 0:
         lines.append(f"  {look.marks.more} {more} more")
-    return [look.plain(line) for line in lines]
+    return ["", *map(look.plain, lines)] if lines else []
 
 
 def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
@@ -28,10 +28,11 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
     if question is None:
         return []
     alt = "Alt-" if typing else ""
-    return [
+    options = [
         look.plain(f"  {' or '.join(alt + key for key in option.keys)}: {option.name}")
         for option in question.options
     ]
+    return ["", *options]
 
 
 def status(conversation: Conversation, look: Look) -> str:

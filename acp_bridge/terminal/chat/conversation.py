@@ -101,7 +101,7 @@ class Conversation:
     @property
     def waiting(self) -> list[Prompt]:
         """The prompts that were entered here and have not begun."""
-        return [prompt for prompt in self.prompts if prompt is not self._begun]
+        return [each for each in self.prompts if each is not self._begun and not each.has_no_turn]
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
@@ -140,14 +140,17 @@ class Conversation:
             request.answer(CANCELLED_PERMISSION)
             return
         self.questions.add(asked)
-        self.transcript.ask(asked.call)
-        self.unprinted.collect()
+        if self.questions.shown is asked:
+            self._show_question()
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Take off a question that is not asked any more."""
+        was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
             self.say(f"not asked any more: {_title(asked)}")
+            if asked is was_shown:
+                self._show_question()
 
     async def room(self) -> None:
         """Return when the terminal has printed most of what it was given."""
@@ -217,7 +220,10 @@ class Conversation:
         assert self._connection is not None
         params = {"sessionId": self.session_id, "prompt": prompt.blocks}
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
-        if self.standing is None or self.standing.free:
+        if prompt.has_no_turn:
+            self.transcript.say_aside(prompt.blocks)
+            self.unprinted.collect()
+        elif self.standing is None or self.standing.free:
             self._begin_next(at_once=True)
         sent.when_answered(lambda: self._answered(prompt, sent))
 
@@ -226,8 +232,8 @@ class Conversation:
 
         `at_once`: nothing stands before it. Otherwise the bridge tells, where it tells such things.
         """
-        first = self.prompts[0] if self.prompts else None
-        if first is None or first.sent is None or self._begun is not None:
+        first = self.waiting[0] if self._begun is None and self.waiting else None
+        if first is None or first.sent is None:
             return
         told = self.standing.prompt_id if self.standing else None
         if at_once or self.standing is None or (told is not None and told == first.prompt_id):
@@ -241,9 +247,10 @@ class Conversation:
         if begun:
             self._begun = None
             self.transcript.end_turn()
+        elif not prompt.has_no_turn:  # it never began, and nobody has seen it in its place
+            self.transcript.say_aside(prompt.blocks)
         if (line := how_it_ended(sent)) is not None:
-            text = line.text if begun else f"{line.text}: {prompt.summary}"
-            self.transcript.say(Line(text, line.tone))
+            self.transcript.say(line)
         self._begin_next()
         self.unprinted.collect()
         self._changed()
@@ -259,11 +266,18 @@ class Conversation:
             self.transcript.say(Line("the session was closed"))
             self.closed.set()
 
+    def _show_question(self) -> None:
+        """Print the whole of what is asked now."""
+        if (asked := self.questions.shown) is not None:
+            self.transcript.ask(asked.call)
+            self.unprinted.collect()
+
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):
             outcome = {"outcome": "selected", "optionId": option.id}
             asked.request.answer({"outcome": outcome})
         self.say(f"{option.name}: {_title(asked)}")
+        self._show_question()
 
     def _was_set(self, kind: str, value: str, sent: Sent) -> None:
         before = self.shown.choices(kind)

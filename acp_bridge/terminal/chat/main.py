@@ -55,7 +55,7 @@ class Plan:
 
 def unfit(env: Mapping[str, str]) -> str | None:
     """Return why nobody can type here, or None."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout)):
         return "this needs a terminal; in a script, use acp-bridge run"
     if env.get("TERM", "dumb") in ("dumb", "unknown"):
         return (
@@ -138,7 +138,8 @@ class _Running:
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
-        self._fail("the bridge has ended")
+        if not self.conversation.closed.is_set():
+            self._fail("the bridge has ended")
 
     async def _watch_session(self) -> None:
         await self.conversation.closed.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from acp_bridge.protocol import ErrorCode, Json
 from acp_bridge.terminal.sent import ConnectionLost, Sent
@@ -11,7 +11,9 @@ from acp_bridge.terminal.view.blocks import Line, Tone
 from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.wire.jsonrpc import RpcError
 
-_STOPS = {
+#: the command under which a bridge has its own.
+_BRIDGE_COMMAND: Final = "/queue"
+_STOPS: Final = {
     "cancelled": "stopped",
     "max_tokens": "ended: the model's limit of tokens",
     "max_turn_requests": "ended: the limit of requests of one turn",
@@ -28,6 +30,11 @@ class Prompt:
     sent: Sent | None = None
     #: its id at the bridge, once it is on disk.
     prompt_id: object = None
+
+    @property
+    def has_no_turn(self) -> bool:
+        """The bridge answers it itself, whatever runs."""
+        return self.text.split()[:1] == [_BRIDGE_COMMAND]
 
     @property
     def summary(self) -> str:

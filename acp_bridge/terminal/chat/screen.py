@@ -53,6 +53,7 @@ class Screen:
         self._conversation, self._look = conversation, look
         self._output = output or terminal_output(look)
         self._news = anyio.Event()
+        self._leaves = False
         self._renderer: Renderer | None = None
         self._line = Buffer(
             multiline=True,
@@ -83,15 +84,24 @@ class Screen:
             tasks.start_soon(self._draw_on)
             tasks.start_soon(self._tick)
             try:
-                await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+                await self._app.run_async(
+                    handle_sigint=False, set_exception_handler=False, pre_run=self._leave_early
+                )
+            except EOFError:
+                pass  # the terminal is gone
             finally:
                 tasks.cancel_scope.cancel()
                 self._release()
                 self._print_rest()
 
     def leave(self) -> None:
-        """End `run`."""
+        """End `run`, also if that has not begun."""
+        self._leaves = True
         if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+    def _leave_early(self) -> None:
+        if self._leaves:
             self._app.exit()
 
     def changed(self) -> None:
@@ -106,13 +116,20 @@ class Screen:
             self._news = anyio.Event()
             self._print()
             self._app.invalidate()
+            if self._conversation.unprinted.more:
+                self.changed()
             await anyio.sleep(_FRAME)
 
     async def _tick(self) -> None:
+        """Draw each second what changes with time, and once more when nothing does any longer."""
+        changes = True
         while True:
-            await anyio.sleep(1)
-            if self._conversation.running or self._conversation.questions.shown:
+            talk = self._conversation
+            changed = changes
+            changes = talk.running or talk.leaves_next or talk.questions.shown is not None
+            if changes or changed:
                 self.changed()
+            await anyio.sleep(1)
 
     def _print(self) -> None:
         """Write finished blocks above; they leave with the next drawing."""
@@ -124,7 +141,9 @@ class Screen:
 
     def _print_rest(self) -> None:
         self._conversation.transcript.end_turn()
-        self._output.write_raw(self._finished())
+        self._conversation.unprinted.collect()
+        while self._conversation.unprinted.more:
+            self._output.write_raw(self._finished())
         self._output.flush()
 
     def _finished(self) -> str:

@@ -7,6 +7,7 @@ however long it is, and nothing is shown.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -18,6 +19,8 @@ from acp_bridge.terminal.view.transcript import Transcript
 _MOST_REPLAYED: Final = 60
 #: blocks that may wait to be printed before nothing more is read.
 _MOST: Final = 200
+#: blocks that are drawn at once.
+_AT_ONCE: Final = 40
 
 
 class Unprinted:
@@ -47,20 +50,27 @@ class Unprinted:
             self._left_out += 1
 
     def take(self) -> list[Block]:
-        """Return what is to be printed."""
+        """Return what is to be printed next: as much as is drawn while nobody notices."""
         if not self._begun:
             return []
-        blocks = [*self._blocks]
-        self._blocks.clear()
+        blocks = [self._blocks.popleft() for _ in range(min(_AT_ONCE, len(self._blocks)))]
         self._taken.set()
         return blocks
+
+    @property
+    def more(self) -> bool:
+        """There is something to be printed."""
+        return self._begun and bool(self._blocks)
 
     def tail(self) -> list[Block]:
         """Return what is drawn below all that was printed.
 
         What is finished stays in it until it is printed, since a key may draw before that.
         """
-        return [*self._blocks, *self._transcript.tail()] if self._begun else []
+        if not self._begun:
+            return []
+        newest = islice(self._blocks, max(0, len(self._blocks) - _AT_ONCE), None)
+        return [*newest, *self._transcript.tail()]
 
     async def room(self) -> None:
         """Return when most of what was given is printed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 from acp_bridge.protocol import ENDED, Json
@@ -15,6 +16,8 @@ _FIELDS: Final = ("title", "kind", "status", "content", "locations", "rawInput",
 #: characters of a text of a card that are looked at; the rest is counted as left out elsewhere.
 _LONGEST: Final = 100_000
 _MOST_LOCATIONS: Final = 4
+#: a whole text that an agent has fenced, for editors that show it as Markdown.
+_FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
 
 
 def merged(call: Json, update: Json) -> Json:
@@ -34,7 +37,8 @@ def card(call: Json, *, seen: object = None, asked: bool = False) -> Card:
     """
     items = [] if call.get("content") == seen else objects(call.get("content"))
     content = [each for item in items if (each := _content(item))]
-    shown = [*_input(call), *content] if asked else content
+    changes = any(isinstance(each, Diff) for each in content)
+    shown = [*_input(call), *content] if asked and not changes else content
     return Card(
         title=_title(call),
         kind=one_line(call.get("kind"), 20) or "other",
@@ -60,7 +64,7 @@ def _content(item: Json) -> Diff | Output | None:
                 harmless(str(item.get("newText") or "")[:_LONGEST]),
             )
         case "content":
-            text = text_of(item.get("content"))[:_LONGEST]
+            text = _FENCE.sub(r"\2", text_of(item.get("content"))[:_LONGEST].strip("\n"))
             return Output(harmless(text)) if text.strip() else None
     return None
 

@@ -90,6 +90,11 @@ class Transcript:
     def begin_turn(self, prompt: Iterable[object]) -> None:
         """Show the content blocks of a prompt from this terminal, whose turn begins."""
         self.end_turn()
+        self.say_aside(prompt)
+
+    def say_aside(self, prompt: Iterable[object]) -> None:
+        """Show the content blocks of a prompt that has no turn of its own."""
+        self._end_message()
         self._add(Text(Voice.USER, harmless("".join(text_of(block) for block in prompt))))
         self._settle()
 

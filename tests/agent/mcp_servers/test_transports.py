@@ -13,7 +13,7 @@ import pytest
 from agent.tools import ToolError
 from tests.agent.mcp_servers.support import SDK_SERVER, Stand, serving, stdio
 from tests.agent.support import Fifo
-from tests.support.mcp_server import ECHO_SCHEMA, NAMES, PIXEL
+from tests.support.mcp_offers import ECHO_SCHEMA, NAMES, PIXEL
 from tests.support.processes import MARK, all_gone, kill_marked
 
 pytestmark = pytest.mark.process

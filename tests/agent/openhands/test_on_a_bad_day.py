@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agent.openhands import patience
-from agent.openhands.turn_words import BUSY, MAY_GO_ON, NOT_KNOWN, NOT_SENT, STARTING
+from agent.openhands.turn_words import BUSY, LOST, MAY_GO_ON, NOT_KNOWN, NOT_SENT, STARTING
 from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import KEY, Conversation, Cut, FakeServer
 from tests.agent.openhands.conftest import Adapt
@@ -156,6 +156,23 @@ async def test_a_feed_that_died_without_a_cut_is_found_out(adapt: Adapt, fake: F
         assert client.text() == "A0 A1 A2 "
 
 
+async def test_a_server_that_is_lost_in_a_turn_is_told_of_once(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    gated = Gated(fake)
+    async with adapt() as client:
+        running = client.send_prompt("hello")
+        await client.until_text("A1 ")
+        fake.deeds["GET"] = [503] * 9
+        fake.refusals = [503] * 1000
+        await fake.cut()
+        await fake.until(lambda: not fake.deeds["GET"])  # looked at three times
+        fake.refusals = []
+        gated.gate.set()
+        assert (await client.answer_to(running))["result"]["stopReason"] == "end_turn"
+        assert client.text().count(LOST) == 1
+
+
 async def test_a_feed_whose_first_snapshot_comes_late_misses_nothing(
     adapt: Adapt, fake: FakeServer
 ) -> None:
@@ -259,9 +276,9 @@ async def test_a_server_that_is_not_there_is_named(
 async def test_a_prompt_waits_for_the_server_with_a_word_and_not_for_ever(
     adapt: Adapt, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "_SIGN_OF_LIFE", 0.1)
     async with adapt() as client:
         await client.prompt("one")
+        monkeypatch.setattr(patience, "_SIGN_OF_LIFE", 0.1)
         fake.refusals = [503] * 1000
         await fake.cut()
         await fake.until(lambda: fake.asked.count("socket") > 2)

@@ -445,6 +445,30 @@ async def test_a_pause_waits_for_the_call_and_keeps_the_prompt_open_until_go(
         ]
 
 
+async def test_a_pause_in_the_last_call_is_answered_after_its_prompt(
+    adapt: Adapt, fake: FakeServer
+) -> None:
+    gate, reached = anyio.Event(), anyio.Event()
+
+    async def run(it: Conversation) -> None:
+        reached.set()
+        await gate.wait()
+        await it.emit(told.agent("Done."))
+        await it.set_status("finished")
+
+    fake.on_message = run
+    async with adapt() as client:
+        running = client.send_prompt("hello")
+        await reached.wait()
+        paused = client.send_request("_acp_bridge/pause", {"sessionId": client.session_id})
+        await fake.until(lambda: fake.only.status == "paused")
+        gate.set()
+        assert (await client.answer_to(paused))["result"] == {"paused": False}
+        assert (await client.answer_to(running))["result"]["stopReason"] == "end_turn"
+        ids = [each.get("id") for each in client.recording.incoming()]
+        assert ids.index(running) < ids.index(paused)
+
+
 async def test_a_pause_without_a_turn_waits_for_nothing(adapt: Adapt, fake: FakeServer) -> None:
     async with adapt() as client:
         session = {"sessionId": client.session_id}

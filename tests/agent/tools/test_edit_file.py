@@ -105,12 +105,12 @@ async def test_a_long_piece_that_differs_at_its_end_only_holds_nothing_up(
 
 
 async def test_many_places_hold_nothing_up_and_make_no_endless_file(cwd: Path) -> None:
-    (cwd / "a").write_text("a\n" * 1_000_000)
+    (cwd / "a").write_text("a\n" * 200_000)
     context = session(cwd)
     await call(ReadFile(), context, path="a")
     args = {"path": "a", "old": "a", "replace_all": True}
     result = await call(EditFile(), context, **args, new="b")
-    assert result.raw["replacements"] == 1_000_000
+    assert result.raw["replacements"] == 200_000
     said = await problem(EditFile(), context, **{**args, "old": "b"}, new="x" * 1_000_000)
     assert "would be longer than" in said
 
