@@ -67,11 +67,9 @@ class Play:
                 client.way.stuck = LIMIT // 2 if client is not self.it.editor else 0
             case "reads":
                 client.way.take_all()
-            case "prompts" if self.loaded(client):
-                asked = client.prompt(self.id, f"p{index}-{self.count}")
-                self.asked.append((client, asked))
-            case "titles" if self.loaded(client):
-                asked = client.prompt(self.id, f"/queue title p{index}-{self.count}")
+            case "prompts" | "titles" if self.loaded(client):
+                command = "/queue title " if what == "titles" else ""
+                asked = client.prompt(self.id, f"{command}p{index}-{self.count}")
                 self.asked.append((client, asked))
             case "sets":
                 given = {"sessionId": self.id, "modeId": str(self.count)}

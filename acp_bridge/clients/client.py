@@ -15,17 +15,10 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors
+from acp_bridge import errors, protocol
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.log import event
-from acp_bridge.protocol import (
-    HEARS_ACCEPTED,
-    HEARS_STATE,
-    LET_GO,
-    OBSERVES,
-    OWN_TURNS_ONLY,
-    Json,
-)
+from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 
@@ -161,22 +154,22 @@ class Client:
     @property
     def hears_accepted(self) -> bool:
         """True when the client asked to be told that a prompt is on disk."""
-        return self.abilities.has_own(HEARS_ACCEPTED)
+        return self.abilities.has_own(protocol.HEARS_ACCEPTED)
 
     @property
     def hears_state(self) -> bool:
         """True when the client asked to be told where its sessions stand."""
-        return self.abilities.has_own(HEARS_STATE)
+        return self.abilities.has_own(protocol.HEARS_STATE)
 
     @property
     def observes(self) -> bool:
         """True when the client is asked nothing, and prompts nothing."""
-        return self.abilities.has_own(OBSERVES)
+        return self.abilities.has_own(protocol.OBSERVES)
 
     @property
     def own_turns_only(self) -> bool:
         """True when the client is asked only about turns of its own prompts."""
-        return self.abilities.has_own(OWN_TURNS_ONLY)
+        return self.abilities.has_own(protocol.OWN_TURNS_ONLY)
 
     async def serve(self, greeting: float | None = None) -> None:
         """Return when the client is gone: it sends or takes nothing more, or was let go.
@@ -197,7 +190,7 @@ class Client:
         if not self.let_go_of:
             self.let_go_of = True
             event("client.let_go", what=reason)
-            self.peer.notify(LET_GO, {"reason": reason})
+            self.peer.notify(protocol.LET_GO, {"reason": reason})
             self._served.cancel()
 
     def cut(self) -> None:

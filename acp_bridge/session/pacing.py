@@ -70,16 +70,19 @@ class Pacing:
         for view in self._transcript.views:
             if not view.full(self._limit):
                 continue
-            others = self._transcript.has_others(view.client)
-            if (others or view.client.on_socket) and view.full(_FLOOD * self._limit):
-                self._go_on_without(view)
-                continue
-            if view not in self._watched:
+            if view not in self._watched:  # one huge update alone is nobody's fault
                 self._watched.add(view)
                 self._port.spawn(self._watch, view)
+            elif self._floods(view):
+                self._go_on_without(view)
+                continue
             if not view.client.on_socket:
                 slow = view
         return slow
+
+    def _floods(self, view: ClientView) -> bool:
+        alone = not view.client.on_socket and not self._transcript.has_others(view.client)
+        return not alone and view.full(_FLOOD * self._limit)
 
     async def wait(self, slow: ClientView) -> None:
         """Wait until there may be room in a view, or `hurry` is called; the caller looks again."""

@@ -59,6 +59,7 @@ async def test_ten_megabytes_go_through_a_small_pipe_in_order(fds: Fds) -> None:
             writer.write(b"end")
             assert await read_exactly(reader, len(data) + 3) == data + b"end"
             assert await writer.flush(5)
+            assert writer.taken == len(data) + 3
             tasks.cancel_scope.cancel()
 
 
