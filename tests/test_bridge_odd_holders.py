@@ -255,5 +255,6 @@ async def test_a_holder_that_dies_while_the_client_closes_leaves_nothing_open_he
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
         error = await it.editor.refused("session/close", {"sessionId": session_id})
         assert "has ended" in error.message
+        await until(lambda: not it.bridge._sessions.passages._continued)
         assert it.bridge._sessions.live == {}
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})

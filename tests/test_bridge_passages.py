@@ -295,6 +295,26 @@ async def test_a_load_that_is_given_up_leaves_the_holder(home: Path) -> None:
         await it.load()
 
 
+async def test_a_session_that_was_closed_there_is_not_opened_here_when_the_holder_ends(
+    home: Path,
+) -> None:
+    async with AsyncExitStack() as stack:
+        other, _, _ = await stack.enter_async_context(listening(home, lease_timeout=5))
+        async with listening(home) as (holder, _, _):
+            it = Two(holder, other, await holder.new())
+            await holder.editor.stop_reason(holder.editor.prompt(it.session_id, "before"))
+            await it.load()
+            await other.editor.stop_reason(other.editor.prompt(it.session_id, "there"))
+            await holder.editor.ask("_acp_bridge/close", it.params)
+            await until(lambda: any("closed" in text for text in other.editor.texts(it.session_id)))
+            block = {**it.params, "prompt": [{"type": "text", "text": "gone"}]}
+            assert (await other.editor.refused("session/prompt", block)).code == -32002
+        await until(lambda: not other.bridge._sessions.passages._passages)
+        await until(lambda: not other.bridge._sessions.passages._continued)
+        assert other.bridge._sessions.live == {}
+        await it.load()
+
+
 # --- the holder ends -------------------------------------------------------------------------
 
 

@@ -46,8 +46,9 @@ def read_holder(lock_file: Path) -> Holder | None:
     try:
         with lock_file.open("rb") as file:
             found = json.loads(file.read(_MOST))
-        holder = Holder(**found)
-    except (OSError, ValueError, TypeError, RecursionError):
+        info = found.get("agent_info")
+        holder = Holder(found["socket"], found["protocol"], found["agent"], info)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     words = isinstance(holder.socket, str) and isinstance(holder.agent, str)
     right = words and isinstance(holder.protocol, int)

@@ -81,6 +81,7 @@ class Listener:
 
         def bind() -> None:
             bound = BoundSocket(self._home, self._path, self._agent)
+            live_bridges(self._home)  # which removes what killed ones have left
             if given_up:
                 bound.close()
             else:

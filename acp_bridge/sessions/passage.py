@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import errors, protocol
+from acp_bridge import errors, notices, protocol
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -55,7 +55,7 @@ class Passage:
         self.was_loaded = False
         #: the client, or the bridge, has no use for it any more.
         self.left = False
-        #: the client has asked to have the session no more.
+        #: the client has asked to have the session no more, or another one has closed it.
         self.leaving = False
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
@@ -179,7 +179,7 @@ class Passage:
             case Ok(result) if request.method in _LOADING:
                 shown: Json = result if isinstance(result, dict) else {}
                 own = {**own_meta(shown), HOLDER: self._holder}
-                self.was_loaded = True
+                self.was_loaded, self.leaving = True, False
                 request.answer(with_own_meta(shown, own))
             case Ok(result):
                 request.answer(result)
@@ -258,6 +258,7 @@ class Passage:
                 self.let_go = reason
             case _:
                 self._note_word()
+                self.leaving |= isinstance(params, dict) and notices.says_closed(params)
                 self.client.peer.notify(method, self._with_its_id(params))
 
     def _note_word(self) -> None:

@@ -31,7 +31,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import passage_words
 from acp_bridge.sessions.continuation import Continuation, Continued
 from acp_bridge.sessions.holder_hello import NotLive
-from acp_bridge.sessions.passage import Passage
+from acp_bridge.sessions.passage import LEAVING, Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
@@ -159,7 +159,7 @@ class Passages:
             continued.waiting.append(request)
         elif passage := self._passage(key):
             passage.take(request)
-            if passage.leaving:
+            if request.method in LEAVING:
                 self._context.tasks.start_soon(self._see_left, passage)
         else:
             return False

@@ -17,7 +17,7 @@ from acp_bridge.listening import listener as listening
 from acp_bridge.listening import peers
 from acp_bridge.listening.listener import MOST_CLIENTS, Listener
 from acp_bridge.listening.places import new_socket_path, run_folder
-from acp_bridge.listening.run_files import live_bridges
+from acp_bridge.listening.run_files import RunFile, live_bridges, this_bridge
 from acp_bridge.wire.stdio import Reader, Writer
 from tests.listening.talk import Talk
 
@@ -96,6 +96,16 @@ async def test_who_connects_is_served_on_a_socket_that_is_the_user_s_alone(short
         assert await talk.line() == {"jsonrpc": "2.0", "id": 1}
         talk.close()
         await it.joined.gone.wait()
+
+
+async def test_what_a_killed_bridge_has_left_goes_when_the_next_one_listens(short: Path) -> None:
+    dead = RunFile(short)
+    dead.write(this_bridge(short / "s.sock", protocol=1, agent="dead", version="9"))
+    dead.publish()
+    os.close(dead._fd)  # it was killed
+    async with listens(short) as it:
+        assert len(os.listdir(run_folder(short))) == 2
+        assert it.path in run_folder(short).iterdir()
 
 
 async def test_a_long_home_listens_in_the_runtime_folder_and_is_listed_in_its_own(
