@@ -75,7 +75,7 @@ class Bridge:
         #: the client that started the bridge is.
         self._gone = False
         self._ended = anyio.Event()
-        self._listening: Listening | None = None
+        self._listening = Listening(context.settings, context.tasks)
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._waiting = WaitingProcess(context, self._host, *bounds)
         context.take_ready = self._waiting.take_ready
@@ -157,10 +157,8 @@ class Bridge:
 
     def listen(self) -> None:
         """Let more clients join over a socket, if that is wanted, from the first answer on."""
-        self._listening = Listening(self._settings, self._tasks)
         self._context.socket = self._listening.path
-        ready = self._introduction.made.wait
-        self._tasks.start_soon(self._listening.run, ready, self.join)
+        self._tasks.start_soon(self._listening.run, self._introduction.made.wait, self.join)
 
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
@@ -180,10 +178,8 @@ class Bridge:
 
     async def _part_from(self, client: Client) -> None:
         """Let a client that is gone have nothing any more; what it prompted goes on."""
-        errors.contained(client.leave, GIVEN_UP, what="a client could not be parted from")
-        errors.contained(
-            self._sessions.attaching.forget, client, what="a client could not be parted from"
-        )
+        errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
+        self._sessions.attaching.forget(client)
         self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
@@ -199,8 +195,7 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
-        if self._listening:
-            self._listening.stop()
+        self._listening.stop()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):

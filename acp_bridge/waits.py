@@ -14,6 +14,12 @@ SPAWN: Final = 10.0
 #: The parent of the agents forks one, in milliseconds; one that takes longer is killed. Far
 #: below SPAWN.
 FORK: Final = 1.0
+#: The parent loads the agent, in half a second. The first start waits for it, so below START.
+PARENT_LIGHT: Final = 20.0
+#: The parent loads the model library, in 3 s. Restarts wait for it meanwhile. Below RESTART.
+PARENT_LOAD: Final = 40.0
+#: A parent that loads uses the processor; one that does not for so long hangs. Far below both.
+PARENT_HANGS: Final = 3.0
 #: A parent that has ended is started again.
 PARENT_PAUSE: Final = 0.5
 #: A process without a session starts and answers `initialize`.

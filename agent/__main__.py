@@ -78,8 +78,12 @@ def end_on_signals() -> None:
         signal.signal(number, lambda *_: os._exit(0))
 
 
-def run(model: str | None, home: str | None) -> int:
-    """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
+def run(model: str | None, home: str | None, *, light: bool = False) -> int:
+    """Returns the exit code if there is nothing to serve; otherwise the process ends in here.
+
+    `light`: another process will take this one's place before a prompt comes, so that this one
+    loads no model library and starts no MCP server.
+    """
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.lossy import text_stream
 
@@ -96,6 +100,10 @@ def run(model: str | None, home: str | None) -> int:
         secrets = Secrets.from_environment(os.environ)
         secrets.watch(settings.keys_file)
         secrets.guard_logs()
+        if light:
+            from agent.providers import library
+
+            library.withhold()
         models = _models(settings, secrets)
         stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
     except (ValueError, OSError) as error:
@@ -103,7 +111,7 @@ def run(model: str | None, home: str | None) -> int:
         return 2
     import anyio
 
-    anyio.run(_serve, stdin, stdout, models, settings, secrets)
+    anyio.run(_serve, stdin, stdout, models, settings, secrets, light)
     return 0
 
 
@@ -142,7 +150,7 @@ def _models(settings: Settings, secrets: Secrets) -> Models:
 
 
 async def _serve(
-    stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets
+    stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets, light: bool
 ) -> NoReturn:
     from agent.secrets import child_environment
     from agent.serve.connection import serve
@@ -150,7 +158,7 @@ async def _serve(
 
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:
-        await serve(transport, models, settings, secrets, environment)
+        await serve(transport, models, settings, secrets, environment, light=light)
     # The end of the event loop would wait for every task, and a model that ignores cancellation
     # would keep the process for ever (invariant P2). All records have been written by now.
     logging.shutdown()

@@ -1,15 +1,20 @@
 """`python -I -m agent.fork_parent ... FD`: the process that built-in agents are forked from.
 
 The bridge starts one for all its sessions, with the arguments of `python -m agent` before FD. It
-loads what an agent needs, once, and then forks on request, so that an agent starts in milliseconds
-and shares its modules with all others. It has no session, no event loop and no second thread.
+loads what an agent needs, once, and forks on request, so that an agent starts in milliseconds and
+shares its modules with all others. It has no session, no event loop and no second thread.
+
+What it loads first lets an agent open a session; the model library takes several times as long.
+What it forks before that is a light agent, whose session is given to another one before a prompt.
 
 Over FD, a socket of whole messages (SOCK_SEQPACKET):
 
-- parent to bridge: READY when all is loaded, or THREADS when a library has started a thread: then
-  it can't fork and ends. For each request the guard's pid with its pidfd (SCM_RIGHTS), or FAILED.
-- bridge to parent, after READY: FORK and the agent's soft limit of open files, which may be empty,
-  with the agent's three standard streams and the guard's end of its control socket (SCM_RIGHTS).
+- parent to bridge: LIGHT when the agent is loaded and the library is not, READY when all is loaded,
+  or THREADS when a library has started a thread: then it can't fork and ends. For each request the
+  guard's pid with its pidfd (SCM_RIGHTS), or FAILED.
+- bridge to parent, after LIGHT or READY: FORK and the agent's soft limit of open files, which may
+  be empty, with the agent's three standard streams and the guard's end of its control socket
+  (SCM_RIGHTS). After LIGHT also LOAD, and then nothing before READY.
 
 Invariants
 - A forked process holds nothing of the parent or of another session: right after each fork it
@@ -36,6 +41,8 @@ from typing import Final, NoReturn
 from acp_bridge.agents import guard
 from agent import __main__ as agent_process
 
+LIGHT: Final = b"light"
+LOAD: Final = b"load"
 READY: Final = b"ready"
 THREADS: Final = b"threads"
 FORK: Final = b"fork"
@@ -56,12 +63,15 @@ def main() -> int:
     bridge.set_inheritable(False)
     end_with(bridge)
     model, home = agent_process.arguments(words)
+    models = load_agent(model, home)
+    parent = Parent(bridge, model, home)
+    if models:
+        if not parent.serve(LIGHT):
+            return 0
+        end_with(bridge)
     load(model, home)
-    if len(os.listdir("/proc/self/task")) > 1:
-        bridge.send(THREADS)
-        return 1
-    fcntl.fcntl(bridge, fcntl.F_SETFL, fcntl.fcntl(bridge, fcntl.F_GETFL) & ~os.O_ASYNC)
-    Parent(bridge, model, home).serve()
+    parent.settle()
+    parent.serve(READY)
     return 0
 
 
@@ -80,8 +90,8 @@ def end_with(bridge: socket.socket) -> None:
         bridge.setblocking(True)
 
 
-def load(model: str | None, home: str | None) -> None:
-    """Imports what an agent imports, and LiteLLM if the default model needs it."""
+def load_agent(model: str | None, home: str | None) -> list[str]:
+    """Imports what an agent imports; returns the offered models if the default needs LiteLLM."""
     from acp_bridge.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
@@ -90,57 +100,79 @@ def load(model: str | None, home: str | None) -> None:
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
-    from agent.providers import rehearsal
     from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
     from agent.settings import read_settings
-    from agent.tools import Toolbox
-    from agent.tools.standard import standard_tools
 
     try:
         models = AllModels(read_settings(model, os.environ, home), os.environ)
-        needs_library = isinstance(models.open(models.default), ProviderModel)
+        if not isinstance(models.open(models.default), ProviderModel):
+            return []
+        return [choice.id for choice in models.offered()]
     except (ModelError, ValueError, OSError):
-        return  # the agent says what is wrong
-    if needs_library:
-        offered = [choice.id for choice in models.offered()]
-        rehearsal.rehearse(offered, Toolbox(standard_tools(), list).specs)
+        return []  # the agent says what is wrong
+
+
+def load(model: str | None, home: str | None) -> None:
+    """Imports what an agent imports, and LiteLLM if the default model needs it."""
+    models = load_agent(model, home)
+    from agent.providers import rehearsal
+    from agent.tools import Toolbox
+    from agent.tools.standard import standard_tools
+
+    if models:
+        rehearsal.rehearse(models, Toolbox(standard_tools(), list).specs)
 
 
 class Parent:
     """Forks guards, and through them agents, until the bridge is gone."""
 
     def __init__(self, bridge: socket.socket, model: str | None, home: str | None) -> None:
-        """Everything is loaded. `model` and `home` are the agents' arguments."""
+        """`model` and `home` are the agents' arguments."""
         self._bridge = bridge
         self._arguments = model, home
-        gc.unfreeze()
-        gc.collect()
-        #: generators that a library has made; the module's own is seeded anew by Python.
-        self._generators = [found for found in gc.get_objects() if type(found) is random.Random]
-        gc.freeze()
-        gc.disable()  # a collection would write to every page that is shared
-
-    def serve(self) -> None:
-        """Says that all is loaded, and forks on request."""
-        self._bridge.setblocking(False)
-        children = guard.listen_for_signals()
+        self._light = False
+        #: tells of guards that have ended.
+        self._children = guard.listen_for_signals()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        #: generators that a library has made; the module's own is seeded anew by Python.
+        self._generators: list[random.Random] = []
+        gc.disable()  # a collection would write to every page that is shared
+
+    def settle(self) -> None:
+        """Prepares what is shared; to be called when all is loaded."""
+        gc.unfreeze()
+        gc.collect()
+        self._generators = [found for found in gc.get_objects() if type(found) is random.Random]
+        gc.freeze()
+
+    def serve(self, said: bytes) -> bool:
+        """Says how much is loaded, and forks on request; returns True for LOAD."""
+        if len(os.listdir("/proc/self/task")) > 1:
+            self._bridge.send(THREADS)
+            return False
+        fcntl.fcntl(self._bridge, fcntl.F_SETFL, self._flags & ~os.O_ASYNC)
+        self._bridge.setblocking(False)
+        self._light = said == LIGHT
         poll = select.poll()
         poll.register(self._bridge, select.POLLIN)
-        poll.register(children, select.POLLIN)
-        self._bridge.send(READY)
+        poll.register(self._children, select.POLLIN)
+        self._bridge.send(said)
         while True:
             poll.poll()
-            _reap(children)
+            _reap(self._children)
             try:
                 request, fds = self._receive()
             except BlockingIOError:
                 continue
-            if not request:
-                return
+            if not request or request == LOAD:
+                return request == LOAD
             self._answer(request, fds)
+
+    @property
+    def _flags(self) -> int:
+        return fcntl.fcntl(self._bridge, fcntl.F_GETFL)
 
     def _receive(self) -> tuple[bytes, list[int]]:
         flags = socket.MSG_CMSG_CLOEXEC
@@ -193,7 +225,7 @@ class Parent:
             for generator in self._generators:
                 generator.seed()
             gc.enable()
-            os._exit(agent_process.run(*self._arguments))
+            os._exit(agent_process.run(*self._arguments, light=self._light))
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

@@ -133,13 +133,14 @@ async def test_a_prompt_needs_the_session_and_an_observer_sends_none(tmp_path: P
 
 
 @pytest.mark.hazard("V4", "R1")
-async def test_a_client_that_stops_in_its_replay_holds_up_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["_acp_bridge/attach", "session/load"])
+async def test_a_client_that_stops_in_its_replay_holds_up_nobody(tmp_path: Path, how: str) -> None:
     async with bench(tmp_path, client_limit=1) as it:
         session_id = await it.new()
         await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
         slow = await it.joined()
         slow.way.stuck = 1
-        load = slow.send("session/load", {**SETUP, "sessionId": session_id})
+        load = slow.send(how, {**SETUP, "sessionId": session_id})
         await until(lambda: slow.texts(session_id))
         other = await it.joined()
         await other.ask("session/load", {**SETUP, "sessionId": session_id})

@@ -234,3 +234,26 @@ async def test_a_holder_that_lets_the_client_go_says_why_and_the_session_can_be_
         block = {"sessionId": session_id, "prompt": [{"type": "text", "text": "two"}]}
         assert (await it.editor.refused("session/prompt", block)).code == -32002
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+
+
+async def test_a_close_that_the_holder_does_not_answer_ends_all_the_same(home: Path) -> None:
+    async with held(home, reach_timeout=0.05) as (it, odd, session_id):
+        odd.says["session/load"] = [said(id="ID", result={})]
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        error = await it.editor.refused("session/close", {"sessionId": session_id})
+        assert "does not read" in error.message
+        block = {"sessionId": session_id, "prompt": [{"type": "text", "text": "one"}]}
+        assert (await it.editor.refused("session/prompt", block)).code == -32002
+
+
+async def test_a_holder_that_dies_while_the_client_closes_leaves_nothing_open_here(
+    home: Path,
+) -> None:
+    async with held(home) as (it, odd, session_id):
+        odd.says["session/load"] = [said(id="ID", result={})]
+        odd.says["session/close"] = None
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        error = await it.editor.refused("session/close", {"sessionId": session_id})
+        assert "has ended" in error.message
+        assert it.bridge._sessions.live == {}
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})

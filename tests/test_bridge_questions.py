@@ -204,6 +204,22 @@ async def test_one_who_is_being_shown_the_session_is_asked_later_and_waited_for(
         assert await here.answered() == chosen("yes")
 
 
+@pytest.mark.hazard("V3", "Q8")
+async def test_one_whose_load_was_cancelled_is_asked_all_the_same(tmp_path: Path) -> None:
+    async with turn(tmp_path, client_limit=1) as here:
+        here.it.editor.way.stuck = 1
+        load = here.it.editor.send("session/load", {**SETUP, "sessionId": here.id})
+        await until(lambda: here.it.editor.texts(here.id))
+        here.asks()
+        await here.it.editor.refused("session/fork", {})
+        assert here.it.editor.asked(PERMISSION) == []
+        here.it.editor.cancel_request(load)
+        (asked,) = await here.it.editor.got(PERMISSION)
+        assert (await here.it.editor.refusal(load)).code == -32800
+        here.it.editor.answers_with(asked, chosen("yes"))
+        assert await here.answered() == chosen("yes")
+
+
 @pytest.mark.hazard("V3", "V1")
 async def test_an_observer_and_who_only_wants_its_own_turns_are_shown_the_card_and_not_asked(
     tmp_path: Path,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.sessions.agent import Agent, Json, Process
+from tests.sessions.agent import Agent, Json, Process, until
 from tests.sessions.bench import Bench, Served, bench
 from tests.sessions.conftest import MEMORY
 from tests.sessions.world import SETUP
@@ -79,8 +79,15 @@ class Play:
                 asked = client.send("session/set_mode", given)
                 self.asked.append((client, asked))
                 self.sets[index, asked] = str(self.count)
+                await until(lambda: self.mode == str(self.count))
         for _ in range(number):
             await anyio.lowlevel.checkpoint()
+
+    @property
+    def mode(self) -> object:
+        """The mode that is in force."""
+        session = self.it.bridge._sessions.live[self.id]
+        return session.user_settings.shown["modes"]["currentModeId"]
 
     def loaded(self, client: Served) -> bool:
         """Return True if the client was answered all that it asked before."""
@@ -160,6 +167,7 @@ async def play(events: list[Event], home: Path) -> None:
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9)), max_size=25))
 @example([("says", 0), ("joins", 9), ("mode", 0), ("says", 0), ("mode", 3), ("reads", 1)])
+@example([("joins", 9), ("titles", 0), ("titles", 1)])
 @example([("prompts", 9), ("joins", 9), ("prompts", 0), ("joins", 1), ("sets", 1), ("says", 2)])
 def test_all_clients_of_a_session_have_the_same_of_it_whenever_they_came(
     events: list[Event],

@@ -16,6 +16,8 @@ def test_a_guard_that_hangs_is_told_from_an_agent_that_does() -> None:
 
 def test_a_parent_that_hangs_leaves_time_for_the_command_line() -> None:
     assert waits.FORK * 2 < waits.SPAWN
+    assert waits.PARENT_HANGS * 2 < waits.PARENT_LIGHT < waits.START - waits.SPAWN
+    assert waits.PARENT_HANGS * 2 < waits.PARENT_LOAD < waits.RESTART - waits.SPAWN
 
 
 def test_a_kill_has_ended_before_a_session_gives_the_tree_up() -> None:

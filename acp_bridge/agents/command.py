@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -27,10 +28,15 @@ class AgentCommand:
     parent: AgentParent | None = None
 
     async def start(
-        self, tasks: TaskGroup, lock_fd: int | None, on_stderr: Callable[[str], None]
+        self,
+        tasks: TaskGroup,
+        lock_fd: int | None,
+        on_stderr: Callable[[str], None],
+        *,
+        patient: bool = False,
     ) -> AgentProcess:
         """Start a process; see `AgentProcess.start`, which raises StartFailed."""
-        bounds = self.open_files, self.folder
-        return await AgentProcess.start(
-            tasks, self.words, self.parent, *bounds, lock_fd=lock_fd, on_stderr=on_stderr
+        start = partial(AgentProcess.start, tasks, self.words, self.parent)
+        return await start(
+            self.open_files, self.folder, patient=patient, lock_fd=lock_fd, on_stderr=on_stderr
         )

@@ -71,7 +71,7 @@ class Link:
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
-        """`name` is for the log; `parked` is what `park` does."""
+        """`name` is for the log; `parked` is what `park` does; then `start` waits for nothing."""
         self.command = command
         self.owner = owner
         self.name = name
@@ -85,6 +85,8 @@ class Link:
         self.pid = 0
         #: the number of this process among those of its session.
         self.epoch = 0
+        #: the process is to be replaced before a prompt (`agents.parent`).
+        self.light = False
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
@@ -117,8 +119,9 @@ class Link:
 
         Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
         """
-        process = await self.command.start(tasks, lock_fd, self._on_stderr)
-        self._process, self.pid = process, process.pid
+        patient = not self._parked
+        process = await self.command.start(tasks, lock_fd, self._on_stderr, patient=patient)
+        self._process, self.pid, self.light = process, process.pid, process.light
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)

@@ -3,9 +3,16 @@
 agent/fork_parent.py is what runs there. A start that it can't serve, because it still loads, has
 died or hangs, goes by the command line; so it costs no session (hazard F2).
 
+The first start waits for the parent and is forked from it before it loads the model library: that
+agent is *light*. Then the parent loads the library, and what it forks from then on is ready for a
+prompt. The session of a light agent is given to such a one before its first prompt, so that there
+is one process with the library and not two.
+
 Invariants
 - One task runs `run`. It ends by cancellation, and the parent with it; guards live on.
 - A parent that does not answer in time is killed, so that no request is served late.
+- Nobody waits for a parent but the first start, and restarts while the first parent loads; both
+  are bounded.
 """
 
 from __future__ import annotations
@@ -17,8 +24,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
 from typing import Final
 
 import anyio
@@ -28,6 +36,8 @@ from acp_bridge.agents.birth import ForkedGuard, NoParent, StartedGuard
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.log import event
 
+_LIGHT: Final = b"light"
+_LOAD: Final = b"load"
 _READY: Final = b"ready"
 _THREADS: Final = b"threads"
 _FORK: Final = b"fork"
@@ -47,15 +57,32 @@ def can_fork() -> bool:
     return True
 
 
+class Phase(Enum):
+    """What a parent can do now."""
+
+    #: there is none, or none that is waited for.
+    ABSENT = auto()
+    #: the first one loads the agent; the first start waits for that.
+    COMING = auto()
+    #: it has loaded the agent and not the library.
+    LIGHT = auto()
+    #: the first one loads the library; restarts wait for that.
+    LOADING = auto()
+    #: it has loaded all.
+    READY = auto()
+
+
 class AgentParent:
-    """Keeps one parent, from the second start on; `fork` may be called from any thread."""
+    """Keeps one parent, from the first start on; `fork` may be called from any thread."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """`command` is the parent's; the number of its socket is its last argument."""
         self._command = command
-        self._starts = 0
-        self._wanted = anyio.Event()
-        #: the bridge's end, once the parent is ready.
+        self._phase = Phase.ABSENT
+        #: replaced when the phase has changed.
+        self._changed = anyio.Event()
+        self._wanted, self._served = anyio.Event(), anyio.Event()
+        #: the bridge's end while the parent can fork.
         self._channel: socket.socket | None = None
         #: held while a request is answered, and while a parent comes or goes.
         self._turn = threading.Lock()
@@ -64,26 +91,48 @@ class AgentParent:
     @property
     def ready(self) -> bool:
         """True while a parent is there that has loaded all."""
-        return self._channel is not None
+        return self._phase is Phase.READY
 
     @property
     def pid(self) -> int | None:
         """The parent's pid while there is one, also one that still loads."""
         return self._process.pid if self._process else None
 
-    def note_start(self) -> None:
-        """Note that an agent is started; with the second, a parent is started in the background.
+    @asynccontextmanager
+    async def start_of_agent(self, *, patient: bool) -> AsyncIterator[bool]:
+        """Surround the start of an agent; gives True if it may ask for a fork.
 
-        A session that stays alone would pay for all modules twice: its own process has them.
+        The first start waits until a parent can fork, a `patient` one until the first parent has
+        loaded all or has come to nothing.
         """
-        self._starts += 1
-        if self._starts > 1:
+        is_first = not self._wanted.is_set()
+        if is_first:
+            self._enter(Phase.COMING)
             self._wanted.set()
+        try:
+            while self._phase is Phase.COMING and is_first:
+                await self._changed.wait()
+            if patient and not is_first:
+                await self.settled()
+            yield self.ready or (is_first and self._phase is Phase.LIGHT)
+        finally:
+            if is_first:  # the parent may load the library now
+                self._served.set()
+
+    async def settled(self) -> None:
+        """Wait until the first parent has loaded all, or has come to nothing."""
+        while self._phase in (Phase.COMING, Phase.LIGHT, Phase.LOADING):
+            await self._changed.wait()
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     # --- life ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep a parent from the second start on, until cancelled."""
+        """Keep a parent from the first start on, until cancelled."""
         await self._wanted.wait()
         failures = 0
         while failures < _TRIES:
@@ -91,6 +140,7 @@ class AgentParent:
                 was_ready, may_return = await self._live()
             except OSError:  # too many files or processes
                 was_ready, may_return = False, True
+            self._enter(Phase.ABSENT)
             if not may_return:
                 return
             failures = 0 if was_ready else failures + 1
@@ -104,12 +154,14 @@ class AgentParent:
             ours.setblocking(False)
             with anyio.CancelScope(shield=True):  # or nobody would own what is started
                 await anyio.to_thread.run_sync(self._start, other)
-            await anyio.wait_readable(ours)
-            with suppress(OSError):
-                said = ours.recv(64)
+            with anyio.move_on_after(waits.PARENT_LIGHT):
+                said = await self._said(ours)
+            if said == _LIGHT:
+                said = await self._loaded(ours)
             if said == _READY:
-                self._channel = ours
                 event("parent.ready", pid=self.pid)
+                self._channel = ours
+                self._enter(Phase.READY)
                 await self._ended()
         finally:
             with anyio.CancelScope(shield=True):
@@ -117,6 +169,46 @@ class AgentParent:
         if said == _THREADS:
             event("parent.threads")
         return said == _READY, said != _THREADS
+
+    async def _said(self, ours: socket.socket) -> bytes:
+        """Return the next word of a parent that loads; empty when it has ended or hangs."""
+        used = -1
+        while used != (used := self._processor_time()):
+            with anyio.move_on_after(waits.PARENT_HANGS):
+                await anyio.wait_readable(ours)
+                with suppress(OSError):
+                    return ours.recv(64)
+                break
+        return b""
+
+    def _processor_time(self) -> int:
+        """Return how long the parent has run, in ticks; on a busy machine that alone tells."""
+        with open(f"/proc/{self.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    async def _loaded(self, ours: socket.socket) -> bytes:
+        """Let a light parent serve the first start, then load the library; returns its next word.
+
+        What it says is read here only when no request can be with it any more.
+        """
+        is_first = self._phase is Phase.COMING
+        if is_first:
+            self._channel = ours
+            self._enter(Phase.LIGHT)
+        await self._served.wait()
+        await anyio.to_thread.run_sync(self._stop_forking)
+        ours.send(_LOAD)
+        if is_first:
+            self._enter(Phase.LOADING)
+        with anyio.move_on_after(waits.PARENT_LOAD):
+            return await self._said(ours)
+        return b""
+
+    def _stop_forking(self) -> None:
+        """Let no start use the parent, when no request is with it; runs in a thread."""
+        with self._turn:
+            self._channel = None
 
     def _start(self, other: socket.socket) -> None:
         number = other.fileno()
@@ -159,15 +251,20 @@ class AgentParent:
 
     # --- forks ---------------------------------------------------------------------------------
 
-    def fork(self, control: int, streams: Sequence[int], open_files: int | None) -> StartedGuard:
-        """Have a guard forked, within `waits.FORK`; raises NoParent."""
+    def fork(
+        self, control: int, streams: Sequence[int], open_files: int | None
+    ) -> tuple[StartedGuard, bool]:
+        """Have a guard forked, within `waits.FORK`; returns it, and if its agent is light.
+
+        Raises NoParent.
+        """
         with self._turn:
             if self._channel is None or self._process is None:
                 raise NoParent
             try:
                 request = _FORK + str(open_files or "").encode()
                 socket.send_fds(self._channel, [request], [*streams, control])
-                return self._answer(self._channel)
+                return self._answer(self._channel), self._phase is Phase.LIGHT
             except (OSError, ValueError):
                 self._process.send_signal(signal.SIGKILL)
                 raise NoParent from None
@@ -193,7 +290,10 @@ class ByParent:
         """`open_files` is the agent's soft limit; None: that of this process."""
         self._parent = parent
         self._open_files = open_files
+        #: what is forked has no model library.
+        self.light = False
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
         """Start it; see `birth.Birth`."""
-        return self._parent.fork(control, streams, self._open_files)
+        guard, self.light = self._parent.fork(control, streams, self._open_files)
+        return guard

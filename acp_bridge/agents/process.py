@@ -43,6 +43,8 @@ class AgentProcess:
         self.stdout_fd = -1
         self._stderr_fd = -1
         self._stderr = LineForwarder(on_stderr or (lambda line: None))
+        #: the agent has no model library, and is to be replaced before its first prompt.
+        self.light = False
         self._tree = Tree()
         self._closing = anyio.Event()
         self._finished = anyio.Event()
@@ -56,35 +58,39 @@ class AgentProcess:
         open_files: int | None = None,
         folder: str | None = None,
         *,
+        patient: bool = False,
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
-        `parent` has loaded the command's program: it forks the process if it can. `lock_fd` is held
+        `parent` has loaded the command's program: it forks the process if it can, for which a
+        `patient` start waits up to `waits.PARENT_LOAD` while the first one loads. `lock_fd` is held
         by the guard from before the agent starts. `open_files` is the agent's soft limit; without
         it, that of this process. It starts in `folder`, or where this process is. `on_stderr` gets
         the agent's stderr, by lines cut at 8 KiB. The process is watched in `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
-        births: list[Birth] = [ByCommand(command, open_files, folder)]
         if parent is not None:
-            parent.note_start()
-            if parent.ready:
-                births.insert(0, ByParent(parent, open_files))
-        for birth in births:
-            process = cls(on_stderr)
-            if lock_fd is not None:
-                process.hold_lock(lock_fd)
-            with suppress(NoParent):
-                await process._begin(task_group, birth, command[0])
-                return process
-        raise AssertionError("a command line needs no parent")
+            async with parent.start_of_agent(patient=patient) as can_fork:
+                if can_fork:
+                    process, forking = cls(on_stderr), ByParent(parent, open_files)
+                    with suppress(NoParent):
+                        await process._begin(task_group, forking, command[0], lock_fd)
+                        process.light = forking.light
+                        return process
+        process, executing = cls(on_stderr), ByCommand(command, open_files, folder)
+        await process._begin(task_group, executing, command[0], lock_fd)
+        return process
 
-    async def _begin(self, task_group: TaskGroup, birth: Birth, program: str) -> None:
+    async def _begin(
+        self, task_group: TaskGroup, birth: Birth, program: str, lock_fd: int | None
+    ) -> None:
         """Start the guard and the agent; raises StartFailed, NoParent, and leaves nothing then."""
         try:
+            if lock_fd is not None:
+                self.hold_lock(lock_fd)
             with anyio.fail_after(waits.SPAWN):
                 await anyio.to_thread.run_sync(self._spawn, birth)
                 await self._tree.wait_started(program)

@@ -1,5 +1,6 @@
 """The command line: the first argument may name a command; without one, the bridge serves."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
@@ -15,6 +16,7 @@ def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], i
     """Return a command that imports what it needs only when it is run, so serving never waits."""
 
     def main(arguments: Sequence[str]) -> int:
+        _fill_standard_descriptors()
         signals.default()  # no bridge is to be ended in order; some have handlers of their own
         found: Callable[[Sequence[str]], int] = getattr(
             import_module(f"acp_bridge.{module}"), function
@@ -27,6 +29,15 @@ def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], i
             return 130
 
     return main
+
+
+def _fill_standard_descriptors() -> None:
+    """Give those that are closed to /dev/null, or what is opened next would get their output."""
+    for _ in range(3):
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened > 2:
+            os.close(opened)
+            return
 
 
 #: Each takes the arguments after its name and returns the exit code.

@@ -124,4 +124,6 @@ async def _says_yes() -> bool:
             said += piece
     finally:
         reader.close()
+        if b"\n" not in said:
+            print_text("\n")
     return said.strip().lower() == b"yes"

@@ -148,7 +148,9 @@ async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: 
     if (why := own_bridge.not_its_agent(bridge, info)) is not None:
         return fail("delete", why, Exit.USAGE)
     try:
-        async with over_process(bridge.command, Deaf(), _ignore) as connection:
+        async with over_process(
+            bridge.command, Deaf(), _ignore, env=own_bridge.environment()
+        ) as connection:
             await connection.initialize("acp-bridge delete", within=PATIENCE)
             params = {"sessionId": session_id}
             await connection.request(SESSION_DELETE, params, within=PATIENCE)

@@ -16,8 +16,9 @@ from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.process import BRIDGE
 
-#: the options of the bridge that a command takes: those that always have a value.
-_NAMES: Final = tuple(name for name in options.NAMES if name not in options.FLAGS)
+#: the options of the bridge that a command takes: those that always have a value, and not what
+#: lets a bridge outlive its client.
+_NAMES: Final = tuple(name for name in options.NAMES if name not in {*options.FLAGS, "keep"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,11 +60,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Let a command take the options of `acp-bridge`."""
     for name in _NAMES:
         parser.add_argument(f"--{name}")
+    for name in options.SWITCHES:
+        parser.add_argument(f"--no-{name}", action="store_true")
 
 
 def none_given(**given: str | None) -> dict[str, str | None]:
     """Return the options of the bridge by name, of which only these are given."""
-    return {name.replace("-", "_"): None for name in _NAMES} | given
+    switches = {f"no_{name}": None for name in options.SWITCHES}
+    return {name.replace("-", "_"): None for name in _NAMES} | switches | given
 
 
 def own_bridge(
@@ -77,11 +81,17 @@ def own_bridge(
     for name in _NAMES:
         if (value := getattr(given, name.replace("-", "_"))) is not None:
             words += [f"--{name}", value]
+    words += [f"--no-{name}" for name in options.SWITCHES if getattr(given, f"no_{name}")]
     if agent is not None:
         words += ["--", *agent]
     parsed = options.parse(words, env)
     named = agent is not None or not parsed.settings.builtin
     return OwnBridge((*BRIDGE, *words), parsed.settings, named)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a bridge that ends with the command, whatever the user's says."""
+    return {key: value for key, value in os.environ.items() if key != options.variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from acp_bridge.cli.own_bridge import (
     Parser,
     add_options,
     divided,
+    environment,
     not_its_agent,
     own_bridge,
     prompt_given,
@@ -66,12 +68,11 @@ _MOST_SECONDS: Final = 7 * 24 * 3600
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
     given, bridge = _parsed(arguments)
+    if sys.stdout is None:
+        return fail("run", "there is no stdout for the answer")
     order = _order(given, bridge)
     log.configure("error", None)
-    try:
-        return anyio.run(_run, order, bridge)
-    except OSError as error:  # there is no stdout
-        return fail("run", error.strerror)
+    return anyio.run(_run, order, bridge)
 
 
 async def _run(order: headless.Order, bridge: OwnBridge) -> int:
@@ -81,7 +82,7 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
         def told(line: str) -> None:
             screen.tell(one_line(line))
 
-        connect = partial(over_process, bridge.command, tell=told)
+        connect = partial(over_process, bridge.command, tell=told, env=environment())
         code = await headless.run(order, screen, connect, stop)
     return stop.reason or code
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import anyio
 
 from acp_bridge.agents import lease
 from acp_bridge.cli import live_help
-from acp_bridge.cli.live import at_session, named, read
+from acp_bridge.cli.live import at_session, named, read, said
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_bridge import Parser, prompt_given
 from acp_bridge.journal import JournalError
 from acp_bridge.terminal.connection import Connection
-from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.exits import Exit, of_error
+from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.held import hold_prompt
 from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.screen import StdScreen, std_screen
 from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,10 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     if given.json and not given.wait:
         parser.error("--json shows a turn: it needs --wait")
     given.prompt = prompt_given(parser, given.prompt)
-    try:
-        return anyio.run(_send, given)
-    except OSError as error:  # there is no stdout
-        return fail("send", error.strerror)
+    if sys.stdout is None:
+        return fail("send", "there is no stdout to say what was done")
+    return anyio.run(_send, given)
 
 
 async def _send(given: argparse.Namespace) -> int:
@@ -58,7 +60,10 @@ async def _send(given: argparse.Namespace) -> int:
             except NotAccepted as why:
                 return fail("send", why)
             if given.wait:
-                return await sendings[0].wait()
+                try:
+                    return await sendings[0].wait()
+                except RpcError as error:
+                    return fail("send", said(error), of_error(error))
             screen.write(f"In the queue of session {named(session)}.\n".encode())
             return Exit.DONE
 
@@ -69,7 +74,7 @@ async def _send(given: argparse.Namespace) -> int:
 
 
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
-    short = asleep.session_id[:8]
+    short = one_line(asleep.session_id[:8])
     if given.wait or given.interrupt:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")
@@ -80,9 +85,7 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
         return fail("send", f"session {short} is being opened or ended: try again")
     except JournalError as error:
         return fail("send", f"session {short} can't be written: {error}")
-    queue = "1 prompt is" if count == 1 else f"{count} prompts are"
-    screen.write(
-        f"Session {short} is not live: recorded, and held. {queue} held; they run when somebody"
-        " opens the session and says /queue run.\n".encode()
-    )
+    held = "It runs" if count == 1 else f"{count} prompts are held now. They run"
+    told = f"{held} when somebody opens the session and says /queue run."
+    screen.write(f"Session {short} is not live: recorded, and held. {told}\n".encode())
     return Exit.DONE

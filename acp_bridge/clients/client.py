@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -71,6 +71,8 @@ class Outgoing(Protocol):
 class ClientRequest:
     """A request of one client. It is answered once; a second answer is dropped by the peer."""
 
+    #: nobody has sent it: it stands for a session that the client has already.
+    continues: ClassVar[bool] = False
     client: Client
     call: Call
 
@@ -83,11 +85,6 @@ class ClientRequest:
     def params(self) -> Any:
         """The raw parameters: any JSON value, or UNSET."""
         return self.call.params
-
-    @property
-    def continues(self) -> bool:
-        """True for none that a client has sent: it stands for a session that it has already."""
-        return False
 
     def is_of(self, client: Client, request_id: object) -> bool:
         """Return True when this client knows the request by this id."""
@@ -149,7 +146,7 @@ class Client:
         """
         self.on_socket = on_socket
         #: it was let go: it took too little of what was sent.
-        self.let_go_of = False
+        self.let_go_of = self.gone = False
         self.stage = Stage.NEW
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
@@ -236,6 +233,7 @@ class Client:
 
         Its requests of these methods come to nothing; others go on.
         """
+        self.gone = True
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()

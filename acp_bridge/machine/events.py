@@ -129,7 +129,9 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The session's roots or MCP servers changed: the next prompt needs a process that has them."""
+    """The next prompt needs another process: the session's roots or MCP servers have changed, or
+    the process was provisional.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,13 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The process has the session, and its settings are applied."""
+    """The process has the session, and its settings are applied.
+
+    `provisional`: it may not get a prompt; the shell feeds `Renew` in time.
+    """
 
     epoch: int
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ class ProcessEvents:
             case State.STARTING, StartFailed(epoch, permanent, detail):
                 restarts.count_failure(detail, permanent)
                 return self._epochs.bury(epoch) + restarts.go_on()
-            case State.RELOADING, Loaded():
-                restarts.renew = turn_end.tainted = False
+            case State.RELOADING, Loaded(_, provisional):
+                restarts.renew, turn_end.tainted = provisional, False
                 return self._stage.enter(State.IDLE)
             case State.RELOADING, NeedsAuth(_, detail):
                 return restarts.give_up(State.UNAUTHENTICATED, Failed(Failure.NEEDS_AUTH, detail))

@@ -140,7 +140,8 @@ class PromptEvents:
         if first.hooks is Hooks.DUE and not hooked and not queue.running:
             out = queue.begin_hooks(first)
         if state is State.IDLE:
-            return out if hooked or first.hooks is not Hooks.PASSED else out + self._send()
+            waits = hooked or first.hooks is not Hooks.PASSED or self._restarts.provisional
+            return out if waits else out + self._send()
         idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
         return out + self._restarts.begin() if idle and not first.ending else out
 

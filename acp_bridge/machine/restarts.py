@@ -32,14 +32,15 @@ class Restarts:
         open_hooks: OpenHooks,
         *,
         distrust: bool,
+        renew: bool,
     ) -> None:
-        """`distrust`: no process is used again after a cancel."""
+        """`distrust`: no process is used again after a cancel. `renew`: see the attribute."""
         #: the process was given the session and no prompt since: it may replay what is known.
         self.replaying = False
         #: no process is used again after a cancel: the setting, or the agent was seen to leak.
         self.distrust = distrust
         #: the process may not get another prompt; only a new process clears it. (invariant C12)
-        self.renew = False
+        self.renew = renew
         self._stage = stage
         self._epochs = epochs
         self._queue = queue
@@ -51,6 +52,11 @@ class Restarts:
         self._trouble: object = None
         #: the process ends, or has ended, because the session was at rest for long.
         self._sleeps = False
+
+    @property
+    def provisional(self) -> bool:
+        """The process has the session, and is to be replaced before it gets a prompt."""
+        return self._stage.state is State.IDLE and self.renew
 
     @property
     def asleep(self) -> bool:

@@ -1,12 +1,13 @@
 """The states of a session, and what each of them permits.
 
-The shell never classifies the states itself: it asks `PERMITS`, through `Turns.permits`.
+The shell never classifies the states itself: it asks `permits`, through `Turns.permits`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
 
 class State(Enum):
@@ -90,6 +91,8 @@ class Passing(Enum):
 
     #: it goes out at once.
     NOW = auto()
+    #: a setting goes out at once; anything else waits for the process that is to be started.
+    SETTINGS = auto()
     #: it waits, and a process is started for it.
     STARTS = auto()
     #: it waits for the process that is on its way.
@@ -98,6 +101,10 @@ class Passing(Enum):
     REFUSED = auto()
     #: it fails: the session has ended.
     GONE = auto()
+
+
+#: a process has the session and takes requests, settings at least.
+TAKES_REQUESTS: Final = (Passing.NOW, Passing.SETTINGS)
 
 
 class Phase(Enum):
@@ -143,3 +150,9 @@ PERMITS = {
     State.UNAUTHENTICATED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
     State.CLOSED: Permits(Passing.GONE),
 }
+_PROVISIONAL = replace(PERMITS[State.IDLE], requests=Passing.SETTINGS)
+
+
+def permits(state: State, *, provisional: bool) -> Permits:
+    """Return what a state permits; `provisional`: IDLE, and the process may not get a prompt."""
+    return _PROVISIONAL if provisional else PERMITS[state]

@@ -42,7 +42,15 @@ from acp_bridge.machine.prompt_queue import PromptQueue
 from acp_bridge.machine.restarts import Restarts
 from acp_bridge.machine.session_end import SessionEnd
 from acp_bridge.machine.stage import Stage
-from acp_bridge.machine.states import PERMITS, Moment, Permits, Phase, Standstill, State, Timer
+from acp_bridge.machine.states import (
+    Moment,
+    Permits,
+    Phase,
+    Standstill,
+    State,
+    Timer,
+    permits,
+)
 from acp_bridge.machine.timers import Timers
 from acp_bridge.machine.turn_end import TurnEnd
 
@@ -56,10 +64,12 @@ class Turns:
         epoch: int = 0,
         clear_on_cancel: bool = False,
         always_reload: bool = False,
+        provisional: bool = False,
         hooks: frozenset[Moment] = frozenset(),
     ) -> None:
         """`epoch` > 0 names a process that has the session open already (`session/new`).
 
+        `provisional`: that process may not get a prompt; the shell feeds `Renew` in time.
         `hooks`: the moments for which the session has hooks.
         """
         self._tokens = count(1)
@@ -71,7 +81,7 @@ class Turns:
         state = State.IDLE if epoch else State.COLD
         stage = self._stage = Stage(state, self._timers, gate)
         restarts = self._restarts = Restarts(
-            stage, epochs, queue, open_hooks, distrust=always_reload
+            stage, epochs, queue, open_hooks, distrust=always_reload, renew=provisional
         )
         end = self._turn_end = TurnEnd(stage, queue, epochs, open_hooks, restarts)
         shared = stage, queue, gate, epochs, open_hooks, restarts, end
@@ -112,6 +122,11 @@ class Turns:
         return self.state is State.IDLE and not busy
 
     @property
+    def provisional(self) -> bool:
+        """The process has the session, and is to be replaced before it gets a prompt."""
+        return self._restarts.provisional
+
+    @property
     def asleep(self) -> bool:
         """There is no process, or it ends, because the session was at rest for long."""
         return self._restarts.asleep
@@ -140,7 +155,7 @@ class Turns:
     @property
     def permits(self) -> Permits:
         """What the state permits."""
-        return PERMITS[self.state]
+        return permits(self.state, provisional=self.provisional)
 
     @property
     def stopped(self) -> bool:

@@ -78,8 +78,8 @@ class Audience:
     def check_prompt(self, client: Client) -> None:
         """Raise RpcError unless the client has the session; one that read nothing has it again."""
         if client in self._detached:
-            self._detached.remove(client)
             self._transcript.attach(client)
+            self.welcome(client)
         elif self._transcript.view_of(client) is None:
             raise errors.refused(
                 "this client does not have the session open: attach to it first"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
 from acp_bridge import notices
+from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.session import answers
 from acp_bridge.session.deadlines import Deadlines
@@ -134,7 +135,21 @@ class Performer:
             case _:
                 assert_never(effect)
 
-    def say_blocked(self) -> None:
+    def begin(self, link: Link) -> None:
+        """Take the process in which the session was made."""
+        self._processes.begin(link)
+        self._sleep.begin(link)
+
+    def hasten(self) -> None:
+        """Have a process that may not get a prompt replaced now."""
+        self._processes.provisional.hasten()
+
+    def look_again(self) -> None:
+        """Follow a change of the machine's state."""
+        self._say_blocked()
+        self._processes.provisional.look_again()
+
+    def _say_blocked(self) -> None:
         """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
         if self._port.blocked and not self._told:
             self._told = True

@@ -5,29 +5,22 @@ Each piece of work runs in a task of its own and ends in an event; none is waite
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, assert_never
 
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
-from acp_bridge.machine import events as ev
 from acp_bridge.session import to_client
 from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.provisional import Provisional, ProvisionalPort
 from acp_bridge.session.restart import Restart
 
 ProcessEffect: TypeAlias = ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
 
 
-class ProcessEffectsPort(Protocol):
+class ProcessEffectsPort(ProvisionalPort, Protocol):
     """What the work on processes needs of its session."""
 
     id: str
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
 
 
 class ProcessEffects:
@@ -41,6 +34,12 @@ class ProcessEffects:
         self._processes = processes
         self._restart = restart
         self._grace = grace
+        self.provisional = Provisional(port)
+
+    def begin(self, link: Link) -> None:
+        """Take the process in which the session was made."""
+        self._processes.add(link, 1)
+        self.provisional.begin(link)
 
     def link(self, epoch: int) -> Link:
         """Return the process of an epoch; raises KeyError."""
@@ -66,3 +65,5 @@ class ProcessEffects:
 
     async def _open(self, link: Link) -> None:
         self._port.feed(await self._restart.run(link))
+        if self._port.provisional:
+            self.provisional.begin(link)

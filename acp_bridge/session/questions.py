@@ -141,6 +141,7 @@ class Questions:
         link.at_clients.add(question)
         self._all.append(question)
         try:
+            question.asked = dict.fromkeys(clients, 0)
             for client in clients:
                 self._ask(question, client)
         except Exception:
@@ -158,12 +159,14 @@ class Questions:
     def _ask(self, question: _Question, client: Client) -> None:
         params = _for_client(question, client)
         question.count += 1
+        question.asked.setdefault(client, 0)
         request_id = client.peer.request(
             question.call.method,
             params,
             lambda answer: self._answered(question, client, answer),
         )
-        question.asked[client] = request_id
+        if client in question.asked:  # one that is gone has answered already
+            question.asked[client] = request_id
 
     def withdraw(self, client: Client) -> None:
         """Ask a client nothing any more: it does not have the session now."""
@@ -190,7 +193,7 @@ class Questions:
         question.asked.pop(client, None)
         others = self.clients(question.link, question.call)
         later = [each for each in others if each is not client and each not in self.shown(others)]
-        if question.asked or later or (self.kept and answer is None):
+        if question.asked or later or (self.kept and (answer is None or client.gone)):
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:

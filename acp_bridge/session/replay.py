@@ -138,11 +138,14 @@ class Replay:
             if self._port.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
             raise
+        else:
+            view.end_replay()
+            if not self._transcript.seq and request.method != ATTACH:
+                view.hush(Quiet.ASIDES)
         finally:
             view.end_replay()
-        if not self._transcript.seq and request.method != ATTACH:
-            view.hush(Quiet.ASIDES)
-        self._port.welcome(request.client)
+            if not view.over:  # also if it has failed: the client has the session
+                self._port.welcome(request.client)
 
     def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""

@@ -83,7 +83,7 @@ class Restart:
             what = errors.internal(exc, "the session could not be opened")
             return ev.LoadRefused(epoch, False, what.message)
         event("session.reopened", session=session_id, agent=link.name)
-        return ev.Loaded(epoch)
+        return ev.Loaded(epoch, link.light)
 
     async def _open(self, link: Link) -> None:
         """Open the session, then bring its settings up to the user's.

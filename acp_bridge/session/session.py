@@ -20,7 +20,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
+from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures, queue_command, queue_words
 from acp_bridge.session.agent_processes import AgentProcesses
@@ -77,14 +77,13 @@ class Session:
         chosen = self.user_settings = UserSettings(journal)
         prompts = self._prompts = Prompts(journal, shown, self)
         memory = self.memory = Memory(journal)
-        sleep = self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
+        self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
         said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        machine = new_machine(settings, said.moments, has_process=link is not None)
+        machine = new_machine(settings, said.moments, link)
         self._machine, self._stepping = machine, Stepping(machine, self)
-        permissions = Permissions(said, updates, shown.show)
         people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        record = shown.record_at_once
-        asks = ToClient(self.id, shown.asked, updates, record, permissions, people)
+        how = shown.asked, updates, shown.record_at_once
+        asks = ToClient(self.id, *how, Permissions(said, updates, shown.show), people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
         self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
@@ -93,12 +92,11 @@ class Session:
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.title = Title(self, context.journal, journal, shown)
-        own = ask.command, self.title.set_own, words
-        self._queue = QueueCommand(self, prompts, shown, memory, pauses, *own)
+        own = pauses, ask.command, self.title.set_own, words
+        self._queue = QueueCommand(self, prompts, shown, memory, *own)
         self._performer = self._new_performer()
         if link:
-            self._processes.add(link, 1)
-            sleep.begin(link)
+            self._performer.begin(link)
 
     def _new_performer(self) -> Performer:
         """Put together the parts that carry out what the machine asks for."""
@@ -151,8 +149,11 @@ class Session:
         return self._machine.at_rest
 
     @property
+    def provisional(self) -> bool:
+        return self._machine.provisional
+
+    @property
     def asleep(self) -> bool:
-        """There is no process because the session was at rest for long."""
         return self._machine.asleep
 
     @property
@@ -175,7 +176,7 @@ class Session:
     @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
-        return self._processes.get(self.epoch) if self.passing is Passing.NOW else None
+        return self._processes.get(self.epoch) if self.passing in TAKES_REQUESTS else None
 
     def phase(self, epoch: int) -> Phase:
         return self._machine.phase(epoch)
@@ -190,7 +191,8 @@ class Session:
         self.audience.welcome(client)
 
     def wake(self) -> None:
-        """Have a process started and given the session, if there is none."""
+        """Have a process started and given the session, if there is none that may get a prompt."""
+        self._performer.hasten()
         self.feed(ev.Warm())
 
     def take_replayed(self) -> LateReplay | None:
@@ -199,14 +201,13 @@ class Session:
     # --- events and effects --------------------------------------------------------------------
 
     def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event and perform what it asks for, and so on to the end."""
         self._stepping.feed(event_)
 
     def before_step(self) -> None:
         self.transcript.flush()
 
     def after_steps(self) -> None:
-        self._performer.say_blocked()
+        self._performer.look_again()
         self.pauses.look_again()
         self.transcript.flush()
         self.from_agent.look_again()
@@ -216,7 +217,6 @@ class Session:
         self._context.note_work()
 
     def perform(self, effect: ef.Effect) -> None:
-        """Carry out one effect, without waiting."""
         self._performer.perform(effect)
 
     def spawn(
@@ -235,7 +235,6 @@ class Session:
         self.feed(ev.Close())
 
     async def finish(self) -> None:
-        """Let go of the session: its processes are dead, or will not die."""
         try:
             await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)

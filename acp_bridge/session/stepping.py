@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Moment
@@ -55,13 +56,15 @@ class Stepping:
         self._performer.after_steps()
 
 
-def new_machine(
-    settings: Settings, hooks: frozenset[Moment] = frozenset(), *, has_process: bool
-) -> Turns:
-    """Return the machine of a session, as the settings have it."""
+def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> Turns:
+    """Return the machine of a session, as the settings have it.
+
+    `link`: the process that has the session open already, if one has.
+    """
     return Turns(
-        epoch=1 if has_process else 0,
+        epoch=1 if link else 0,
         clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        provisional=link is not None and link.light,
         hooks=hooks,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, assert_never
 
@@ -19,6 +18,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.session.asked import Asked
 from acp_bridge.session.transcript_out import TranscriptOut
 from acp_bridge.session.user_settings import UserSettings
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -36,19 +36,15 @@ class ToAgentPort(Protocol):
         """What becomes of a request now."""
 
     def wake(self) -> None:
-        """Have a process started if there is none."""
+        """Have a process started if there is none, or a provisional one replaced."""
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work whose failure is this session's only."""
 
 
+_SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
-_BOUNDED: Final = (
-    protocol.SET_MODE,
-    protocol.SET_MODEL,
-    protocol.SET_CONFIG_OPTION,
-    protocol.SESSION_FORK,
-)
+_BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
 
 
 def for_agent(link: Link, params: Any) -> Any:
@@ -56,27 +52,6 @@ def for_agent(link: Link, params: Any) -> Any:
     if isinstance(params, dict) and "sessionId" in params:
         return {**params, "sessionId": link.agent_session_id}
     return params
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A request on its way to the agent, and who is told of its one answer."""
-
-    request: ClientRequest
-    tell: Callable[[Answer], None]
-    method: str
-    params: Any
-    #: it is asked beside the session: nothing of the session depends on it, or waits for it.
-    beside: bool = False
-    #: takes an answer that comes when somebody has answered in the agent's place.
-    tell_late: Callable[[Link, Answer], None] | None = None
-    #: the process that has it, and its id there.
-    link: Link | None = None
-    agent_request: int = 0
-    #: the process was told that nobody waits for the answer.
-    called_back: bool = False
-    #: set when it is answered, by the agent or in its place.
-    settled: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ToAgent:
@@ -95,9 +70,9 @@ class ToAgent:
         self._user_settings = user_settings
         self._patience = patience
         #: requests that came while the agent was not ready, in order.
-        self._deferred: list[_Asked] = []
+        self._deferred: list[Asked] = []
         #: requests that the agent has.
-        self._passed: list[_Asked] = []
+        self._passed: list[Asked] = []
 
     @property
     def busy(self) -> bool:
@@ -115,7 +90,7 @@ class ToAgent:
                 return True
         return False
 
-    def _cancel(self, asked: _Asked) -> None:
+    def _cancel(self, asked: Asked) -> None:
         if asked.link is None:
             self._settle(asked, Err(errors.cancelled()))
         else:
@@ -125,7 +100,7 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.wake(request.client)
-        self._take(_Asked(request, partial(self._answer, request), request.method, request.params))
+        self._take(Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client; raises RpcError.
@@ -133,7 +108,7 @@ class ToAgent:
         A caller that is cancelled gives the request up, and the agent is told so.
         """
         answers: list[Answer] = []
-        asked = _Asked(request, answers.append, request.method, request.params)
+        asked = Asked(request, answers.append, request.method, request.params)
         return await self._result(asked, answers)
 
     async def ask_beside(
@@ -143,19 +118,18 @@ class ToAgent:
         params: Json,
         tell_late: Callable[[Link, Answer], None] | None = None,
     ) -> tuple[Link, Any]:
-        """Return the process that answered, and its result; raises RpcError as `ask` does.
+        """Return the process that answered a client's request, and its result, as `ask` does.
 
-        `request`: the client's, for which the agent is asked this. Nothing in the session waits
-        for it. `tell_late` takes an answer that comes after the caller gave up.
+        Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
         """
         answers: list[Answer] = []
-        asked = _Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
+        asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
         result = await self._result(asked, answers)
         if asked.link is None:
             raise errors.agent_trouble("the agent's process has ended")
         return asked.link, result
 
-    async def _result(self, asked: _Asked, answers: list[Answer]) -> Any:
+    async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
         self._take(asked)
         try:
             await asked.settled.wait()
@@ -168,9 +142,12 @@ class ToAgent:
             case Err(error):
                 raise error
 
-    def _take(self, asked: _Asked) -> None:
+    def _take(self, asked: Asked) -> None:
         match self._port.passing:
-            case Passing.NOW:
+            case Passing.SETTINGS if asked.method not in _SETTINGS:
+                self._deferred.append(asked)
+                self._port.wake()
+            case Passing.NOW | Passing.SETTINGS:
                 if (link := self._port.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
                 self._send(link, asked)
@@ -186,7 +163,7 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, link: Link, asked: _Asked) -> None:
+    def _send(self, link: Link, asked: Asked) -> None:
         asked.link, params = link, for_agent(link, asked.params)
         try:
             request_id = link.request_for(
@@ -202,13 +179,13 @@ class ToAgent:
         if asked.method in _BOUNDED:
             self._port.spawn(self._end_silence, asked, link)
 
-    async def _end_silence(self, asked: _Asked, link: Link) -> None:
+    async def _end_silence(self, asked: Asked, link: Link) -> None:
         """Answer a request with an error if the agent is silent about it for too long."""
         with suppress(TimeoutError), link.at_clients.limit(self._patience):
             await asked.settled.wait()
         await self._limit(asked, 0, errors.silent(asked.method, self._patience))
 
-    async def _limit(self, asked: _Asked, seconds: float, error: RpcError) -> None:
+    async def _limit(self, asked: Asked, seconds: float, error: RpcError) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
         with anyio.move_on_after(seconds):
             await asked.settled.wait()
@@ -216,16 +193,16 @@ class ToAgent:
             event("agent.silent", method=asked.method)
             self._give_up(asked, error)
 
-    def _give_up(self, asked: _Asked, error: RpcError) -> None:
+    def _give_up(self, asked: Asked, error: RpcError) -> None:
         self._call_back(asked)
         self._settle(asked, Err(error))
 
-    def _call_back(self, asked: _Asked) -> None:
+    def _call_back(self, asked: Asked) -> None:
         if asked.link and not asked.called_back:
             asked.called_back = True
             asked.link.peer.cancel(asked.agent_request)
 
-    def _settle(self, asked: _Asked, answer: Answer) -> None:
+    def _settle(self, asked: Asked, answer: Answer) -> None:
         """Tell the one answer; what the agent sets after that is in force and shown."""
         if asked.settled.is_set():
             if not asked.beside:
@@ -253,7 +230,7 @@ class ToAgent:
 
     def look_again(self) -> None:
         """Take what was deferred again, unless a process is on its way still."""
-        if self._deferred and self._port.passing is not Passing.WAITS:
+        if self._deferred and self._port.passing not in (Passing.WAITS, Passing.SETTINGS):
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
                 self._take(asked)
@@ -296,4 +273,5 @@ class ToAgent:
                 if isinstance(answer.result, dict):
                     told = Ok(request.client.abilities.fit(answer.result))
         finally:  # whatever breaks, the request is answered (invariant Q9)
-            self._transcript.then(request.client, lambda: request.respond(told))
+            sets = request.method in _BOUNDED
+            self._transcript.then(request.client, lambda: request.respond(told), sets_state=sets)

@@ -95,11 +95,14 @@ class TranscriptOut:
         """Return the view of a client, or None if it does not have the session."""
         return next((view for view in self._views if view.client is client), None)
 
-    def then(self, client: Client, action: Callable[[], None]) -> None:
-        """Do this when all that was shown to the client before is on its way."""
+    def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
+        """Do this when all that was shown to the client before is on its way.
+
+        `sets_state`: it tells a state, which behind a replay would undo that of the replay's end.
+        """
         self.flush()
         self._say_if_behind()
-        if view := self.view_of(client):
+        if (view := self.view_of(client)) and not sets_state:
             view.then(action)
         else:
             action()
@@ -164,10 +167,17 @@ class TranscriptOut:
                 view.show(params)
 
     def record_said(self, client: Client, params: Json) -> None:
-        """Record the user's own words, which the client that sent them shows by itself."""
+        """Record the user's own words, which the client that sent them shows by itself.
+
+        For the others they end the quiet, as a turn does: what the words cause comes behind them.
+        """
         self.record_only(params)
         if self.has_others(client):
-            self.show_to_others(client, params)
+            self.flush()
+            for view in self._views:
+                if view.client is not client:
+                    view.then(view.wake)
+                    view.show(params)
 
     def tell_others(self, client: Client, params: Json) -> None:
         """Record a state that a client has set, and show it to all but that one."""

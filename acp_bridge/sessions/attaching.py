@@ -72,7 +72,7 @@ class Attaching:
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
         for session in list(self._live.values()):
-            session.audience.leave(client)
+            errors.contained(session.audience.leave, client, what="a client could not leave")
 
     @property
     def attended(self) -> bool:

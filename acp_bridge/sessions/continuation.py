@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 
@@ -15,10 +15,8 @@ from acp_bridge.wire.jsonrpc import RpcError
 class Continued(ClientRequest):
     """Stands for the load of a session that a client had from a bridge that has ended."""
 
-    @property
-    def continues(self) -> bool:
-        """The client has seen the session up to that end."""
-        return True
+    #: the client has seen the session up to that end.
+    continues: ClassVar[bool] = True
 
     def answer(self, result: Any) -> None:
         """Do nothing: nobody has asked."""

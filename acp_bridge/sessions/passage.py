@@ -12,18 +12,16 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import __version__, errors, protocol
+from acp_bridge import errors, protocol
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     CLOSE_FOR_ALL,
     HOLDER,
-    INITIALIZE,
     SESSION_CLOSE,
     SESSION_LOAD,
     SESSION_RESUME,
-    VERSION,
     ErrorCode,
     Json,
     only_if_live,
@@ -31,18 +29,15 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.sessions import passage_words
-from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Message, Ok, RequestId, is_id
+from acp_bridge.sessions.holder_hello import NotLive, introduce
+from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, RequestId, is_id
 from acp_bridge.wire.peer import Call, Peer
 
 #: requests with which a client leaves the session.
-_LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})
+LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})
 _LOADING: Final = frozenset({SESSION_LOAD, SESSION_RESUME})
 #: bytes that wait for a bridge that doesn't read; then requests are refused.
 _FLOOD: Final = 64 * 1024 * 1024
-
-
-class NotLive(Exception):
-    """The bridge at the other end does not have the session, or does not answer; says why."""
 
 
 class Passage:
@@ -60,6 +55,8 @@ class Passage:
         self.was_loaded = False
         #: the client, or the bridge, has no use for it any more.
         self.left = False
+        #: the client has asked to have the session no more.
+        self.leaving = False
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
         self.ended = anyio.Event()
@@ -100,22 +97,18 @@ class Passage:
         scope.cancel()
 
     async def _read(self) -> None:
+        decoder = Decoder()
         try:
-            decoder = Decoder()
             while data := await self._incoming.read():
                 messages = list(decoder.feed(data))
                 for message in messages:
-                    self._note_refusal(message)
+                    match message:  # an error that answers no request: who may not connect
+                        case {"id": None, "error": {"message": str(reason)}}:
+                            self.let_go = reason
                 self._peer.feed_messages(messages)
                 await self.client.outgoing.drain_below(self._limit)
         except OSError as exc:
             event("holder.unreadable", what=exc.strerror)
-
-    def _note_refusal(self, message: Message | Malformed) -> None:
-        """Keep the error that answers no request: this process may not connect there."""
-        match message:
-            case {"id": None, "error": {"message": str(reason)}}:
-                self.let_go = reason
 
     def leave(self) -> None:
         """End the connection: the other bridge sees that a client has left."""
@@ -145,38 +138,17 @@ class Passage:
         """
         try:
             with anyio.fail_after(seconds):
-                await self._introduce()
+                self._holder = await introduce(self._peer, self.client.abilities.declared)
                 self.load(request)
                 await self._sign.wait()
         except TimeoutError:
             raise NotLive("it does not answer") from None
+        except NotLive as exc:
+            raise NotLive(self.let_go or str(exc)) from None
         if self._cut_off and not self._has_shown:
             raise NotLive(self.let_go or "it has ended the connection")
         if isinstance(self._answer, Err):
             await self.loaded()
-
-    async def _introduce(self) -> None:
-        answers: list[Answer] = []
-        answered = anyio.Event()
-
-        def take(answer: Answer) -> None:
-            answers.append(answer)
-            answered.set()
-
-        hello: Json = {
-            "protocolVersion": VERSION,
-            "clientCapabilities": self.client.abilities.declared,
-            "clientInfo": {"name": "acp-bridge", "version": __version__},
-        }
-        self._peer.request(INITIALIZE, hello, take)
-        await answered.wait()
-        match answers:
-            case [Ok({"agentCapabilities": dict(capabilities)})]:
-                self._holder = own_meta(capabilities)
-            case [Err(error)]:
-                raise NotLive(self.let_go or error.message)
-            case _:
-                raise NotLive("it does not speak as an acp-bridge")
 
     def load(self, request: ClientRequest) -> None:
         """Send a request that loads or deletes the session; `loaded` gives its end."""
@@ -220,6 +192,7 @@ class Passage:
         """Pass a request on; raises RpcError if the other bridge reads nothing."""
         if self._outgoing.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
+        self.leaving |= request.method in LEAVING
         self._send(request, request.method, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
@@ -254,7 +227,7 @@ class Passage:
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
         request.respond(answer)
-        if request.method in _LEAVING and isinstance(answer, Ok):
+        if request.method in LEAVING and isinstance(answer, Ok):
             self.leave()
 
     # --- from the other bridge -----------------------------------------------------------------

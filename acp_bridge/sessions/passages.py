@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import anyio
+
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.listening.holder import Holder, connect, read_holder
@@ -28,7 +30,8 @@ from acp_bridge.protocol import (
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import passage_words
 from acp_bridge.sessions.continuation import Continuation, Continued
-from acp_bridge.sessions.passage import NotLive, Passage
+from acp_bridge.sessions.holder_hello import NotLive
+from acp_bridge.sessions.passage import Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
@@ -156,9 +159,19 @@ class Passages:
             continued.waiting.append(request)
         elif passage := self._passage(key):
             passage.take(request)
+            if passage.leaving:
+                self._context.tasks.start_soon(self._see_left, passage)
         else:
             return False
         return True
+
+    async def _see_left(self, passage: Passage) -> None:
+        """Leave a bridge that does not answer a client which wants to have its session no more."""
+        with anyio.move_on_after(self._context.settings.reach_timeout):
+            await passage.ended.wait()
+        if not passage.left:
+            passage.let_go = passage_words.HOLDER_DEAF
+        self._drop(passage)
 
     def notify(self, client: Client, method: str, params: Json) -> bool:
         """Pass a notification on; False if it is about no session of another bridge."""
@@ -219,7 +232,7 @@ class Passages:
         if self._passages.get(key) is not passage:
             return
         del self._passages[key]
-        if passage.left or not passage.was_loaded:
+        if passage.left or passage.leaving or not passage.was_loaded:
             return
         if passage.let_go is not None:
             _say(passage, passage_words.holder_let_go(passage.let_go))

@@ -93,8 +93,15 @@ class WaitingProcess:
         return self._link
 
     def take_ready(self) -> Link | None:
-        """Return the waiting process, if there is one, which the caller owns now."""
-        return self._taken(self._let_go())
+        """Return the waiting process, if there is one, which the caller owns now.
+
+        One that would have to be replaced, though a better one can be had by now, is ended.
+        """
+        link = self._let_go()
+        if link and link.light and link.command.parent and link.command.parent.ready:
+            self._source.tasks.start_soon(link.kill)
+            return None
+        return self._taken(link)
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError.

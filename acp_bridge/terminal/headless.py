@@ -68,14 +68,8 @@ async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exi
     """Send the prompt and show its turn; returns the exit code."""
     turn = _Turn(order, screen, stop)
     async with beside() as tasks:
-        tasks.start_soon(_stop_at, order.timeout, stop)
+        tasks.start_soon(turn.stop_in_time)
         return await turn.through(connect)
-
-
-async def _stop_at(seconds: float | None, stop: Stop) -> None:
-    if seconds is not None:
-        await anyio.sleep(seconds)
-        stop.ask(Exit.TIMEOUT)
 
 
 class _Turn:
@@ -90,17 +84,20 @@ class _Turn:
         self._sent: Sent | None = None
         #: the turn that runs is of a prompt of another client.
         self._others = False
+        #: how it ended is known, so that nothing stops it any more; it was stopped before.
+        self._over = self._stopped = False
 
     # -- what the bridge sends
 
     def on_notification(self, method: str, params: Json) -> None:
         """Show an update of the turn."""
         match method:
-            case _ if method == SESSION_UPDATE and self._is_own(params):
+            case _ if method == SESSION_UPDATE:
                 update = params.get("update")
                 if isinstance(update, dict):
                     self._permissions.note(update)
-                self._answer.show(params)
+                if self._is_own(params):
+                    self._answer.show(params)
             case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
@@ -129,6 +126,13 @@ class _Turn:
 
     # -- the way of the prompt
 
+    async def stop_in_time(self) -> None:
+        """Ask for the end when the time is over, unless the turn is."""
+        if self._order.timeout is not None:
+            await anyio.sleep(self._order.timeout)
+            if not self._over:
+                self._stop.ask(Exit.TIMEOUT)
+
     async def through(self, connect: Connect) -> Exit:
         """Open the session, send the prompt, wait for its end; returns the exit code."""
         outcome: Json = {}
@@ -148,7 +152,7 @@ class _Turn:
             return Exit.FAILED
         else:
             code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
-        if self._stop.asked.is_set():
+        if self._stopped:
             code = self._stop.reason
             self._screen.tell(f"acp-bridge: {_WHY[code]}")
         whole = {"sessionId": self._session_id, **outcome, "denied": self._denied}
@@ -164,13 +168,17 @@ class _Turn:
 
             async def stopped() -> None:
                 await self._stop.asked.wait()
+                self._stopped = True
                 if self._sent is not None:
                     await self._drain(connection, self._sent)
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stopped)
-            sent = await self._prompt(connection)
-            return await sent.result() or {}
+            try:
+                sent = await self._prompt(connection)
+                return await sent.result() or {}
+            finally:
+                self._over = True
         return {}
 
     async def _prompt(self, connection: Connection) -> Sent:

@@ -16,9 +16,10 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
-from acp_bridge.protocol import LIVE, OBSERVES, Json
+from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
 from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, over_socket
+from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -42,6 +43,13 @@ class Answer:
 
     bridge: LiveBridge
     sessions: list[Json] | None
+
+    @property
+    def silence(self) -> str:
+        """Why it has not answered, in words."""
+        if _speaks_alike(self.bridge):
+            return "not answering"
+        return f"of version {one_line(self.bridge.version)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,40 +106,49 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
     with anyio.move_on_after(within):
         async with anyio.create_task_group() as tasks:
             for at, bridge in enumerate(bridges):
-                tasks.start_soon(ask, at, bridge)
+                if _speaks_alike(bridge):
+                    tasks.start_soon(ask, at, bridge)
     return [Answer(bridge, found.get(at)) for at, bridge in enumerate(bridges)]
 
 
 async def find(
-    home: Path,
-    given: str,
-    bridges: Sequence[LiveBridge],
-    connect: Connect,
-    within: float = SEARCH,
+    home: Path, given: str, bridges: Sequence[LiveBridge], connect: Connect
 ) -> LiveSession:
     """Return the live session that an id, which may be shortened, means.
+
+    Bridges that have not answered at once are given more time if none of the others has it.
 
     Raises:
         Asleep: the session is kept, and no bridge has it.
         NotFound: no session, or more than one, is meant, or its bridge may be one that is silent.
     """
-    answers = await ask_all(bridges, within, connect)
-    live = {
-        str(about["sessionId"]): LiveSession(str(about["sessionId"]), answer.bridge, about)
-        for answer in answers
-        for about in answer.sessions or []
-    }
     kept = await anyio.to_thread.run_sync(known.listing, home)
     titles = {info.session_id: info.title or "" for info in kept}
-    titles |= {each: str(found.about.get("title") or "") for each, found in live.items()}
+    live: dict[str, LiveSession] = {}
+    silent: list[Answer] = []
+    for within in (GLANCE, SEARCH):
+        answers = await ask_all(bridges, within, connect)
+        for answer in answers:
+            for about in answer.sessions or []:
+                session = LiveSession(str(about["sessionId"]), answer.bridge, about)
+                live[session.session_id] = session
+                titles[session.session_id] = str(about.get("title") or "")
+        silent = [answer for answer in answers if answer.sessions is None]
+        bridges = [answer.bridge for answer in silent]
+        if not silent or any(each.startswith(given) for each in live):
+            break
+    if silent and not any(each.startswith(given) for each in live):
+        told = ", ".join(f"process {each.bridge.pid} is {each.silence}" for each in silent)
+        raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
     session_id = known.full_id(given, titles)
-    if session_id in live:
-        return live[session_id]
-    silent = [answer.bridge for answer in answers if answer.sessions is None]
-    if silent:
-        pids = ", ".join(str(bridge.pid) for bridge in silent)
-        raise known.NotFound(f"an acp-bridge does not answer (process {pids}): try again")
-    raise Asleep(session_id)
+    if session_id not in live:
+        raise Asleep(session_id)
+    return live[session_id]
+
+
+def _speaks_alike(bridge: LiveBridge) -> bool:
+    """Return True for a bridge whose socket speaks what this version does."""
+    return bridge.protocol == SOCKET_PROTOCOL
 
 
 def _sessions(result: Any) -> list[Json]:

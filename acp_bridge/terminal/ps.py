@@ -11,7 +11,6 @@ from acp_bridge.terminal.live import Answer
 from acp_bridge.terminal.table import cut, table
 
 _HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
-SILENT = "not answering"
 
 
 def as_text(answers: Sequence[Answer], columns: int | None) -> str:
@@ -31,7 +30,7 @@ def as_json(answers: Sequence[Answer]) -> Iterator[Json]:
     """Give what each bridge says of each of its sessions, and a value for each silent bridge."""
     for answer in answers:
         if answer.sessions is None:
-            yield {"state": SILENT, "agent": answer.bridge.agent, "pid": answer.bridge.pid}
+            yield {"state": answer.silence, "agent": answer.bridge.agent, "pid": answer.bridge.pid}
         else:
             yield from answer.sessions
 
@@ -54,7 +53,16 @@ def _row(short: str, about: Json) -> list[str]:
 
 def _silent(answer: Answer) -> list[str]:
     bridge = answer.bridge
-    return ["-", SILENT, "", "", "", bridge.agent, "", f"process {bridge.pid} on {bridge.host}"]
+    return [
+        "-",
+        answer.silence,
+        "",
+        "",
+        "",
+        bridge.agent,
+        "",
+        f"process {bridge.pid} on {bridge.host}",
+    ]
 
 
 def _asked(short: str, about: Json) -> str:

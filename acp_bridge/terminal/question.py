@@ -50,6 +50,7 @@ class Question:
     def __init__(self) -> None:
         #: what is asked, in the order of asking.
         self.requests: list[BridgeRequest] = []
+        self._shown: BridgeRequest | None = None
         self._asked, self._gone = anyio.Event(), anyio.Event()
 
     # -- what the bridge sends
@@ -66,7 +67,7 @@ class Question:
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Note that the question that is shown was settled elsewhere."""
-        if request is self.requests[0]:
+        if request is self._shown:
             self._gone.set()
 
     async def room(self) -> None:
@@ -75,15 +76,19 @@ class Question:
     # -- the way of an answer
 
     async def ask(self, connection: Connection, session_id: str) -> Json:
-        """Attach to a session and return what is asked first. Raises NotAnswered, RpcError."""
+        """Attach to a session and return the oldest open question, which is shown from now on.
+
+        Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+        """
         await connection.initialize("acp-bridge", own={HEARS_STATE: True}, within=_PATIENCE)
         attach = {"sessionId": session_id, "replay": False}
         await connection.request(ATTACH, attach, within=_PATIENCE)
         with anyio.move_on_after(_PATIENCE):
             await first_of(self._asked, connection.ended)
-        if not self.requests:
-            raise NotAnswered("nothing is asked in this session any more")
-        return self.requests[0].params
+        self._shown = next((each for each in self.requests if each.open), None)
+        if self._shown is None:
+            raise NotAnswered("no permission is asked in this session any more")
+        return self._shown.params
 
     async def answer(
         self,
@@ -95,7 +100,8 @@ class Question:
         Raises:
             NotAnswered: the question was settled elsewhere, or went away, before or meanwhile.
         """
-        request = self.requests[0]
+        request = self._shown
+        assert request is not None, "nothing was asked"
         chosen: list[Json] = []
         async with beside() as tasks:
 

@@ -30,9 +30,26 @@ _SWITCHES = {
 }
 
 
+class Withheld(Exception):
+    """This process is not to load LiteLLM."""
+
+
+_withheld: list[bool] = []
+
+
+def withhold() -> None:
+    """Makes `load` raise Withheld from now on: another process will take this one's place."""
+    _withheld.append(True)
+
+
 @cache
 def load() -> Any:
-    """Returns the module. Blocks the thread; loading it in two threads at once is harmless."""
+    """Returns the module. Blocks the thread; loading it in two threads at once is harmless.
+
+    Raises Withheld.
+    """
+    if _withheld:
+        raise Withheld
     with _environment(_SWITCHES), _collector_resting():
         litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True

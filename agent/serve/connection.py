@@ -24,10 +24,13 @@ async def serve(
     settings: Settings,
     secrets: Secrets,
     environment: Mapping[str, str],
+    *,
+    light: bool = False,
 ) -> None:
     """Serves until the client is gone or a signal asks the process to end.
 
-    `environment`: the environment of processes that tools start.
+    `environment`: the environment of processes that tools start. `light`: another process will
+    take this one's place before a prompt comes.
     """
 
     def make(wire: Wire) -> AcpAgent:
@@ -37,6 +40,7 @@ async def serve(
             tools=standard_tools(),
             secrets=secrets,
             environment=environment,
+            light=light,
             request=wire.request,
             notify=wire.notify,
         )

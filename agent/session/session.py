@@ -110,10 +110,7 @@ class Session:
         self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
-        """Sends what follows the response that made the session, and serves its MCP servers.
-
-        Returns when the servers have ended.
-        """
+        """Sends what follows the response that made the session, then does what `serve` does."""
         await self.client.update(COMMANDS_UPDATE)
         await self.serve()
 
@@ -131,6 +128,8 @@ class Session:
 
     async def serve(self) -> None:
         """Serves the session's MCP servers until they have ended, and tells what becomes known."""
+        if self._shared.light:
+            return  # the process that takes the place of this one does it
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.servers.serve)
             tasks.start_soon(self._news.tell)

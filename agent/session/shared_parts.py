@@ -26,6 +26,8 @@ class SharedParts:
     environment: Mapping[str, str]
     request: SendRequest
     notify: SendNotification
+    #: another process will take this one's place before a prompt comes
+    light: bool = False
     #: the client's, known once it has sent `initialize`
     capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
 

@@ -71,21 +71,34 @@ class Family:
 
 
 @asynccontextmanager
-async def family(home: Path, command: list[str] | None = None) -> AsyncIterator[Family]:
-    """A parent that is being started. At the end nothing of it lives."""
+async def new_parent(home: Path, command: list[str] | None = None) -> AsyncIterator[Family]:
+    """A parent that the first agent will start. At the end nothing of it lives."""
     mark, env = marked_env()
     try:
         with patch.dict(os.environ, {**env, "ACP_BRIDGE_HOME": str(home)}):
             async with anyio.create_task_group() as tasks:
                 parent = SeenParent(command or PARENT)
                 tasks.start_soon(parent.run)
-                parent.note_start()
-                parent.note_start()
                 yield Family(parent, tasks, mark)
                 tasks.cancel_scope.cancel()
         await all_gone(mark)
     finally:
         kill_marked(mark)
+
+
+@asynccontextmanager
+async def family(home: Path, command: list[str] | None = None) -> AsyncIterator[Family]:
+    """A parent that is being started, and from which nothing light is forked."""
+    async with new_parent(home, command) as world:
+        world.tasks.start_soon(first_start, world.parent)
+        await anyio.wait_all_tasks_blocked()
+        yield world
+
+
+async def first_start(parent: AgentParent) -> None:
+    """Be the start that has a parent started, and start nothing."""
+    async with parent.start_of_agent(patient=False):
+        pass
 
 
 async def answers(process: AgentProcess) -> bool:

@@ -23,6 +23,8 @@ from tests.agents.parent_support import (
     Family,
     answers,
     family,
+    first_start,
+    new_parent,
     parent_code,
 )
 from tests.support.processes import command_line, gone, marked
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.process
 RANDOM = """
 import random
 parent.load = lambda *_: setattr(parent, "own", random.Random())
-def run(*_):
+def run(*_, **__):
     print(random.random(), parent.own.random(), random.getstate()[1][:2], file=out, flush=True)
     sys.stdin.read()
 out = open(1, "w", closefd=False)
@@ -236,6 +238,63 @@ async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("F2")
+@pytest.mark.parametrize("hangs_in", ["load_agent", "load"])
+async def test_the_first_start_and_a_restart_wait_for_no_parent_that_hangs(
+    hangs_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "PARENT_HANGS", 0.05)
+    monkeypatch.setattr(waits, "PARENT_PAUSE", 1000)
+    stops = f"""
+parent.load_agent = lambda *_: ["a model"]
+parent.{hangs_in} = lambda *_: os.kill(os.getpid(), {signal.SIGSTOP:d})
+"""
+    async with family(tmp_path, parent_code(stops)) as world:
+        with anyio.fail_after(SLOW):
+            process = await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+            assert await answers(process)
+        assert not world.parent.ready
+        assert not process.light
+
+
+@pytest.mark.hazard("F2", "F4")
+async def test_the_first_agent_is_light_and_those_after_it_have_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = parent_code("""
+import signal
+parent.load_agent = lambda *_: ["a model"]
+parent.load = lambda *_: signal.sigwait([signal.SIGUSR1])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+""")
+    monkeypatch.setattr(waits, "PARENT_HANGS", SLOW)
+    async with new_parent(tmp_path, loads) as world:
+        with anyio.fail_after(SLOW):
+            first = await world.agent()
+            assert first.light
+            assert parent_of(parent_of(first.pid)) == world.parent.pid
+            assert await answers(first)
+            executed = await world.agent()
+            assert not executed.light
+            assert parent_of(parent_of(executed.pid)) == os.getpid()
+        assert world.parent.pid is not None
+        async with anyio.create_task_group() as tasks:
+            restarted: list[AgentProcess] = []
+
+            async def restart() -> None:
+                restarted.append(
+                    await AgentProcess.start(world.tasks, AGENT, world.parent, patient=True)
+                )
+
+            tasks.start_soon(restart)
+            await anyio.wait_all_tasks_blocked()
+            os.kill(world.parent.pid, signal.SIGUSR1)
+        assert not restarted[0].light
+        assert parent_of(parent_of(restarted[0].pid)) == world.parent.pid
+        assert await answers(restarted[0])
+        assert await answers(first)
+
+
+@pytest.mark.hazard("F2")
 async def test_a_parent_that_dies_as_it_forks_costs_nothing(tmp_path: Path) -> None:
     dies = parent_code("parent.Parent._fork = lambda *_: os._exit(1)")
     async with family(tmp_path, dies) as world:
@@ -263,8 +322,8 @@ async def test_a_parent_with_a_thread_forks_nothing_and_is_not_tried_again(tmp_p
             f"{thread}sleep.daemon = True; parent.load = lambda *_: sleep.start()"
         )
         parent = AgentParent(command)
-        parent.note_start()
-        parent.note_start()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(SLOW):
             await parent.run()
         assert not parent.ready
@@ -278,21 +337,12 @@ async def test_a_parent_that_never_gets_ready_is_tried_three_times(
     monkeypatch.setattr(waits, "PARENT_PAUSE", 0)
     trace = tmp_path / "trace"
     parent = AgentParent(["sh", "-c", f"echo >>{trace}"])
-    parent.note_start()
-    parent.note_start()
-    with anyio.fail_after(SLOW):
-        await parent.run()
-    assert trace.read_text() == "\n" * 3
-
-
-async def test_a_session_that_stays_alone_starts_no_parent(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
-        parent = AgentParent(["touch", str(tmp_path / "trace")])
-        tasks.start_soon(parent.run)
-        assert await answers(await AgentProcess.start(tasks, AGENT, parent))
-        assert parent.pid is None
-        tasks.cancel_scope.cancel()
-    assert not (tmp_path / "trace").exists()
+        tasks.start_soon(first_start, parent)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(SLOW):
+            await parent.run()
+    assert trace.read_text() == "\n" * 3
 
 
 def test_only_linux_forks(monkeypatch: pytest.MonkeyPatch) -> None:

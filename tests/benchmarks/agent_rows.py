@@ -18,7 +18,7 @@ _WORDS = 20_000
 
 
 @contextlib.contextmanager
-def _model() -> Iterator[str]:
+def model_server() -> Iterator[str]:
     """The base URL of a model's server."""
     command = [sys.executable, str(_FOLDER / "model.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -42,7 +42,7 @@ def _client(home: Path, base_url: str, *, alone: bool = False) -> Iterator[Clien
 
 def first_words(home: Path) -> Figures:
     """From the prompt to the first update, of a model that answers at once."""
-    with _model() as url:
+    with model_server() as url:
         with _client(home, url, alone=True) as client:
             alone = _first_words(client)
         with _client(home, url) as client:
@@ -67,7 +67,7 @@ def _first_words(client: Client) -> list[float]:
 
 def words(home: Path) -> Figures:
     """Words a second, each an update of its own; and of LiteLLM alone."""
-    with _model() as url:
+    with model_server() as url:
         alone = [sys.executable, str(_FOLDER / "litellm_alone.py"), url, str(_WORDS // 4)]
         found = subprocess.run(alone, capture_output=True, text=True, check=True)
         rates = []
@@ -87,7 +87,7 @@ def words(home: Path) -> Figures:
 def stop(home: Path) -> Figures:
     """Cancel to `cancelled`: while the model streams, and while a command runs."""
     streaming, running = [], []
-    with _model() as url, _client(home, url) as client:
+    with model_server() as url, _client(home, url) as client:
         for _ in range(30):
             seen = len(client.updates)
             request = client.prompt("stream 1000000 5")

@@ -48,7 +48,8 @@ class Client:
         self.told: list[tuple[float, dict[str, Any]]] = []
         self.session_id = ""
         self._rest = b""
-        self._last = 0
+        #: the id of the last request.
+        self.last = 0
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +70,9 @@ class Client:
         return now()
 
     def ask(self, method: str, params: dict[str, Any]) -> int:
-        self._last += 1
-        self._in.write(_line({"id": self._last, "method": method, "params": params}))
-        return self._last
+        self.last += 1
+        self._in.write(_line({"id": self.last, "method": method, "params": params}))
+        return self.last
 
     def call(self, method: str, params: dict[str, Any], seconds: float = 60) -> dict[str, Any]:
         return self.answer(self.ask(method, params), seconds)[1]
@@ -137,9 +138,10 @@ class Client:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def lags(self, since: int = 0) -> list[float]:
+    def lags(self, since: int = 0, session_id: str = "") -> list[float]:
         """Seconds from the writing of each update by the agent to its reading here."""
-        found = ((at, _STAMP.search(line)) for at, line in self.updates[since:])
+        of = session_id.encode()
+        found = ((at, _STAMP.search(line)) for at, line in self.updates[since:] if of in line)
         return [at - int(stamp[1]) / 1e6 for at, stamp in found if stamp]
 
     def guards(self) -> list[int]:

@@ -6,8 +6,9 @@ import os
 import statistics
 from pathlib import Path
 
-from tests.benchmarks.client import Client, bridge, children, now
+from tests.benchmarks.client import Client, bridge, now
 from tests.benchmarks.figures import Figures, ms, p99
+from tests.benchmarks.memory import pss_mb, tree
 from tests.support.fixture_agents import fixture_command
 
 SESSIONS, PROMPTS = 100, 5
@@ -64,21 +65,10 @@ def _prompted(client: Client, sessions: list[str], times: int) -> list[float]:
 
 def _taken(client: Client, name: str) -> Figures:
     """What the bridge and all that it has started take just now."""
-    pids, todo = [], [client.process.pid]
-    while todo:
-        pids.append(todo.pop())
-        todo += children(pids[-1])
+    pids = tree(client.process.pid)
     return {
         f"{name}_descriptors": len(os.listdir(f"/proc/{client.process.pid}/fd")),
         f"{name}_processes": len(pids),
-        f"{name}_front_mb": round(_pss_mb(client.process.pid), 1),
-        f"{name}_all_mb": round(sum(map(_pss_mb, pids))),
+        f"{name}_front_mb": round(pss_mb(client.process.pid), 1),
+        f"{name}_all_mb": round(sum(map(pss_mb, pids))),
     }
-
-
-def _pss_mb(pid: int) -> float:
-    """Memory of a process, what it shares divided among those that share it."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError("no Pss")

@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 import anyio
 
@@ -25,6 +26,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make crash", description=__doc__)
     parser.add_argument("--n", type=int, default=200, help="rounds")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument(
+        "--built-in", action="store_true", help="with the built-in agent, whose processes fork"
+    )
     parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
     options = parser.parse_args()
     print(f"{options.n} rounds, SEED={options.seed}", flush=True)
@@ -35,7 +39,8 @@ def main() -> int:
         if options.only is not None and number != options.only:
             continue
         try:
-            anyio.run(play, phase, f"{options.seed}.{number}")
+            seed = f"{options.seed}.{number}"
+            anyio.run(partial(play, phase, seed, built_in=options.built_in))
             passed[phase] += 1
         except Exception as exc:
             failed[phase] += 1

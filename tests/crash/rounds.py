@@ -21,6 +21,17 @@ from tests.support.fixture_agents import fixture_command
 from tests.support.processes import MARK, all_gone, descendants, kill_marked
 
 CAPABILITIES = {**FULL_CAPABILITIES, "_meta": {"acp_bridge": {"accepted": True}}}
+#: what the built-in agent says, and the line that makes it ignore a cancel
+DIALOGUE = """
+when: ^say
+echo
+
+when: ^stream
+{deaf}
+pace: 1
+repeat: 500
+text: word{{i}}
+"""
 #: seconds within which every process of a dead bridge is gone (invariant P1).
 GONE_WITHIN = 3
 
@@ -35,6 +46,8 @@ class Round:
 
     rng: random.Random
     home: Path
+    #: the agent is the built-in one, whose processes are forked; else the fixture agent.
+    built_in: bool = False
     mark: str = field(default_factory=lambda: uuid4().hex)
     session_id: str = ""
     #: texts of prompts that the bridge said it had accepted.
@@ -50,8 +63,12 @@ class Round:
             "FIXTURE_HOME": str(self.home / "agent"),
             MARK: self.mark,
         }
-        command = [sys.executable, "-m", "acp_bridge", "--", *fixture_command(*behaviours)]
-        return RecordingClient.start(command, env=env)
+        agent = ["--", *fixture_command(*behaviours)]
+        if self.built_in:
+            dialogue = self.home / "dialogue"
+            dialogue.write_text(DIALOGUE.format(deaf="deaf" if behaviours else ""))
+            agent = ["--model", f"scripted:{dialogue}"]
+        return RecordingClient.start([sys.executable, "-m", "acp_bridge", *agent], env=env)
 
     async def begin(self, client: RecordingClient) -> None:
         await client.initialize(CAPABILITIES)
@@ -137,17 +154,29 @@ def kill_bridge(client: RecordingClient) -> None:
     client.kill()
 
 
-def kill_agent(client: RecordingClient) -> bool:
-    """The agent itself, not its guard; False if there is none just now."""
+def kill_agent(it: Round, client: RecordingClient) -> bool:
+    """The agent itself, not its guard; False if there is none just now.
+
+    Of the built-in agent, any process behind the bridge: the agent, its guard, or the parent.
+    """
     assert client.process is not None
+    if it.built_in:
+        behind = descendants(client.process.pid)
+        return bool(behind) and kill(it.rng.choice(behind))
     for guard in descendants(client.process.pid):
         for agent in descendants(guard):
-            try:
-                os.kill(agent, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            return True
+            if kill(agent):
+                return True
     return False
+
+
+def kill(pid: int) -> bool:
+    """SIGKILL it; False if it has ended."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 async def steps(count: int) -> None:
@@ -172,7 +201,7 @@ async def stream(it: Round) -> None:
             kill_bridge(client)
             await it.note(client)
             return
-        kill_agent(client)
+        kill_agent(it, client)
         for request in [running, *waiting]:
             await client.answer_to(request, within=15)
         it.note_so_far(client)
@@ -206,7 +235,7 @@ async def drain(it: Round) -> None:
             kill_bridge(client)
             await it.note(client)
             return
-        kill_agent(client)
+        kill_agent(it, client)
         if (await client.answer_to(running, within=15)).get("result") != {
             "stopReason": "cancelled"
         }:
@@ -237,7 +266,7 @@ async def sleep(it: Round) -> None:
     async with it.bridge() as client:
         await it.begin(client)
         await client.prompt("say first")
-        kill_agent(client)  # the agent is seen to take the session up again
+        kill_agent(it, client)  # the agent is seen to take the session up again
         for n in range(it.rng.randrange(1, 4)):
             await client.answer_to(client.send_prompt(f"say p{n}"), within=15)
             await anyio.sleep(0.04 + it.rng.random() * 0.06)
@@ -277,10 +306,10 @@ PHASES: dict[str, Callable[[Round], Awaitable[None]]] = {
 }
 
 
-async def play(phase: str, seed: str) -> None:
+async def play(phase: str, seed: str, *, built_in: bool = False) -> None:
     """One round; raises Lost or TimeoutError."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        it = Round(random.Random(seed), Path(folder))
+        it = Round(random.Random(seed), Path(folder), built_in)
         try:
             await PHASES[phase](it)
             await it.nothing_left()

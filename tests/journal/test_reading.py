@@ -1,12 +1,15 @@
 """Commands read what is kept beside bridges that write, and change nothing of it."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from acp_bridge.journal import IndexUnusable, Journal, SessionJournal, UnknownSession
+from acp_bridge.journal import IndexUnusable, Journal, SessionJournal, UnknownSession, history
 from acp_bridge.journal.reading import all_sessions, transcript, waiting_prompts
+from acp_bridge.journal.schema import connect
 from tests.journal.conftest import SESSION
 from tests.journal.files import all_bytes, tree
 from tests.journal.sayings import chunk, lines, text_of
@@ -66,14 +69,28 @@ async def test_what_a_killed_bridge_left_is_read_and_left_as_it_is(
 
 
 async def test_a_transcript_is_of_one_moment_though_its_rows_are_joined_meanwhile(
-    home: Path, session: SessionJournal
+    home: Path, session: SessionJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(600):  # several pages
         session.record(1, lines(chunk(f"{number} ", "m")))
-    begun = transcript(home, SESSION)
-    first = text_of(next(begun))
-    await session.compact(1)
-    assert first + "".join(map(text_of, begun)) == "".join(f"{n} " for n in range(600))
+    path, page, pages = Journal(home).path(SESSION), history._page, list[int]()
+
+    def then_joined(*of: Any) -> Any:
+        """Read a page; after the first one, do what a bridge does behind each turn."""
+        found = page(*of)
+        if not pages:
+            with closing(connect(path, wait=5)) as bridge:
+                whole = lines(chunk("".join(f"{n} " for n in range(600)), "m"))
+                bridge.execute("BEGIN")
+                bridge.execute("DELETE FROM updates")
+                bridge.execute("INSERT INTO updates VALUES (600, 1, ?)", (whole,))
+                bridge.execute("COMMIT")
+        pages.append(len(found))
+        return found
+
+    monkeypatch.setattr(history, "_page", then_joined)
+    assert texts(home) == ["".join(f"{n} " for n in range(600))]
+    assert len(pages) > 1
 
 
 @pytest.mark.hazard("K2")

@@ -115,3 +115,15 @@ async def test_an_agent_that_is_not_there_or_wants_a_login_has_an_exit_code_of_i
     assert "the agent wants a login" in err
     code, _, err = await terminal.run("run", "--session", "nope", "hello")
     assert (code, err) == (1, "acp-bridge run: no session has an id that begins with 'nope'\n")
+
+
+async def test_closed_standard_descriptors_get_nothing_of_others(terminal: Terminal) -> None:
+    command = [sys.executable, "-m", "acp_bridge", "run", "say hello", "--", *fixture_command()]
+    env = {**os.environ, **terminal.env}
+    with anyio.fail_after(_SECONDS):
+        shell = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command]
+        done = await anyio.run_process(shell, cwd=terminal.folder, env=env, check=False)
+        assert (done.returncode, done.stdout) == (0, b"hello\n")
+        shell[2] = 'exec "$@" >&-'
+        done = await anyio.run_process(shell, cwd=terminal.folder, env=env, check=False)
+        assert (done.returncode, b"there is no stdout" in done.stderr) == (1, True)

@@ -170,7 +170,7 @@ def test_what_the_bridge_refuses_is_told(bridge: Bridge, said: Said) -> None:
     bridge.reachable = False
     code, _, err = said("close", "abc")
     assert code == 1
-    assert "does not answer (process 7)" in err
+    assert "process 7 is not answering" in err
 
 
 def test_an_agent_uses_none_of_it(
@@ -200,7 +200,7 @@ def test_a_prompt_is_sent_to_a_live_session(bridge: Bridge, said: Said) -> None:
 def test_a_prompt_to_a_session_that_sleeps_is_said_to_be_held(bridge: Bridge, said: Said) -> None:
     code, out, _ = said("send", "bcd", "later")
     assert code == 0
-    assert out.startswith("Session bcde2222 is not live: recorded, and held. 1 prompt is held;")
+    assert out.startswith("Session bcde2222 is not live: recorded, and held. It runs when ")
     assert "1. later (held)" in said("show", "bcd")[1]
 
 

@@ -62,6 +62,24 @@ async def test_of_several_questions_only_the_one_that_is_shown_is_answered() -> 
         assert [request.open for request in question.requests] == [False, True]
 
 
+async def test_a_question_that_was_settled_before_it_could_be_shown_is_passed_over() -> None:
+    ids: list[int] = []
+
+    def attach(params: Json) -> Json:
+        ids.extend(bridge.ask("session/request_permission", permission(n)) for n in ("1", "2"))
+        bridge.peer.cancel(ids[0])
+        return {}
+
+    live: Json = {"sessions": []}
+    bridge = FakeBridge(**{"_acp_bridge/attach": attach, "_acp_bridge/live": live})
+    with anyio.fail_after(5):
+        async with connection_to(bridge, question := Question()) as connection:
+            assert title_of(await question.ask(connection, "s")) == "2"
+            await question.answer(connection, yes)
+            assert [request.open for request in question.requests] == [False, False]
+            assert isinstance(bridge.answered[-1], Ok)
+
+
 async def test_a_question_that_is_settled_elsewhere_while_it_is_shown_is_not_answered() -> None:
     async with asked("rm x") as (bridge, connection, question, ids):
 
@@ -123,7 +141,7 @@ async def test_a_session_that_ends_before_it_asks_is_told() -> None:
     with anyio.fail_after(5):
         async with connection_to(bridge, question) as connection, beside() as tasks:
             tasks.start_soon(end)
-            with pytest.raises(NotAnswered, match="nothing is asked"):
+            with pytest.raises(NotAnswered, match="no permission is asked"):
                 await question.ask(connection, "s")
 
 

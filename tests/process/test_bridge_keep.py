@@ -1,0 +1,148 @@
+"""A bridge that is kept: its client's end, however it comes, ends neither turn nor queue."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_bridge import attendance
+from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted
+from tests.support.client import RecordingClient
+from tests.support.fixture_agents import fixture_command
+
+pytestmark = pytest.mark.process
+
+
+async def kept_bridge(world: World) -> LiveBridge:
+    """The one bridge that lives."""
+    with anyio.fail_after(5):
+        while not (found := live_bridges(world.home)):
+            await anyio.lowlevel.checkpoint()
+    (bridge,) = found
+    return bridge
+
+
+@asynccontextmanager
+async def kept(
+    world: World, *behaviours: str, keep: str = "1h", **more: Any
+) -> AsyncIterator[RecordingClient]:
+    """A client of a kept bridge with a session; when the body is through, the bridge has to end."""
+    agent = fixture_command(*behaviours)
+    words = [sys.executable, "-m", "acp_bridge", "--keep", keep, "--", *agent]
+    env = {**world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
+    async with RecordingClient.start(words, env=env) as client:
+        await client.initialize({**TELL_ACCEPTED, **more})
+        await client.new_session(world.cwd)
+        pid = (await kept_bridge(world)).pid
+        try:
+            yield client
+            client.kill()
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            await ended(world)
+
+
+async def ended(world: World) -> None:
+    """Until no bridge lives."""
+    with anyio.fail_after(5):
+        while live_bridges(world.home):
+            await anyio.lowlevel.checkpoint()
+
+
+def group_killed(client: RecordingClient) -> None:
+    assert client.process is not None
+    os.killpg(client.process.pid, signal.SIGKILL)
+
+
+def ended_by_signal(client: RecordingClient) -> None:
+    client.terminate(signal.SIGTERM)
+
+
+def stdin_closed(client: RecordingClient) -> None:
+    client.close_stdin()
+
+
+@pytest.mark.parametrize("end", [group_killed, ended_by_signal, stdin_closed])
+async def test_a_turn_and_what_waits_survive_the_end_of_the_client(world: World, end: Any) -> None:
+    async with kept(world) as client:
+        client.send_prompt("say one; gate g; say two")
+        waiting = client.send_prompt("say three; gate h")
+        await world.gates.reached("g")
+        await accepted(client, waiting)
+        await client.until_text("one")
+        end(client)
+        await client.wait(within=3)
+        world.gates.open("g")
+        await world.gates.reached("h")
+        async with world.bridge(session=False) as other:
+            await other.load_session(client.session_id, world.cwd)
+            assert other.texts()[:3] == ["one", "two", "three"]
+            world.gates.open("h")
+
+
+async def test_a_permission_waits_for_the_next_client_and_is_asked_there(world: World) -> None:
+    async with kept(world) as client:
+        client.side.permission = "never"
+        client.send_prompt("permission 1; say done")
+        await client.until_request("session/request_permission")
+        group_killed(client)
+        await client.wait()
+        async with world.bridge(session=False) as other:
+            other.side.permission = "allow"
+            await other.load_session(client.session_id, world.cwd)
+            await other.until_text("[permission allow]")
+            await other.until_text("done")
+
+
+async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) -> None:
+    async with kept(world) as client:
+        idle = client.session_id
+        await client.new_session(world.cwd)
+        client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        for session in (idle, client.session_id):
+            assert await client.request("session/close", {"sessionId": session}) == {}
+        world.gates.open("g")
+        async with world.bridge(session=False) as other:
+            live = await other.load_session(client.session_id, world.cwd)
+            await other.until_text("two")
+            assert live["_meta"]["acp_bridge"]
+
+
+async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_held(world: World) -> None:
+    async with kept(world, keep="1s") as client:
+        client.send_prompt("say one; gate never")
+        waiting = client.send_prompt("say two")
+        await world.gates.reached("never")
+        await accepted(client, waiting)
+        group_killed(client)
+        await client.wait()
+        await ended(world)
+    async with world.bridge(session=False) as other:
+        loaded = await other.load_session(client.session_id, world.cwd)
+        assert other.texts()[0] == "one"
+        (held,) = loaded["_meta"]["acp_bridge"]["held"]
+        assert held[0]["text"] == "say two"
+
+
+async def test_the_agent_is_not_told_of_the_client_s_files_and_terminals(world: World) -> None:
+    able = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+    async with kept(world, **able):
+        (told,) = world.log.received("initialize")
+        assert not told["params"]["clientCapabilities"].keys() & able.keys()
+
+
+async def test_without_work_it_ends_soon_after_its_client(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "LINGER", 0.05)
+    async with world.inside(keep=3600.0) as client:
+        assert await client.prompt("say one") == {"stopReason": "end_turn"}
