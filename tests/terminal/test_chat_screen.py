@@ -273,16 +273,17 @@ async def test_without_unicode_and_colours_plain_ascii_is_written(tmp_path: Path
         assert "".join(running.terminal.written).isascii()
 
 
+@pytest.mark.parametrize("said", ["end", "end\n\nmore"])
 async def test_a_terminal_that_becomes_narrower_keeps_no_rows_of_what_was_drawn(
-    tmp_path: Path,
+    tmp_path: Path, said: str
 ) -> None:
     async with chat(tmp_path) as running:
         await running.prompt("go")
         running.say("word " * 30)
         await running.terminal.shows("word word")
         running.terminal.resize(23)
-        running.say("end")
-        await running.terminal.shows("end")
+        running.say(said)
+        await running.terminal.shows(said[-4:].strip())
         assert running.terminal.everything.count("word") == 30
         assert running.terminal.everything.count("»") == 2
 
