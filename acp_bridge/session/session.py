@@ -84,7 +84,6 @@ class Session:
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, settings.client_limit)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.when_closed = self._processes.when_closed
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.ask = Ask(self, context, self.to_agent, shown)

@@ -263,7 +263,7 @@ class Sessions:
         asked = self._context.capabilities, self._listing, self._waiting
         deletion = Deletion(session_id, *asked)
         if session := self.live.get(session_id):
-            session.when_closed(deletion.by_its_own)
+            deletion.prepare(session.link)
             session.close()
         async with self._busy.hold(session_id):
             if session := self.live.get(session_id):
