@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final
 
@@ -49,6 +49,8 @@ class Requests:
         self.login_wanted: float | None = None
         #: when a request that had an origin was answered last.
         self.touched = 0.0
+        #: asks the process something when it has closed its session and is about to end.
+        self.last: Callable[[], Awaitable[None]] | None = None
         self._peer = peer
 
     def send(

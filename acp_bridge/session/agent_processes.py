@@ -6,9 +6,9 @@ here from its start until it is released.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,9 +20,6 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
 from acp_bridge.wire.jsonrpc import RpcError
-
-#: what is done with a process that has no session any more and is about to end.
-LastWork: TypeAlias = Callable[[Link], Awaitable[None]]
 
 
 class ProcessSource(Protocol):
@@ -60,7 +57,6 @@ class AgentProcesses:
         self._lease = lease
         self._feed = feed
         self._members: dict[int, _Member] = {}
-        self._when_closed: LastWork | None = None
 
     def add(self, link: Link, epoch: int) -> None:
         """Take a process that runs: the one that `session/new` opened the session in."""
@@ -135,10 +131,6 @@ class AgentProcesses:
             if not member.link.started:  # nobody else can say of it that it is dead
                 self._feed(ev.TreeDead(epoch))
 
-    def when_closed(self, then: LastWork) -> None:
-        """Have this done with a process that has closed the session, before it ends."""
-        self._when_closed = then
-
     async def close(self, epoch: int, grace: float) -> None:
         """Let the agent close the session and end in `grace` seconds, then kill what is left."""
         if (link := self.get(epoch)) is None:
@@ -146,10 +138,10 @@ class AgentProcesses:
         with anyio.move_on_after(grace) as bound:
             if link.can("sessionCapabilities", "close"):
                 closed = await self._close_session(link)
-                if closed and self._when_closed:  # which takes nothing of the grace
+                if closed and (last := link.requests.last):  # which takes nothing of the grace
                     bound.deadline += waits.AGENT_PATIENCE
                     with anyio.move_on_after(waits.AGENT_PATIENCE):
-                        await self._when_closed(link)
+                        await last()
             await link.close(grace)
         await self.kill(epoch)
 

@@ -89,7 +89,6 @@ class Session:
         self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
         self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        self.when_closed = self._processes.when_closed
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.title = Title(self, context.journal, journal, shown)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 
 from acp_bridge import waits
@@ -26,11 +28,15 @@ class Deletion:
         self._session_id = session_id
         self._done = False
 
-    async def by_its_own(self, link: Link) -> None:
-        """Let the process that has just closed the session delete it, before it ends.
+    def prepare(self, link: Link | None) -> None:
+        """Let the session's own process delete it when that has closed it, before it ends.
 
-        That takes no start of another process. What fails here is tried there; nothing is raised.
+        That takes no start of another process. What fails there is tried in one that has none.
         """
+        if link:
+            link.requests.last = partial(self._by_its_own, link)
+
+    async def _by_its_own(self, link: Link) -> None:
         agent_id = link.agent_session_id
         if not self._able or agent_id is None:
             return

@@ -78,7 +78,7 @@ class Ending:
         asked = self._context.capabilities, self._listing, self._waiting
         deletion = Deletion(session_id, *asked)
         if session := self._live.get(session_id):
-            session.when_closed(deletion.by_its_own)
+            deletion.prepare(session.link)
             session.close(request.client)
         async with (
             self._attaching.turn_of(request.client, session_id),
