@@ -116,6 +116,8 @@ USER_MESSAGE: Final = "user_message_chunk"
 AGENT_MESSAGE: Final = "agent_message_chunk"
 AGENT_THOUGHT: Final = "agent_thought_chunk"
 TOOL_CALL: Final = "tool_call"
+PLAN: Final = "plan"
+PLAN_UPDATE: Final = "plan_update"
 TOOL_CALL_UPDATE: Final = "tool_call_update"
 COMMANDS_UPDATE: Final = "available_commands_update"
 MODE_UPDATE: Final = "current_mode_update"
@@ -127,15 +129,15 @@ INFO_UPDATE: Final = "session_info_update"
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
 #: kinds that tell the conversation: recorded in order, replayed by a load.
 TRANSCRIPT: Final = frozenset(
-    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, "plan", "plan_update", "plan_removed"}
+    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, "plan_removed"}
 )
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
 _STATE: Final = frozenset(STATE)
 #: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
 ASKED_FOR_KINDS: Final = {
-    "plan_update": ("plan",),
-    "plan_removed": ("plan",),
+    PLAN_UPDATE: (PLAN,),
+    "plan_removed": (PLAN,),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
 }

@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import logging
 import os
 import sys
 import uuid
@@ -54,6 +55,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     starts = Counter(item.path for item in items if item.get_closest_marker("process"))
     folders = {path: SLOWEST in path.parents for path in starts}
     items.sort(key=lambda item: (not folders.get(item.path, False), -starts[item.path]))
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """What serves in this process sets up the log, which later tests read."""
+    logger = logging.getLogger("acp_bridge")
+    before = logger.handlers[:], logger.propagate, logger.level, logging.lastResort
+    yield
+    for handler in logger.handlers:
+        if handler not in before[0]:
+            handler.close()
+    logger.handlers[:], logger.propagate = before[0], before[1]
+    logger.setLevel(before[2])
+    logging.lastResort = before[3]
 
 
 @pytest.fixture

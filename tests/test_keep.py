@@ -15,6 +15,7 @@ pytestmark = pytest.mark.process
 PROGRAM = """
 import os, select, signal, sys
 from acp_bridge import keep
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 waiter = keep.detach()
 def say(text):
     os.write(1, f"{text}\\n".encode())

@@ -85,6 +85,6 @@ class ClientAbilities:
 def _as_plan(update: Json) -> Json | None:
     """Return the baseline form of a plan that has entries; None for anything else."""
     match update:
-        case {"sessionUpdate": "plan_update", "plan": {"entries": list(entries)}}:
-            return {"sessionUpdate": "plan", "entries": entries}
+        case {"sessionUpdate": protocol.PLAN_UPDATE, protocol.PLAN: {"entries": list(entries)}}:
+            return {"sessionUpdate": protocol.PLAN, "entries": entries}
     return None

@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     AGENT_THOUGHT,
     CONTEXT,
     FEEDBACK,
+    PLAN,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     USER_MESSAGE,
@@ -56,7 +57,7 @@ class _Page:
                 self._say(_voice(kind, own), update)
             case kind if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
                 self._card(update)
-            case "plan":
+            case kind if kind == PLAN:
                 self._note_plan(update)
 
     def text(self) -> str:

@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     HEARS_STATE,
     LIVE,
     REQUEST_PERMISSION,
+    TOOL_CALL,
     ErrorCode,
     Json,
 )
@@ -128,7 +129,7 @@ def shown(params: Json) -> str:
     """Return what is asked, harmless, with the options that may be chosen."""
     card = params.get("toolCall")
     card = card if isinstance(card, dict) else {}
-    update = {**card, "sessionUpdate": "tool_call"}
+    update = {**card, "sessionUpdate": TOOL_CALL}
     lines = [markdown([{"update": update}]), ""]
     lines += [
         f"  --option {one_line(option['optionId'])}: {one_line(str(option.get('name')))}"

@@ -22,6 +22,7 @@ class ScriptedProcess:
 
     def __init__(self) -> None:
         self.pid = 1
+        self.light = False
         self._stdin_read, self._stdin = os.pipe()
         self._stdout, self._stdout_write = os.pipe()
         os.set_blocking(self._stdin, False)

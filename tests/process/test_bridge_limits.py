@@ -25,7 +25,7 @@ def memory(client: RecordingClient) -> int:
 async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_it_is_closed(
     world: World,
 ) -> None:
-    async with world.bridge("writer-lock") as first:
+    async with world.bridge("writer-lock", options=("--no-listen",)) as first:
         await first.prompt("say one")
         setup = {"sessionId": first.session_id, "cwd": str(world.cwd), "mcpServers": []}
         async with world.inside("writer-lock", session=False, lease_timeout=0.3) as second:
@@ -47,7 +47,7 @@ async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_i
 async def test_a_load_that_waits_for_another_bridge_holds_up_no_other_session(
     world: World,
 ) -> None:
-    async with world.bridge() as first:
+    async with world.bridge(options=("--no-listen",)) as first:
         await first.prompt("say one")
         taken = first.session_id
         async with world.inside(session=False, lease_timeout=600) as second:

@@ -142,8 +142,10 @@ async def test_delete_of_a_live_session_ends_it_and_it_is_listed_no_more(world: 
 
 
 @pytest.mark.hazard("P12", "K3")
-async def test_a_session_that_another_bridge_has_open_is_not_deleted(world: World) -> None:
-    async with world.inside() as client:
+async def test_a_session_that_a_bridge_which_does_not_listen_has_open_is_not_deleted(
+    world: World,
+) -> None:
+    async with world.inside(listen=False) as client:
         await client.prompt("say one")
         async with world.inside(session=False, lease_timeout=0.2) as other:
             about = {"sessionId": client.session_id}

@@ -78,7 +78,7 @@ class Transcript:
                 self._say(Voice.BRIDGE if notice else _VOICES[kind], update)
             case acp.TOOL_CALL | acp.TOOL_CALL_UPDATE:
                 self._on_call(update)
-            case "plan":
+            case acp.PLAN:
                 self.plan = _plan(update)
 
     def say(self, line: Line) -> None:
