@@ -50,7 +50,7 @@ def detach() -> Waiter:
     Its stderr goes to the waiter, its working directory is `/`, and of the descriptors above
     stderr none is left. Raises OSError if there can be no process; nothing has changed then.
     """
-    alive, code, errors = os.pipe(), os.pipe(), os.pipe()
+    alive, code, errors = _pipe(), _pipe(), _pipe()
     try:
         child = os.fork()
     except OSError:
@@ -63,7 +63,7 @@ def detach() -> Waiter:
         _wait(child, code[0], errors[0])
     _fork_again()
     os.dup2(errors[1], 2)
-    kept = _above(alive[0]), _above(code[1])
+    kept = alive[0], code[1]
     first, last = sorted(kept)
     os.closerange(3, first)
     os.closerange(first + 1, last)
@@ -81,6 +81,15 @@ def _fork_again() -> None:
     except OSError as exc:
         os.write(2, f"acp-bridge: no process for --keep: {exc.strerror}\n".encode())
         os._exit(1)
+
+
+def _pipe() -> tuple[int, int]:
+    """Return the ends of a pipe, of which none takes the place of a closed standard stream."""
+    ends = os.pipe()
+    above = _above(ends[0]), _above(ends[1])
+    for fd in ends:
+        os.close(fd)
+    return above
 
 
 def _above(fd: int) -> int:

@@ -37,8 +37,9 @@ async def serve(
         async with anyio.create_task_group() as tasks:
             # A process that does not answer one of these is to be started all the same.
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-            parent = AgentParent(settings.parent) if settings.parent and can_fork() else None
-            if parent:
+            parent = None
+            if settings.parent and can_fork():
+                parent = AgentParent(settings.parent, settings.folder)
                 tasks.start_soon(parent.run)
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)

@@ -22,14 +22,18 @@ class Unattended:
         self._is_attended = is_attended
         self._works = works
         self._changed = anyio.Event()
+        self._runs = False
 
     def look_again(self) -> None:
         """Note that a client may have come or gone, or work have begun or ended."""
-        self._changed.set()
+        if self._runs:
+            self._note(anyio.current_time())
+            self._changed.set()
 
     async def run(self) -> None:
         """Return when the bridge is to end."""
         event("bridge.kept", seconds=self._keep)
+        self._runs = True
         while not self._is_over():
             self._changed = anyio.Event()
             end = self._attendance.end
@@ -38,7 +42,10 @@ class Unattended:
 
     def _is_over(self) -> bool:
         now = anyio.current_time()
-        self._attendance.note_clients(self._is_attended(), now)
-        self._attendance.note_work(self._works(), now)
+        self._note(now)
         end = self._attendance.end
         return end is not None and now >= end
+
+    def _note(self, now: float) -> None:
+        self._attendance.note_clients(self._is_attended(), now)
+        self._attendance.note_work(self._works(), now)

@@ -1,8 +1,11 @@
 """Until when a bridge goes on without a client."""
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_bridge.attendance import LINGER, Attendance
+from acp_bridge.unattended import Unattended
 
 HOUR = 3600.0
 
@@ -66,3 +69,19 @@ def test_what_ends_late_does_not_add_to_the_time_of_work() -> None:
     attendance.note_clients(False, 100)
     attendance.note_work(False, 119)
     assert attendance.end == 120
+
+
+async def test_a_client_that_came_and_went_at_once_begins_the_time_anew() -> None:
+    there, unattended = [False], Unattended(HOUR, lambda: there[0], lambda: True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(unattended.run)
+        await anyio.lowlevel.checkpoint()
+        first = unattended._attendance.end
+        there[0] = True
+        unattended.look_again()
+        there[0] = False
+        unattended.look_again()
+        assert first is not None
+        assert unattended._attendance.end is not None
+        assert unattended._attendance.end > first
+        tasks.cancel_scope.cancel()

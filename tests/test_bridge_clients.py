@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.sessions.agent import Agent, Json, until
@@ -130,6 +132,39 @@ async def test_a_prompt_needs_the_session_and_an_observer_sends_none(tmp_path: P
         error = await watcher.refusal(watcher.prompt(session_id, "hello"))
         assert (error.code, "observer" in error.message) == (-32600, True)
         assert it.agent.params("session/prompt") == []
+        error = await watcher.refused("session/set_mode", {"sessionId": session_id, "modeId": "x"})
+        assert (error.code, it.agent.params("session/set_mode")) == (-32600, [])
+
+
+async def test_a_session_that_is_named_does_not_let_a_joined_client_set_a_provider(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        other = await it.joined()
+        given = {"sessionId": await it.new(), "providerId": "x", "baseUrl": "http://elsewhere"}
+        assert (await other.refused("providers/set", given)).code == -32600
+        assert it.agent.params("providers/set") == []
+
+
+@pytest.mark.hazard("V5")
+@pytest.mark.parametrize("method", ["_acp_bridge/attach", "session/resume", "session/load"])
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_client_that_leaves_while_it_attaches_has_nothing(
+    tmp_path: Path, method: str, steps: int
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        other = await it.joined()
+        given = {**SETUP, "sessionId": session_id, "replay": False}
+        other.send(method, given)
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+        other.leaves()
+        with anyio.fail_after(5):
+            await other.parted.wait()
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        (view,) = it.bridge._sessions.live[session_id].transcript.views
+        assert not view.client.gone
 
 
 @pytest.mark.hazard("V4", "R1")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from acp_bridge import attendance
 from tests.sessions.agent import Gate, Json, Process, until
 from tests.sessions.bench import Bench, Served, bench
 from tests.sessions.world import SETUP
@@ -324,3 +326,35 @@ async def test_files_and_terminals_are_those_of_the_client_that_the_agent_was_to
         here.asks("fs/read_text_file", request_id=8, path="/x")
         await until(lambda: here.answers(8))
         assert here.answers(8)[0]["code"] == -32601
+
+
+async def test_in_a_kept_bridge_a_form_that_nobody_there_can_fill_in_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "LINGER", 0)
+    async with turn(tmp_path, keep=60.0) as here:
+        here.asks(ELICITATION, mode="form", message="?", requestedSchema={})
+        assert (await here.answered())["code"] == -32601
+        here.gate.open()
+
+
+async def test_in_a_kept_bridge_a_permission_waits_for_who_comes_after_all_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "LINGER", 0)
+    async with turn(tmp_path, keep=60.0) as here:
+        guest = await here.it.attached(here.id)
+        here.asks()
+        await until(lambda: guest.asked(PERMISSION))
+        await here.it.editor.ask("session/close", {"sessionId": here.id})
+        guest.leaves()
+        with anyio.fail_after(5):
+            await guest.parted.wait()
+        assert here.answers() == []
+        next_one = await here.it.attached(here.id)
+        await until(lambda: next_one.asked(PERMISSION))
+        (asked,) = next_one.asked(PERMISSION)
+        next_one.answers_with(asked, chosen("yes"))
+        assert await here.answered() == chosen("yes")
+        here.gate.open()
+        next_one.leaves()

@@ -162,3 +162,19 @@ def test_standard_streams_that_are_closed_do_not_change_the_waiter_s_answer() ->
         [sys.executable, "-I", "-c", code + "waiter.let_go(5)"], timeout=10, capture_output=True
     )
     assert ended.returncode == 5
+
+
+def test_a_stdin_that_is_closed_stays_closed() -> None:
+    code = PROGRAM.replace("say(os.getpid())", "os.set_blocking(1, True)")
+    code = (
+        f"import os; os.close(0)\n{code}"
+        + """
+try:
+    os.fstat(0)
+    waiter.let_go(1)
+except OSError:
+    waiter.let_go(7)
+"""
+    )
+    ended = subprocess.run([sys.executable, "-I", "-c", code], timeout=10, capture_output=True)
+    assert ended.returncode == 7

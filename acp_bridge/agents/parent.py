@@ -75,9 +75,9 @@ class Phase(Enum):
 class AgentParent:
     """Keeps one parent, from the first start on; `fork` may be called from any thread."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """`command` is the parent's; the number of its socket is its last argument."""
-        self._command = command
+    def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
+        """`command` and `folder` are the parent's; its socket's number is its last argument."""
+        self._command, self._folder = command, folder
         self._phase = Phase.ABSENT
         #: replaced when the phase has changed.
         self._changed = anyio.Event()
@@ -219,6 +219,7 @@ class AgentParent:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                cwd=self._folder,
                 pass_fds=[number],
                 env=os.environ,
                 start_new_session=True,

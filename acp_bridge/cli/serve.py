@@ -66,6 +66,8 @@ def _serve_kept(options: Options) -> int:
     code = 1
     try:
         code = _serve(replace(options, settings=replace(options.settings, folder=folder)), waiter)
+    except Exception:
+        log.logger.exception("the bridge has failed")
     finally:
         waiter.let_go(code)
     return code

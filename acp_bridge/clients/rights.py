@@ -10,6 +10,8 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.protocol import (
     AUTHENTICATE,
     LOGOUT,
+    PROVIDERS_DISABLE,
+    PROVIDERS_SET,
     SESSION_FORK,
     SESSION_NEW,
     SESSION_PROMPT,
@@ -24,10 +26,12 @@ def check(request: ClientRequest) -> None:
     client, method = request.client, request.method
     if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
         raise errors.refused("only the client that started this acp-bridge may do that")
-    if client.observes and method == SESSION_PROMPT:
-        raise errors.refused("an observer sends no prompts")
+    if client.observes and (method == SESSION_PROMPT or sets_something(method)):
+        raise errors.refused("an observer sends no prompts, and sets nothing")
 
 
 def _sets_for_all(request: ClientRequest) -> bool:
+    if request.method in (PROVIDERS_SET, PROVIDERS_DISABLE):
+        return True
     named = isinstance(request.params, dict) and "sessionId" in request.params
     return not named and sets_something(request.method)

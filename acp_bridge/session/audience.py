@@ -116,12 +116,14 @@ class Audience:
     def welcome(self, client: Client) -> None:
         """Take a client that was just shown the session: it is asked what is open."""
         self._detached.discard(client)
+        self._closed_by_one = False
         self._questions.ask_too(client)
         self.standing.welcome()
 
     def leave(self, client: Client, *, closes: bool = False) -> None:
         """Let a client have the session no more; `closes`: it closed it, though others have it."""
-        self._closed_by_one |= closes
+        had = client in self._detached or self._transcript.view_of(client) is not None
+        self._closed_by_one |= closes and had
         self._detached.discard(client)
         if self._transcript.detach(client):
             self._questions.withdraw(client)
@@ -149,7 +151,8 @@ class Audience:
         End the session when it was closed, its last client has left, and nothing waits.
         """
         self.standing.look_again()
-        if self._closed_by_one and not self._transcript.views and not self._port.unanswered:
+        left = not self._transcript.views and not self._detached
+        if self._closed_by_one and left and not self._port.unanswered:
             self._closed_by_one = False
             self._port.close()
 

@@ -94,7 +94,7 @@ class Questions:
         self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
     ) -> None:
         """Nothing is asked yet. `kept`: another client may come when none is there."""
-        self.kept = kept
+        self._kept = kept
         self._port = port
         self._prompts = prompts
         self._transcript = transcript
@@ -116,6 +116,17 @@ class Questions:
             return [of.client] if of.client.abilities.allows(call.method, params) else []
         clients = [view.client for view in self._transcript.views]
         return [each for each in clients if self._may_ask(each, call)]
+
+    def may_wait(self, link: Link, call: Call) -> bool:
+        """Return True if a client that can answer may come, though none can now.
+
+        What is about a request of a client is that one's alone. Whoever has the session and can't
+        answer a form would wait for nothing that it sees.
+        """
+        params = call.params if isinstance(call.params, dict) else {}
+        of_session = "sessionId" in params or _origin(link, params) is None
+        seen = call.method == REQUEST_PERMISSION or not self._transcript.views
+        return self._kept and of_session and seen
 
     def _may_ask(self, client: Client, call: Call) -> bool:
         unanswered = self._port.unanswered
@@ -193,7 +204,8 @@ class Questions:
         question.asked.pop(client, None)
         others = self.clients(question.link, question.call)
         later = [each for each in others if each is not client and each not in self.shown(others)]
-        if question.asked or later or (self.kept and (answer is None or client.gone)):
+        left = answer is None or client.gone
+        if question.asked or later or (left and self.may_wait(question.link, question.call)):
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:

@@ -189,6 +189,7 @@ class Session:
 
     def welcome(self, client: Client) -> None:
         self.audience.welcome(client)
+        self._context.note_work()
 
     def wake(self) -> None:
         """Have a process started and given the session, if there is none that may get a prompt."""

@@ -139,7 +139,7 @@ class ToClient:
     def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
         """Ask everybody who can answer; the others are shown the card of the call."""
         able = questions.clients(link, call)
-        if not able and not questions.kept:
+        if not able and not questions.may_wait(link, call):
             link.peer.fail(call.id, errors.unknown_method(call.method))
             return
         asked = questions.shown(able)

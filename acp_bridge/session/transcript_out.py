@@ -70,6 +70,9 @@ class TranscriptOut:
         view = self.view_of(client)
         if view is None:
             view = ClientView(client, self._head)
+            if client.gone:  # while what it had asked for could not be cancelled
+                view.over = True
+                return view
             self._views.append(view)
             self._note_views()
         return view
