@@ -160,7 +160,7 @@ def held(prompts: list[Json]) -> str:
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
-        f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
+        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
 
 
@@ -195,9 +195,9 @@ def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None 
     lines = [standstill] if standstill else []
     lines.append(f"{len(waiting)} waiting." if waiting else "Nothing is waiting.")
     if waiting:
-        lines.append(_numbered(waiting))
+        lines.append(numbered(waiting))
     if held_prompts:
-        lines += ["Held since a restart:", _numbered(held_prompts)]
+        lines += ["Held since a restart:", numbered(held_prompts)]
         lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
     return "\n\n".join(lines)
 
@@ -246,7 +246,7 @@ def changed_hooks(files: list[str], folder: str) -> str:
 
 def hook_failed(event: str, command: str, why: str) -> str:
     """Return what is said of a hook that has failed."""
-    return f"[acp-bridge] A hook of {event} failed (`{_code(command)}`): {why}."
+    return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {why}."
 
 
 def prompt_refused(why: str) -> str:
@@ -256,7 +256,7 @@ def prompt_refused(why: str) -> str:
 
 def permission_refused(title: str, why: str) -> str:
     """Return what is said of a tool call that a hook has refused."""
-    return f"[acp-bridge] A hook refused `{_code(title)}`: {why}"
+    return f"[acp-bridge] A hook refused `{code(title)}`: {why}"
 
 
 def feedback(text: str) -> str:
@@ -272,7 +272,7 @@ def enough_feedback(text: str) -> str:
     )
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return a text as one short line that can stand between backticks."""
     line = " ".join(text.split()).replace("`", "'")
     return line if len(line) <= 80 else f"{line[:79]}…"
@@ -292,5 +292,6 @@ def first_line(prompt: list[Any], length: int) -> str:
     return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
-def _numbered(prompts: list[Json]) -> str:
+def numbered(prompts: list[Json]) -> str:
+    """Return a list of prompts, each with its number and the beginning of its text."""
     return "\n".join(f"{n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))

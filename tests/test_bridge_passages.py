@@ -189,6 +189,25 @@ async def test_a_cancel_goes_through_and_stops_the_turn(home: Path) -> None:
         turn.open()
 
 
+async def test_a_turn_of_one_that_is_gone_is_told_waited_for_and_stopped_through(
+    home: Path,
+) -> None:
+    async with two(home) as it:
+        gone = await it.holder.attached(it.session_id)
+        turn = it.holder.agent.stops_at("session/prompt")
+        gone.prompt(it.session_id, "runs")
+        await until(lambda: turn.reached)
+        gone.leaves()
+        await gone.parted.wait()
+        await it.load()
+        assert "A turn runs in this session: “runs”." in it.other.editor.texts(it.session_id)[-1]
+        waits = it.other.editor.prompt(it.session_id, "/queue wait")
+        it.other.editor.notify("session/cancel", it.params)
+        await until(lambda: it.holder.agent.params("session/cancel"))
+        turn.open()
+        assert await it.other.editor.stop_reason(waits) == "cancelled"
+
+
 async def test_a_close_goes_through_and_the_session_can_be_loaded_again(home: Path) -> None:
     async with two(home) as it:
         await it.load()

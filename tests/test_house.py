@@ -32,6 +32,7 @@ FLOORS: list[set[str]] = [
     {"late_replay", "machine"},
     {"hooks", "listening"},
     {"agents", "journal"},
+    {"work_notices"},
     {"notices"},
     {
         "attendance",
