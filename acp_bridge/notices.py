@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, Json, own_meta, text_chunk, with_own_meta
+from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -124,14 +124,6 @@ def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
     return with_own_meta({"update": chunk}, {"notice": True})
-
-
-def says_closed(params: Json) -> bool:
-    """Return True for an update with which a bridge says that a client has closed the session."""
-    match params:
-        case {"update": {"content": {"text": str(text)}}} if own_meta(params).get("notice"):
-            return text.strip() == CLOSED_BY_OTHER
-    return False
 
 
 def given_up(name: str, before: object, now: object) -> str:

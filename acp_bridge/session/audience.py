@@ -177,6 +177,6 @@ class Audience:
         """Tell that the session ends to all but the client that closes it; loads of it end, too."""
         if by and not self._ended:
             self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
-        self._ended = True
+        self._ended = self.standing.closing = True
         for view in self._transcript.views:
             view.hurry()

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import errors, notices, protocol
+from acp_bridge import errors, protocol
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     CLOSE_FOR_ALL,
+    CLOSED_STATE,
+    HEARS_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
@@ -138,7 +140,7 @@ class Passage:
         """
         try:
             with anyio.fail_after(seconds):
-                self._holder = await introduce(self._peer, self.client.abilities.declared)
+                self._holder = await introduce(self._peer, self._abilities)
                 self.load(request)
                 await self._sign.wait()
         except TimeoutError:
@@ -149,6 +151,12 @@ class Passage:
             raise NotLive(self.let_go or "it has ended the connection")
         if isinstance(self._answer, Err):
             await self.loaded()
+
+    @property
+    def _abilities(self) -> Json:
+        """The client's, and to be told that the session was closed, whatever its quiet is."""
+        declared = self.client.abilities.declared
+        return with_own_meta(declared, {**own_meta(declared), HEARS_STATE: True})
 
     def load(self, request: ClientRequest) -> None:
         """Send a request that loads or deletes the session; `loaded` gives its end."""
@@ -256,9 +264,13 @@ class Passage:
                     self.client.peer.cancel(client_id)
             case protocol.LET_GO, {"reason": str(reason)}:
                 self.let_go = reason
+            case protocol.SESSION_STATE, {"state": word}:
+                self._note_word()
+                self.leaving |= word == CLOSED_STATE
+                if self.client.hears_state:
+                    self.client.peer.notify(method, params)
             case _:
                 self._note_word()
-                self.leaving |= isinstance(params, dict) and notices.says_closed(params)
                 self.client.peer.notify(method, self._with_its_id(params))
 
     def _note_word(self) -> None:
