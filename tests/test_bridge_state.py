@@ -113,12 +113,12 @@ async def test_the_end_of_the_bridge_is_the_end_of_the_connection_and_closes_no_
         await until(lambda: gate.reached)
         await until(lambda: words(other)[-1:] == ["running"])
         told = len(other.asked(STATE))
-        it.editor.leaves()
+        it.editor.leaves()  # which ends the block, too
         await until(lambda: it.agent.params("session/cancel"))
         gate.open()
         await it.ended.wait()
-        assert len(other.asked(STATE)) == told
-        assert other.way.ended[-1] == "closed"
+    assert len(other.asked(STATE)) == told
+    assert other.way.ended[-1] == "closed"
 
 
 async def test_what_is_live_is_listed_with_what_it_waits_for(tmp_path: Path) -> None:
