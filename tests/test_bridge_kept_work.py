@@ -65,12 +65,12 @@ async def looked(it: Bench, session_id: str, client: Served) -> list[str]:
 
 
 async def test_work_of_this_bridge_is_named_with_the_way_back(home: Path) -> None:
-    async with bench(home) as it:
+    async with listening(home) as (it, _, _):
         session_id, gate = await left(it, "and the door")
         said = await told(it)
         assert HERE in said
         assert "- `mend the 'roof'`: a turn runs, 1 prompt waits" in said
-        assert f"`acp-bridge attach {session_id}`" in said
+        assert said.count(f"`acp-bridge attach {session_id}`") == 1
         gate.open()
 
 
@@ -107,13 +107,16 @@ async def test_what_is_idle_or_has_a_client_or_is_elsewhere_is_not_work_that_is_
     home: Path,
 ) -> None:
     async with listening(home) as (other, _, _), listening(home) as (it, _, _):
-        idle = await other.new()
-        gone = await other.attached(idle)
+        idle, gone = await other.new(), await other.joined()
+        await other.editor.stop_reason(other.editor.prompt(idle, "done"))
+        await other.editor.ask("session/close", {"sessionId": idle})
+        await gone.ask("session/load", {**SETUP, "sessionId": idle})
         gate = other.agent.stops_at("session/prompt")
         seen = await other.new()
         other.editor.prompt(seen, "runs before somebody's eyes")
         await until(lambda: gate.reached)
         gone.leaves()
+        await gone.parted.wait()
         elsewhere = (await other.editor.ask("session/new", {**SETUP, "cwd": "/x"}))["sessionId"]
         other.editor.prompt(elsewhere, "runs in another folder")
         await other.settled()
