@@ -12,9 +12,9 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
-from acp_bridge.session.pacing import Pacing
-from acp_bridge.session.to_client import ToClient
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call

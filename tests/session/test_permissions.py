@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from acp_bridge.protocol import REQUEST_PERMISSION, Json
-from acp_bridge.session.permissions import Permissions
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.clients.permissions import Permissions
+from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.updates import Updates
 from tests.session.hooked import CALL, OPTIONS
 from tests.session.memory import ClientEnd, MemoryLink

@@ -20,10 +20,10 @@ from acp_bridge.protocol import (
     without_own_meta,
     words_of,
 )
-from acp_bridge.session.hooks import SessionHooks
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.prompts import Prompt, Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer
 

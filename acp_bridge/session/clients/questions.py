@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.open_request import OpenRequest
-from acp_bridge.session.permissions import option_for
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.session.clients.permissions import option_for
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 

@@ -21,9 +21,9 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.open_request import OpenRequest, names_session
-from acp_bridge.session.permissions import Permissions, new_card
-from acp_bridge.session.questions import Questions
+from acp_bridge.session.clients.open_request import OpenRequest, names_session
+from acp_bridge.session.clients.permissions import Permissions, new_card
+from acp_bridge.session.clients.questions import Questions
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call

@@ -15,7 +15,7 @@ from typing import Protocol
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.open_request import OpenRequest
+from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.updates import Updates
 from acp_bridge.wire.peer import Call
 
