@@ -17,7 +17,7 @@ from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.live_elsewhere import live_sessions
+from acp_bridge.sessions.elsewhere.live_sessions import live_sessions
 
 
 class KeptWork:

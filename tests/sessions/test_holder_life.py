@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.sessions.holder_life import HolderLife
+from acp_bridge.sessions.elsewhere.holder_life import HolderLife
 from acp_bridge.wire.jsonrpc import Answer, Ok
 from tests.sessions.agent import until
 

@@ -11,7 +11,7 @@ from acp_bridge import errors
 from acp_bridge.clients.client import Incoming
 from acp_bridge.listening.holder import connect
 from acp_bridge.protocol import LIVE, OBSERVES, Json, with_own_meta
-from acp_bridge.sessions.holder_hello import NotLive, introduce
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
 from acp_bridge.wire.jsonrpc import Answer, Malformed, Ok
 from acp_bridge.wire.peer import Call, Peer
 

@@ -30,11 +30,11 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
-from acp_bridge.session import queue_command
-from acp_bridge.sessions import passage_words
-from acp_bridge.sessions.holder_hello import NotLive, introduce
-from acp_bridge.sessions.holder_life import HolderLife
-from acp_bridge.sessions.passed_questions import PassedQuestions
+from acp_bridge.session.prompts import queue_command
+from acp_bridge.sessions.elsewhere import passage_words
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
+from acp_bridge.sessions.elsewhere.holder_life import HolderLife
+from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, is_id
 from acp_bridge.wire.peer import Call, Peer
