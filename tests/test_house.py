@@ -66,6 +66,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.epochs",
+    "machine.event_taker",
     "machine.events",
     "machine.gate",
     "machine.hook_events",
