@@ -96,7 +96,7 @@ SANS_IO = (
     "terminal.view.blocks",
     "terminal.view.content",
     "terminal.view.diff",
-    "terminal.view.harmless",
+    "terminal.view.block_text",
     "terminal.view.look",
     "terminal.view.paragraphs",
     "terminal.view.tool_calls",
