@@ -95,14 +95,18 @@ def load_agent(model: str | None, home: str | None) -> list[str]:
     from acp_bridge.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
-    import anyio._backends._asyncio  # noqa: F401
+    import anyio._backends._asyncio
+    import anyio._core._signals  # noqa: F401
 
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
     from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
+    from agent.serve.introduction import introduction
     from agent.settings import read_settings
+
+    introduction()  # it looks the version up
 
     try:
         models = AllModels(read_settings(model, os.environ, home), os.environ)
