@@ -15,7 +15,7 @@ import anyio
 from acp_bridge.cli import agent_name
 from acp_bridge.journal import Journal
 from acp_bridge.wire.jsonrpc import encode
-from tests.benchmarks import agent_rows, fork_rows, hundred_rows, spare_rows
+from tests.benchmarks import agent_rows, asleep_rows, fork_rows, hundred_rows, spare_rows
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms, p99
 from tests.support.fixture_agents import fixture_command
@@ -271,6 +271,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "spare": spare_rows.spare,
     "hundred": hundred_rows.hundred,
     "forks": fork_rows.forks,
+    "asleep": asleep_rows.asleep,
     "first-words": agent_rows.first_words,
     "words": agent_rows.words,
     "stop": agent_rows.stop,
