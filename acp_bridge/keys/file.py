@@ -54,6 +54,21 @@ def remove_key(home: Path, name: str) -> bool:
             return False
 
 
+def values(home: Path) -> list[str]:
+    """Return all values of the file, to be masked; none if it can't be read."""
+    from dotenv.parser import parse_stream
+
+    try:
+        text = (home / NAME).read_text("utf-8", "replace") if (home / NAME).is_file() else ""
+    except OSError:
+        return []
+    bindings = list(parse_stream(StringIO(text)))
+    # A line may be nothing but a key.
+    bare = [each.key for each in bindings if each.key and each.value is None]
+    broken = [each.original.string for each in bindings if each.error]
+    return [*bare, *broken, *(each.value for each in bindings if each.value)]
+
+
 @contextmanager
 def _errors(home: Path) -> Iterator[None]:
     try:
