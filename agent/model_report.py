@@ -86,7 +86,7 @@ def report(settings: Settings, env: Mapping[str, str], models: AllModels) -> Jso
         "named": bool(settings.model),
         "problem": _problem(models, default),
         "models": [choice.id for choice in models.offered()],
-        "library": _library(),
+        "litellm": _litellm(),
     }
 
 
@@ -141,7 +141,7 @@ def _problem(models: AllModels, model_id: str) -> str | None:
     return None
 
 
-def _library() -> str | None:
+def _litellm() -> str | None:
     try:
         return version("litellm")
     except PackageNotFoundError:

@@ -26,6 +26,8 @@ commands, each with its own --help (docs/commands.md):
   acp-bridge close ID               end it; it is kept
   acp-bridge delete ID              delete it for good
  others
+  acp-bridge doctor                 look if all is well, and say what to do if not
+  acp-bridge key [NAME]             keep a key for the built-in agent, without showing it
   acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
   acp-bridge demo                   show it working, offline, in under 20 seconds
 
@@ -71,7 +73,8 @@ options (and the environment variables that set them):
   --version, --help
 
 The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
-from keys.env in its data folder; 'python -m agent --help' says more.
+from keys.env in its data folder, where 'acp-bridge key' keeps them; 'python -m agent --help' says
+more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
 were held when a bridge was killed; /queue memory about an agent that won't load its session.

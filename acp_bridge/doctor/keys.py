@@ -69,7 +69,7 @@ def addresses(found: Report) -> list[Finding]:
 
 def model(found: Report) -> list[Finding]:
     """Return what is to be said of the model that a session begins with."""
-    data: Json = {"model": found.model, "models": found.models, "litellm": found.library}
+    data: Json = {"model": found.model, "models": found.models, "litellm": found.litellm}
     why = "as you named it" if found.named else "the first whose key is there"
     if found.problem is not None:
         first = error(f"the model {found.model} can't be used: {found.problem}", **data)
@@ -81,7 +81,7 @@ def model(found: Report) -> list[Finding]:
         )
     else:
         first = ok(f"{found.model} ({why}), one of {found.models} to choose from", **data)
-    if found.library is not None or found.model.startswith((_DEMO, "scripted:")):
+    if found.litellm is not None or found.model.startswith((_DEMO, "scripted:")):
         return [first]
     return [first, error("LiteLLM is not installed, which models need")]
 

@@ -60,7 +60,7 @@ class Report:
     #: how many models are offered.
     models: int
     #: the version of LiteLLM; None if it is not installed.
-    library: str | None
+    litellm: str | None
     #: of a report with a request: how it went. `ms` or `problem`.
     online: Json | None
 
@@ -113,7 +113,7 @@ def _read(output: bytes) -> Report:
             named=found["named"],
             problem=found["problem"],
             models=len(found["models"]),
-            library=found["library"],
+            litellm=found["litellm"],
             online=found.get("online"),
         )
     except (ValueError, TypeError, KeyError):
