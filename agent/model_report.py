@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from agent.model import Message, ModelError, Token
+from agent.model import Message, Model, ModelError, Token
 from agent.providers.all_models import AllModels
 from agent.providers.aws import CREDENTIALS
 from agent.providers.keys import FileUse, Keys, Look
@@ -148,7 +148,14 @@ def _litellm() -> str | None:
         return None
 
 
-async def asked(models: AllModels, model_id: str, secrets: Secrets) -> Json:
+class Opens(Protocol):
+    """Opens a model, as AllModels does."""
+
+    def open(self, model_id: str) -> Model:
+        """Returns the model. Raises ModelError."""
+
+
+async def asked(models: Opens, model_id: str, secrets: Secrets) -> Json:
     """Returns how one short request to a model went: `{"ms"}` or `{"problem"}`."""
     import anyio
 
