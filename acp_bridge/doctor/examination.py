@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from acp_bridge import errors
@@ -37,10 +37,10 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 
 
 async def examine(
-    subject: Subject, checks: tuple[tuple[str, Check], ...] = CHECKS
+    subject: Subject, checks: Sequence[tuple[str, Check]] | None = None
 ) -> AsyncIterator[Section]:
-    """Give what each check finds, in order."""
-    for area, check in checks:
+    """Give what each check finds, in order; `checks`: all, if none are given."""
+    for area, check in CHECKS if checks is None else checks:
         try:
             found = await check(subject)
         except Exception as failed:

@@ -25,7 +25,7 @@ _LINES: Final = 200
 #: bytes of stdout in which a line that is no message is looked for.
 _HEAD: Final = 64 * 1024
 #: seconds. Where stdout has ended, the process is about to.
-_LAST_MOMENT: Final = 1.0
+_LAST_MOMENT: Final = waits.CUT_OFF_GRACE
 _ENDED: Final = RpcError(ErrorCode.INTERNAL_ERROR, "the agent's output has ended")
 
 
