@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
-from acp_bridge.cli import options, own_agent, serve
+from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
