@@ -55,6 +55,7 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "close": _command("cli.live", "close"),
     "delete": _command("cli.live", "delete"),
     "trust": _command("cli.trust"),
+    "setup": _command("cli.setup"),
     "demo": _command("demo"),
 }
 

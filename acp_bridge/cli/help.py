@@ -11,6 +11,10 @@ the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin an
   acp-bridge -- codex-acp           any other ACP agent
 
 commands, each with its own --help (docs/commands.md):
+ set up
+  acp-bridge setup EDITOR           make an editor start this: what goes where, or written there
+  acp-bridge demo                   show it working, offline, in under 20 seconds
+  acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
  work
   acp-bridge chat                   talk with an agent in this terminal
   acp-bridge run "PROMPT"           one prompt from a script: the answer on stdout, exit codes
@@ -25,9 +29,6 @@ commands, each with its own --help (docs/commands.md):
   acp-bridge approve|deny ID        answer what the agent asks
   acp-bridge close ID               end it; it is kept
   acp-bridge delete ID              delete it for good
- others
-  acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
-  acp-bridge demo                   show it working, offline, in under 20 seconds
 
 options (and the environment variables that set them):
   --delivery queue|interrupt        a prompt that comes during a turn waits for its end, or
