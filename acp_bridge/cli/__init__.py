@@ -56,6 +56,7 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "delete": _command("cli.live", "delete"),
     "trust": _command("cli.trust"),
     "setup": _command("cli.setup"),
+    "completion": _command("cli.completion"),
     "demo": _command("demo"),
 }
 
