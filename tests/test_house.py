@@ -24,7 +24,7 @@ FLOORS: list[set[str]] = [
     {"cli", "demo"},
     {"serving"},
     {"doctor"},
-    {"terminal"},
+    {"setup", "terminal"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -90,6 +90,7 @@ SANS_IO = (
     "keys.forms",
     "notices",
     "protocol",
+    "setup.jsonc",
     "updates",
     "terminal.chat.bottom",
     "terminal.chat.local_commands",
@@ -113,7 +114,7 @@ HEAVY = {
     *("agent", "openai"),
 }
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
-COMMANDS = "acp_bridge.terminal"
+COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
 
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.

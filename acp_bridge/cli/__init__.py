@@ -57,6 +57,8 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "trust": _command("cli.trust"),
     "doctor": _command("cli.doctor"),
     "key": _command("cli.key"),
+    "setup": _command("cli.setup"),
+    "completion": _command("cli.completion"),
     "demo": _command("demo"),
 }
 

@@ -6,7 +6,6 @@ are looked through for paths. Environments that stand there are not told: they m
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,17 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
-from acp_bridge.doctor.installation import NAMES, own_command
+from acp_bridge.doctor.installation import own_command
 from acp_bridge.protocol import Json
+from acp_bridge.setup.editor import in_config, in_home
+from acp_bridge.setup.editors import EDITORS
+from acp_bridge.setup.installation import COMMANDS
+from acp_bridge.setup.jsonc import Malformed, parse
 
 AREA: Final = "editors"
 _PATIENCE: Final = 10.0
-_HOW: Final = "docs/editors.md has what goes there"
+_HOW: Final = f"acp-bridge setup EDITOR says what goes where: {', '.join(EDITORS)}"
 #: files of programs that are looked through, and bytes of one.
 _MOST_FILES, _MOST_BYTES = 500, 500_000
-#: finds a string, a comment, and a comma behind the last member.
-_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _PATH: Final = re.compile(r"""["']((?:~?/)[^"'\n]*/(?:acp-bridge|acp-stdio-bridge))["']""")
 
 
@@ -35,6 +35,8 @@ _PATH: Final = re.compile(r"""["']((?:~?/)[^"'\n]*/(?:acp-bridge|acp-stdio-bridg
 class Settings:
     """Where an editor has its settings; of a folder each file of that kind is looked through."""
 
+    #: the editor as `acp-bridge setup` takes it, and as it calls itself.
+    name: str
     editor: str
     path: Path
     #: of a program: how its files end; empty for a file of JSON.
@@ -43,23 +45,17 @@ class Settings:
 
 def places(env: Mapping[str, str]) -> list[Settings]:
     """Return where editors have their settings (docs/editors.md)."""
-    home = Path(env.get("HOME") or os.path.expanduser("~"))
-    given = env.get("XDG_CONFIG_HOME", "")
-    config = Path(given) if os.path.isabs(given) else home / ".config"
-    flatpak = home / ".var/app/dev.zed.Zed/config"
     found = [
-        Settings("Zed", config / "zed/settings.json"),
-        Settings("Zed", home / ".config/zed/settings.json"),
-        Settings("Zed (Flatpak)", flatpak / "zed/settings.json"),
-        Settings("JetBrains", home / ".jetbrains/acp.json"),
-        Settings("acpx", home / ".acpx/config.json"),
-        Settings("Neovim", config / "nvim", ".lua"),
-        Settings("Emacs", home / ".emacs", ".el"),
-        Settings("Emacs", home / ".emacs.d/init.el", ".el"),
-        Settings("Emacs", config / "emacs/init.el", ".el"),
-        Settings("Emacs", config / "doom/config.el", ".el"),
+        Settings(name, editor.title, Path(file))
+        for name, editor in EDITORS.items()
+        if editor.entry and (file := editor.file(env))
     ]
-    return list({each.path: each for each in reversed(found)}.values())[::-1]
+    flatpak = Path(in_home(env, ".var/app/dev.zed.Zed/config/zed/settings.json"))
+    found.append(Settings("zed", "Zed (Flatpak)", flatpak))
+    found.append(Settings("", "Neovim", Path(in_config(env, "nvim")), ".lua"))
+    emacs = [in_home(env, ".emacs"), in_home(env, ".emacs.d/init.el")]
+    emacs += [in_config(env, "emacs/init.el"), in_config(env, "doom/config.el")]
+    return [*found, *(Settings("", "Emacs", Path(file), ".el") for file in emacs)]
 
 
 async def check(subject: Subject) -> list[Finding]:
@@ -83,24 +79,18 @@ def look(env: Mapping[str, str]) -> list[Finding]:
 
 def _json(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
     try:
-        document = parse(settings.path.read_text("utf-8-sig"))
+        document = parse(settings.path.read_text("utf-8"))
     except OSError as failed:
         return [warning(f"{settings.editor}: {settings.path} can't be read: {failed.strerror}")]
-    except (ValueError, RecursionError) as failed:
-        where = f", line {failed.lineno}" if isinstance(failed, json.JSONDecodeError) else ""
-        return [warning(f"{settings.editor}: {settings.path} is no JSON{where}", _HOW)]
+    except (Malformed, UnicodeDecodeError) as failed:
+        why = "it is not UTF-8" if isinstance(failed, UnicodeDecodeError) else failed
+        return [warning(f"{settings.editor}: {settings.path} can't be read: {why}")]
     ours = [words for words in commands(document) if is_ours(words)]
     if not ours:
-        return [ok(f"{settings.editor}: {settings.path} does not have acp-bridge", _HOW)]
+        how = f"acp-bridge setup {settings.name} says what goes there"
+        return [ok(f"{settings.editor}: {settings.path} does not have acp-bridge", how)]
     place = f"{settings.editor} ({settings.path})"
     return [finding for words in ours for finding in judged(place, words, env)]
-
-
-def parse(text: str) -> Any:
-    """Return the value of JSON that may have comments. Raises ValueError, RecursionError."""
-    for form in (_COMMENT, _LAST_COMMA):
-        text = form.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
-    return json.loads(text) if text.strip() else {}
 
 
 def commands(document: Any) -> Iterator[list[str]]:
@@ -127,7 +117,7 @@ def is_ours(words: list[str]) -> bool:
     """Return True for a command line that starts acp-bridge, by itself or by a launcher."""
     own, _, _ = _divided(words)
     starts = {Path(each).name.partition("@")[0].partition("[")[0] for each in own}
-    return not starts.isdisjoint({*NAMES, "acp_bridge"})
+    return not starts.isdisjoint({*COMMANDS, "acp_bridge"})
 
 
 def _divided(words: list[str]) -> tuple[list[str], bool, list[str]]:

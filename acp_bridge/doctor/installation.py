@@ -10,17 +10,16 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.doctor.findings import Finding, Subject, error, ok, warning
+from acp_bridge.setup.installation import COMMANDS, NotInstalled, is_passing, program
 
 AREA: Final = "installation"
-#: the commands that this project installs.
-NAMES: Final = ("acp-bridge", "acp-stdio-bridge")
 _OLDEST, _NEWEST = (3, 11), (3, 14)
 
 
 def check(subject: Subject) -> list[Finding]:
     """Return what is to be said of this installation."""
     path = subject.env.get("PATH", "")
-    found = shutil.which(NAMES[0], path=path)
+    found = shutil.which(COMMANDS[0], path=path)
     return [
         python(sys.version_info[:2], platform.python_version()),
         system(sys.platform, f"{platform.system()} {platform.release()} {platform.machine()}"),
@@ -29,12 +28,11 @@ def check(subject: Subject) -> list[Finding]:
 
 
 def own_command() -> str | None:
-    """Return the path of the command that this installation has; None if it was run otherwise."""
-    beside = [Path(sys.argv[0])] if Path(sys.argv[0]).name in NAMES else []
-    for path in (*beside, Path(sys.executable).with_name(NAMES[0])):
-        if path.is_file():
-            return str(path.absolute())
-    return None
+    """Return the path of the command that this installation has; None if it has none."""
+    try:
+        return program()
+    except NotInstalled:
+        return None
 
 
 def python(version: tuple[int, ...], name: str) -> Finding:
@@ -63,6 +61,12 @@ def command(own: str | None, found: str | None) -> Finding:
     """Return what is to be said of the command; `found` is the one in the PATH."""
     if own is None:
         return ok("run as a module; an editor needs the path of a command that is installed")
+    if is_passing(own):
+        return warning(
+            f"{own} lies in a cache, which may be emptied",
+            "install acp-bridge (pipx install, uv tool install) before an editor is set up",
+            command=own,
+        )
     if found is None:
         return warning(
             f"{own} is not in the PATH", f"give editors the whole path: {own}", command=own
