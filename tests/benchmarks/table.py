@@ -47,12 +47,20 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         _row("load of 10,000 messages", "1000 ms", (f["load_10000_ms"], 1000, "ms")),
         _row("... more memory than a load of 100", "flat (3 MB)",
              (round(f["load_10000_peak_mb"] - f["load_100_peak_mb"], 1), 3, "MB")),
-        *(_spare_rows(f) if "new_spare_median_ms" in f else []),
         *_agent_rows(f),
-        *(_fork_rows(f) if "forks_second_new_ms" in f else []),
-        *(_asleep_rows(f) if "asleep_built_in_median_ms" in f else []),
-        *(_hundred_rows(f) if "hundred_accept_median_ms" in f else []),
+        *_session_rows(f),
     ]  # fmt: skip
+
+
+def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    """Rows of the groups that were measured; results of an earlier day may lack some."""
+    groups = (
+        ("new_spare_median_ms", _spare_rows),
+        ("forks_second_new_ms", _fork_rows),
+        ("asleep_built_in_median_ms", _asleep_rows),
+        ("hundred_accept_median_ms", _hundred_rows),
+    )
+    return [row for figure, rows in groups if figure in f for row in rows(f)]
 
 
 def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
