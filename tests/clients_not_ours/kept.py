@@ -20,7 +20,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.terminal import live
-from tests.clients_not_ours.conftest import HERE, Tape
+from tests.clients_not_ours.conftest import HERE
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates
 
@@ -40,13 +40,13 @@ class Kept:
     home: Path
     folder: Path
     env: dict[str, str]
-    tape: Tape
     gates: Gates
     modules: Path
+    mark: str
 
-    def bridge(self, keep: str = "1h") -> list[str]:
+    def bridge(self, keep: str = "1h", *behaviours: str) -> list[str]:
         """The command of a kept bridge, with nothing between it and the client."""
-        agent = fixture_command()
+        agent = fixture_command(*behaviours)
         return [sys.executable, "-m", "acp_bridge", "--keep", keep, "--", *agent]
 
     def script(self, name: str) -> list[str]:
@@ -59,7 +59,7 @@ class Kept:
     @asynccontextmanager
     async def client(self, script: str, role: str, **given: Any) -> AsyncIterator["Client"]:
         """A client's process, in a group of its own; killed when the body is through."""
-        about = {"cwd": str(self.folder), "tape": str(self.tape.path), **given}
+        about = {"cwd": str(self.folder), **given}
         env = {**self.env, "GIVEN": json.dumps(about)}
         with anyio.fail_after(LIMIT):
             async with await anyio.open_process(
@@ -94,8 +94,8 @@ class Kept:
                 os.kill(bridge.pid, signal.SIGTERM)
         await self.ended()
 
-    async def ended(self) -> None:
-        with anyio.fail_after(5):
+    async def ended(self, within: float = 5) -> None:
+        with anyio.fail_after(within):
             while live_bridges(self.home):
                 await anyio.lowlevel.checkpoint()
 
