@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.process import BRIDGE
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 #: the options of the bridge that a command takes: those that always have a value, and not what
 #: lets a bridge outlive its client.

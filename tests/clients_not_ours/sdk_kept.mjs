@@ -19,7 +19,7 @@ const CLOSES = 5;
 class Leaving extends Editor {
   /** All three streams are pipes, and `close` waits for the end of each. */
   launch([program, ...args]) {
-    const started = spawn(program, args, { stdio: "pipe", detached: true });
+    const started = spawn(program, args, { stdio: "pipe", detached: given.detached ?? false });
     started.stderr.resume();
     return started;
   }

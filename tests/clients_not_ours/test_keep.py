@@ -70,7 +70,8 @@ async def has_left(kept: Kept, tape: Tape, session: str, script: str) -> None:
 async def test_however_a_client_ends_its_bridge_turn_and_queue_go_on_and_it_sees_the_end(
     kept: Kept, tape: Tape, script: str, way: str
 ) -> None:
-    given = {"command": kept.bridge(), "prompts": [RUNNING, WAITING]}
+    own_group = way == "group"
+    given = {"command": kept.bridge(), "prompts": [RUNNING, WAITING], "detached": own_group}
     async with kept.client(script, "leaves", **given) as client:
         session = (await client.told())["session"]
         await kept.gates.reached("left", within=30)
