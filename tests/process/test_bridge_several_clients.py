@@ -1,20 +1,14 @@
 """Several clients of one real bridge: on its stdin and on its socket, with equal ids."""
 
-import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from tests.process.bridge_support import ROOT, World, stopped
+from tests.process.bridge_support import World, stopped
 from tests.process.test_bridge_socket import listening
 from tests.support.client import RecordingClient
 from tests.support.recording import RpcError
