@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.client_table import client_rows
+from tests.benchmarks.figures import markdown
+from tests.benchmarks.figures import row as _row
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
@@ -165,15 +169,9 @@ def _hundred_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _row(what: str, reach: str, *got: tuple[float, float, str]) -> tuple[str, str, str, bool]:
-    values = ", ".join(f"{value:g} {unit}" for value, _, unit in got)
-    return what, reach, values, all(value <= limit for value, limit, _ in got)
-
-
 def table(results: dict[str, Any]) -> str:
     lines = ["| what | to reach | measured | |", "|---|---|---|---|"]
-    for what, reach, got, reached in rows(results["figures"]):
-        lines.append(f"| {what} | {reach} | {got} | {'' if reached else 'falls short'} |")
+    lines += markdown(rows(results["figures"]) + client_rows(results["figures"]))
     lines.append("")
     lines.append(
         f"Measured {results['date']} at {results['commit']} on: {results['machine']}. Raw figures:"
