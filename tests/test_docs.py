@@ -15,9 +15,9 @@ from acp_bridge.terminal.exits import Exit
 from agent.providers.known_providers import PROVIDERS, Provider
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-    (ROOT / "docs").glob("*.md")
-)
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+] + sorted((ROOT / "docs").glob("*.md"))
 README, SETTINGS = (ROOT / "README.md", ROOT / "docs" / "settings.md")
 TERMINAL = ROOT / "docs" / "commands.md"
 #: The programs with options of their own.

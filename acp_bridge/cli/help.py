@@ -8,6 +8,8 @@ Start this instead of an ACP agent: it never loses a prompt, stops when told to,
 the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout.
 
 Set up (each command has its own --help; docs/commands.md says more):
+  acp-bridge doctor                 look if all is well, and say what to do if not
+  acp-bridge key [NAME]             keep a key for the built-in agent, without showing it
   acp-bridge setup EDITOR           make an editor start this: what goes where, or written there
   acp-bridge completion SHELL       complete commands and options in bash, zsh or fish
   acp-bridge trust FOLDER           let the hooks of a project run (docs/hooks.md)
@@ -78,7 +80,8 @@ Options for serving (and the environment variables that set them):
   --version, --help
 
 The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
-from keys.env in its data folder; 'python -m agent --help' says more.
+from keys.env in its data folder, where 'acp-bridge key' keeps them; 'python -m agent --help' says
+more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
 were held when a bridge was killed; /queue memory about an agent that won't load its session.
