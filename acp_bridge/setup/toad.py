@@ -11,7 +11,7 @@ from acp_bridge.setup.editor import Editor, Launch
 def _snippet(launch: Launch) -> str:
     # Toad gives the text to a shell, and so does the person who runs Toad.
     title = shlex.quote(launch.name)
-    return f"toad acp --title {title} {shlex.quote(shlex.join(launch.words))} .\n"
+    return f"toad acp -t {title} {shlex.quote(shlex.join(launch.words))} .\n"
 
 
 EDITOR: Final = Editor(
