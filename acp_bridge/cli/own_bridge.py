@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 _NAMES: Final = tuple(name for name in options.NAMES if name not in {*options.FLAGS, "keep"})
 
 
+#: where the parsers go whose help is asked for, instead of it being printed.
+_CAUGHT: ContextVar[list[Parser] | None] = ContextVar("_CAUGHT", default=None)
+
+
 class Parser(argparse.ArgumentParser):
     """Reads the arguments of a command; what is wrong is said in one line, with exit code 2."""
 
@@ -36,10 +42,28 @@ class Parser(argparse.ArgumentParser):
         """Return the help that a person wrote."""
         return self._help
 
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """Print the help, or let the parser itself be looked at."""
+        if (caught := _CAUGHT.get()) is not None:
+            caught.append(self)
+        else:
+            super().print_help(file)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; raises SystemExit."""
         sys.stderr.write(f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
         raise SystemExit(2)
+
+
+@contextmanager
+def parsers_caught() -> Iterator[list[Parser]]:
+    """Give a list that gets the parser of each command whose help is asked for in the body."""
+    caught: list[Parser] = []
+    token = _CAUGHT.set(caught)
+    try:
+        yield caught
+    finally:
+        _CAUGHT.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

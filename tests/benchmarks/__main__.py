@@ -1,6 +1,6 @@
 """`make bench`: measure, keep the raw rows as JSON, write the table in docs/benchmarks.md.
 
-make bench                       everything (about 3 minutes; leave the machine alone)
+make bench                       everything (about 8 minutes; leave the machine alone)
 make bench ARGS="--only cancel"  one row, printed, nothing written
 make bench ARGS="--only clients" a group of rows; with their lines of the table, to be pasted
 """

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from tests.benchmarks import agent_rows, client_rows, fork_rows, hundred_rows, spare_rows
+from tests.benchmarks import (
+    agent_rows,
+    asleep_rows,
+    client_rows,
+    fork_rows,
+    hundred_rows,
+    spare_rows,
+)
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms, p99
 from tests.benchmarks.journals import filled
@@ -256,6 +263,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "spare": spare_rows.spare,
     "hundred": hundred_rows.hundred,
     "forks": fork_rows.forks,
+    "asleep": asleep_rows.asleep,
     "first-words": agent_rows.first_words,
     "words": agent_rows.words,
     "stop": agent_rows.stop,
