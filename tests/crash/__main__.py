@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 from collections import Counter
@@ -11,15 +10,7 @@ from functools import partial
 
 import anyio
 
-from tests.crash.rounds import PHASES, play
-
-
-def phases(count: int, seed: int) -> list[str]:
-    """Half of the rounds mid-stream, the others spread over the rest."""
-    rest = [name for name in PHASES if name != "stream"]
-    drawn = ["stream" if n % 2 == 0 else rest[(n // 2) % len(rest)] for n in range(count)]
-    random.Random(seed).shuffle(drawn)
-    return drawn
+from tests.crash.phases import PHASES, drawn, play
 
 
 def main() -> int:
@@ -29,13 +20,16 @@ def main() -> int:
     parser.add_argument(
         "--built-in", action="store_true", help="with the built-in agent, whose processes fork"
     )
+    parser.add_argument(
+        "--phase", action="append", default=[], choices=PHASES, help="only such rounds; repeatable"
+    )
     parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
     options = parser.parse_args()
     print(f"{options.n} rounds, SEED={options.seed}", flush=True)
     passed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     began = time.monotonic()
-    for number, phase in enumerate(phases(options.n, options.seed)):
+    for number, phase in enumerate(drawn(options.n, options.seed, options.phase)):
         if options.only is not None and number != options.only:
             continue
         try:

@@ -26,7 +26,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SESSION_UPDATE,
 )
-from tests.crash.rounds import Lost
+from tests.crash.told import Lost
 from tests.fuzz.transcripts import Transcript, kept
 from tests.process.judge import PROMPT, judge_answers, judge_cards, judge_lines, stop_reason
 from tests.support.fixture_agents import FixtureLog

@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import anyio
 
-from tests.crash.rounds import CAPABILITIES, GONE_WITHIN, Lost
+from tests.crash.rounds import CAPABILITIES, GONE_WITHIN
+from tests.crash.told import Lost
 from tests.fuzz.ledger import Ledger, Prompt, key
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers

@@ -16,7 +16,8 @@ from typing import Any
 import anyio
 
 from tests.crash.__main__ import why
-from tests.crash.rounds import Lost, steps
+from tests.crash.rounds import steps
+from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.ledger import Prompt
 from tests.fuzz.life import Life, Place

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.rounds import Lost
+from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.__main__ import runs
 from tests.fuzz.ledger import Ledger, Prompt

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
 from acp_bridge.updates import for_replay
-from tests.crash.rounds import Lost
+from tests.crash.told import Lost
 from tests.support.recording import Message
 
 Updates = list[Message]
