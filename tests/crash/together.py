@@ -104,6 +104,8 @@ async def joined(it: Round) -> None:
 async def _all_has_run(it: Round, client: RecordingClient) -> None:
     """What a client that is gone has prompted is run like anything else: before this prompt."""
     answer = await client.answer_to(client.send_prompt(it.text()), within=15)
+    if "SIGKILL" in str(answer.get("error")):  # it was sent before the agent's end was seen
+        answer = await client.answer_to(client.send_prompt(it.text()), within=15)
     if answer.get("result") != {"stopReason": "end_turn"}:
         raise Lost(f"the last prompt was answered {answer}")
     it.note_so_far(client)
