@@ -77,7 +77,7 @@ def judge(
     prompts = [Prompt(n, S, 0, f"say p{n}.0.", [f"p{n}.0."], urgent=False) for n in (0, 1)]
     ledger.prompts = prompts
     if stopped:
-        ledger.stops.add((0, S))
+        ledger.stop(0, S)
     recording = Recording()
     for number, line in enumerate([*OPENED, *lines]):
         message = {"jsonrpc": "2.0", **{k: v for k, v in line.items() if k != "out"}}

@@ -122,6 +122,8 @@ class Transcript:
     _marks: dict[str, int] = field(default_factory=dict)
     #: loads that were compared.
     compared: int = 0
+    #: what others were shown of it: a later load begins with each of these.
+    others: list[Updates] = field(default_factory=list)
 
     def shown(self, params: Message) -> None:
         """Take the parameters of the next `session/update`."""
@@ -166,11 +168,32 @@ class Transcript:
             rest = self._without_asked(window)
             cut = self._replay_begins(before, rest)
             self._check_asked(window, mark + cut)
+            self._check_others(joined(window[cut:]))
             self._settle(window[cut:])
             self.compared += 1
         elif not self.attached:
             self._settle(window)
         self.attached = True
+
+    def missed(self) -> None:
+        """From now on, until the next load, the session may go on without this client."""
+        if self.whole:
+            self.base, self.live, self.whole = self.base + self.live, [], False
+        self.live = []
+        self._marks = dict.fromkeys(self._marks, 0)
+
+    def compare_with(self, other: Transcript) -> bool:
+        """Take what another client was shown, when the bridge of both has ended.
+
+        Returns True if it could be seen to be the same. Raises Lost.
+        """
+        if other.unknown or other.asked_in_load or self.asked_in_load:
+            return False
+        self.others.append(other.base)
+        both = self.whole and other.whole and not self.unknown
+        if both and joined(self.base) != joined(other.base):
+            raise Lost(f"two clients: {self._difference(joined(self.base), joined(other.base))}")
+        return both
 
     def ended(self, *, quiet: bool) -> None:
         """The bridge is gone. `quiet`: nothing was on its way, all that it had was shown."""
@@ -203,6 +226,12 @@ class Transcript:
         if self.whole:
             return replay == joined(self.base + since)
         return begins_with(replay, joined(self.base)) and ends_with(replay, joined(since))
+
+    def _check_others(self, replay: Updates) -> None:
+        for shown in map(joined, self.others):
+            if not begins_with(replay, shown):
+                raise Lost(f"another client: {self._difference(shown, replay)}")
+        self.others.clear()
 
     def _without_asked(self, window: Updates) -> Updates:
         cards = [asked.card for asked in self.asked_in_load]
