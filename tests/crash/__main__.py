@@ -10,7 +10,7 @@ from functools import partial
 
 import anyio
 
-from tests.crash.phases import PHASES, drawn, play
+from tests.crash.phases import MOVE, PHASES, drawn, play
 
 
 def main() -> int:
@@ -21,7 +21,11 @@ def main() -> int:
         "--built-in", action="store_true", help="with the built-in agent, whose processes fork"
     )
     parser.add_argument(
-        "--phase", action="append", default=[], choices=PHASES, help="only such rounds; repeatable"
+        "--litellm", action="store_true", help="with the built-in agent and a provider on loopback"
+    )
+    names = [*PHASES, MOVE]
+    parser.add_argument(
+        "--phase", action="append", default=[], choices=names, help="only such rounds; repeatable"
     )
     parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
     options = parser.parse_args()
@@ -29,19 +33,21 @@ def main() -> int:
     passed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     began = time.monotonic()
-    for number, phase in enumerate(drawn(options.n, options.seed, options.phase)):
+    planned = drawn(options.n, options.seed, options.phase, litellm=options.litellm)
+    for number, phase in enumerate(planned):
         if options.only is not None and number != options.only:
             continue
         try:
             seed = f"{options.seed}.{number}"
-            anyio.run(partial(play, phase, seed, built_in=options.built_in))
+            round_ = partial(play, phase, seed, built_in=options.built_in, litellm=options.litellm)
+            anyio.run(round_)
             passed[phase] += 1
         except Exception as exc:
             failed[phase] += 1
             print(f"\nround {number} ({phase}) FAILED: {why(exc)}", flush=True)
         print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
     print()
-    for phase in PHASES:
+    for phase in sorted(set(planned), key=names.index):
         print(f"  {phase:10} {passed[phase]:4} passed {failed[phase]:4} failed")
     print(f"{passed.total()} passed, {failed.total()} failed in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

@@ -25,7 +25,7 @@ async def stream(it: Round) -> None:
             return
         kill_agent(it, client)
         for request in [running, *waiting]:
-            await client.answer_to(request, within=15)
+            await client.answer_to(request, within=it.patience)
         it.note_so_far(client)
 
 
@@ -59,11 +59,11 @@ async def drain(it: Round) -> None:
             await it.note(client)
             return
         kill_agent(it, client)
-        if (await client.answer_to(running, within=15)).get("result") != {
+        if (await client.answer_to(running, within=it.patience)).get("result") != {
             "stopReason": "cancelled"
         }:
             raise Lost("a cancelled prompt was not answered `cancelled`")
-        await client.answer_to(waiting, within=15)
+        await client.answer_to(waiting, within=it.patience)
         it.note_so_far(client)
 
 
@@ -72,7 +72,7 @@ async def load(it: Round) -> None:
     async with it.bridge() as client:
         await it.begin(client)
         await client.prompt("say first")
-        await client.prompt(f"stream {it.rng.choice([50, 3000])}", within=15)
+        await client.prompt(f"stream {it.rng.choice([50, 3000])}", within=it.patience)
         it.note_so_far(client)
     async with it.bridge() as client:
         await client.initialize(CAPABILITIES)
@@ -91,7 +91,7 @@ async def sleep(it: Round) -> None:
         await client.prompt("say first")
         kill_agent(it, client)  # the agent is seen to take the session up again
         for n in range(it.rng.randrange(1, 4)):
-            await client.answer_to(client.send_prompt(f"say p{n}"), within=15)
+            await client.answer_to(client.send_prompt(f"say p{n}"), within=it.patience)
             await anyio.sleep(0.04 + it.rng.random() * 0.06)
         client.send_prompt("say last")
         await steps(it.rng.randrange(300))
@@ -116,6 +116,30 @@ async def migration(it: Round) -> None:
     async with it.bridge() as client:
         await it.begin(client)
         await client.prompt("say first")
+        it.note_so_far(client)
+
+
+async def move(it: Round) -> None:
+    """The first session goes from the agent without a model library to one that has it.
+
+    Any process is killed before, while or after it does; prompts may wait for it.
+    """
+    async with it.bridge() as client:
+        await it.begin(client)
+        sent = [client.send_prompt(it.text("stream 50")) for _ in range(it.rng.randrange(3))]
+        if it.rng.random() < 0.5:
+            await client.logged("parent.ready", within=it.patience)
+            await anyio.sleep(it.rng.random() ** 2)
+        else:
+            await anyio.sleep(it.rng.random() * 6)
+        if it.rng.random() < 0.3:
+            kill_bridge(client)
+            await it.note(client)
+            return
+        kill_agent(it, client)
+        sent.append(client.send_prompt(it.text("stream 50")))
+        for request in sent:
+            await client.answer_to(request, within=it.patience)
         it.note_so_far(client)
 
 

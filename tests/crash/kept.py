@@ -67,7 +67,7 @@ async def waiter(it: Round) -> None:
             await other.initialize(CAPABILITIES)
             await other.load_session(it.session_id, it.home)
             await _said(it, other)
-            answer = await other.prompt(it.text(), within=15)
+            answer = await other.prompt(it.text(), within=it.patience)
             if answer != {"stopReason": "end_turn"}:
                 raise Lost(f"a prompt of the next client was answered {answer}")
             it.note_so_far(other, 1)
@@ -85,7 +85,7 @@ async def _said(it: Round, client: RecordingClient) -> None:
         return all(text in shown and shown[text].said == words(text) for text in accepted)
 
     try:
-        await client.until_recorded(all_is_said, within=15)
+        await client.until_recorded(all_is_said, within=it.patience)
     except TimeoutError as exc:
         raise Lost(f"{accepted} have not all run after the waiter's end: {exc}") from exc
 
@@ -148,7 +148,7 @@ async def start(it: Round) -> None:
         return
     async with it.bridge() as client:  # the home must be of use
         await it.begin(client)
-        await client.prompt(it.text(), within=15)
+        await client.prompt(it.text(), within=it.patience)
         it.note_so_far(client)
 
 

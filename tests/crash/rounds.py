@@ -18,6 +18,7 @@ from tests.crash.told import Lost, Told, held_in, judge, pieces, turns
 from tests.support.client import FULL_CAPABILITIES, RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.joined import joined, listening
+from tests.support.model_server import ModelServer
 from tests.support.processes import MARK, all_gone, descendants
 
 CAPABILITIES = {**FULL_CAPABILITIES, "_meta": {"acp_bridge": {"accepted": True}}}
@@ -32,6 +33,8 @@ pace: 1
 repeat: 500
 text: word{{i}}
 """
+#: the model of a built-in agent that is to load LiteLLM; its provider is on the loopback.
+_MODEL = "openai/gpt-4o"
 #: seconds within which every process of a dead bridge is gone (invariant P1).
 GONE_WITHIN = 3
 
@@ -44,6 +47,8 @@ class Round:
     home: Path
     #: the agent is the built-in one, whose processes are forked; else the fixture agent.
     built_in: bool = False
+    #: the built-in agent's models are this one's, so it loads LiteLLM; else they are scripted.
+    provider: ModelServer | None = None
     mark: str = field(default_factory=lambda: uuid4().hex)
     session_id: str = ""
     #: a prompt may have been cancelled, or its agent killed, without a word to a client.
@@ -51,6 +56,11 @@ class Round:
     #: by the client's number; a client that comes again for another has the same.
     told: dict[int, Told] = field(default_factory=dict)
     _prompts: int = 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds for the answer to a prompt; a model library may have to be imported first."""
+        return 60 if self.provider else 15
 
     @property
     def bridge_home(self) -> Path:
@@ -67,7 +77,11 @@ class Round:
             MARK: self.mark,
         }
         agent = ["--", *fixture_command(*behaviours)]
-        if self.built_in:
+        if self.provider:
+            agent = ["--model", _MODEL]
+            env |= {"OPENAI_API_KEY": "sk-made-up", "OPENAI_BASE_URL": self.provider.openai_url}
+            env |= {"ACP_BRIDGE_MODELS": _MODEL, "ACP_BRIDGE_LOG_LEVEL": "info"}
+        elif self.built_in:
             dialogue = self.home / "dialogue"
             dialogue.write_text(DIALOGUE.format(deaf="deaf" if behaviours else ""))
             agent = ["--model", f"scripted:{dialogue}"]
@@ -118,12 +132,13 @@ class Round:
             result = await client.load_session(self.session_id, self.home)
             said, held = agent_text(client), held_in(result)
             shown = turns(client.recording.updates())
-            judge(list(self.told.values()), shown, held, cut=self.cut, spoken=not self.built_in)
+            spoken = self.provider is not None or not self.built_in
+            judge(list(self.told.values()), shown, held, cut=self.cut, spoken=spoken)
             mark = client.mark()
             again = await client.load_session(self.session_id, self.home)
             if agent_text(client, mark) != said or held_in(again) != held:
                 raise Lost("a second load shows something else")
-            answer = await client.prompt("say after", within=15)
+            answer = await client.prompt("say after", within=self.patience)
             if answer != {"stopReason": "end_turn"}:
                 raise Lost(f"the session is of no use any more: {answer}")
         await self.nothing_left()

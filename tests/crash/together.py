@@ -67,25 +67,25 @@ async def talk(it: Round, clients: list[RecordingClient], rounds: int) -> Sent:
     return sent
 
 
-async def answers(clients: list[RecordingClient], sent: Sent) -> None:
+async def answers(it: Round, clients: list[RecordingClient], sent: Sent) -> None:
     """Until everything that these clients have prompted is answered."""
     for client, request in sent:
         if client in clients:
-            await client.answer_to(request, within=15)
+            await client.answer_to(request, within=it.patience)
 
 
 async def joined(it: Round) -> None:
     """A client joins over the socket; its connection, the agent or the bridge is cut."""
     async with it.bridge() as first:
         await it.begin(first)
-        await first.prompt(it.text(), within=15)
+        await first.prompt(it.text(), within=it.patience)
         assert first.process is not None
         sent = await talk(it, [first], it.rng.randrange(2))
         async with AsyncExitStack() as stack:
             second = await stack.enter_async_context(it.joined(first.process.pid))
             attached = attach(it, second, 1)
             if it.rng.random() < 0.6:
-                await second.answer_to(attached, within=15)
+                await second.answer_to(attached, within=it.patience)
             sent += await talk(it, [first, second], it.rng.randrange(1, 6))
             victim = it.rng.choice(["client", "client", "agent", "bridge", "bridge"])
             if victim == "bridge":
@@ -95,17 +95,17 @@ async def joined(it: Round) -> None:
                 return
             if victim == "agent":
                 kill_agent(it, first)
-                await answers([first, second], sent)
+                await answers(it, [first, second], sent)
             it.note_so_far(second, 1)
-        await answers([first], sent)
+        await answers(it, [first], sent)
         await _all_has_run(it, first)
 
 
 async def _all_has_run(it: Round, client: RecordingClient) -> None:
     """What a client that is gone has prompted is run like anything else: before this prompt."""
-    answer = await client.answer_to(client.send_prompt(it.text()), within=15)
+    answer = await client.answer_to(client.send_prompt(it.text()), within=it.patience)
     if "SIGKILL" in str(answer.get("error")):  # it was sent before the agent's end was seen
-        answer = await client.answer_to(client.send_prompt(it.text()), within=15)
+        answer = await client.answer_to(client.send_prompt(it.text()), within=it.patience)
     if answer.get("result") != {"stopReason": "end_turn"}:
         raise Lost(f"the last prompt was answered {answer}")
     it.note_so_far(client)
@@ -117,33 +117,33 @@ async def passed(it: Round) -> None:
         await second.initialize(CAPABILITIES)
         async with it.bridge() as first:
             await it.begin(first)
-            await first.prompt(it.text(), within=15)
+            await first.prompt(it.text(), within=it.patience)
             sent = await talk(it, [first], it.rng.randrange(2))
             attached = attach(it, second, 1)
             if it.rng.random() < 0.6:
-                await second.answer_to(attached, within=15)
+                await second.answer_to(attached, within=it.patience)
             sent += await talk(it, [first, second], it.rng.randrange(1, 6))
             victim = it.rng.choice(["holder", "holder", "passer", "agent"])
             if victim == "passer":
                 kill_bridge(second)
                 await it.note(second, 1)
-                await answers([first], sent)
+                await answers(it, [first], sent)
                 await _all_has_run(it, first)
                 return
             if victim == "agent":
                 kill_agent(it, first)
-                await answers([first, second], sent)
+                await answers(it, [first, second], sent)
                 it.note_so_far(first)
             else:
                 kill_bridge(first)
                 await it.note(first)
-        await answers([second], [*sent, (second, attached)])
+        await answers(it, [second], [*sent, (second, attached)])
         await _goes_on(it, second)
 
 
 async def _goes_on(it: Round, client: RecordingClient) -> None:
     """The session is opened in the bridge of the client, now that its holder is gone."""
-    answer = await client.answer_to(client.send_prompt(it.text()), within=15)
+    answer = await client.answer_to(client.send_prompt(it.text()), within=it.patience)
     it.note_so_far(client, 1)
     if answer.get("result") == {"stopReason": "end_turn"}:
         return

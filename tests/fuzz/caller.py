@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fuzz.ledger import EVERYBODY, Guest, Ledger, Prompt, key
+from tests.fuzz.ledger import Guest, Ledger, Prompt, key
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
@@ -63,8 +63,8 @@ class Caller:
             self.client.notify(method, params)
 
     def stop(self, session_id: str, *, own: bool = False) -> None:
-        """From now on prompts of this session, or this client's `own`, may be cancelled."""
-        self.ledger.stop(self.life, session_id, self.number if own else EVERYBODY)
+        """Prompts of this session may be cancelled; `own`: those that this client has sent."""
+        self.ledger.stop(self.life, session_id, self.number if own else None)
 
     # --- waiting -------------------------------------------------------------------------------
 

@@ -39,8 +39,6 @@ from tests.support.recording import Message, Record, Recording
 _OPENINGS = (SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_CLOSE, SESSION_DELETE)
 #: what the bridge says to a client that does not see any more what follows.
 _OUT_OF_SIGHT = (CLOSED_BY_OTHER, DETACHED)
-#: stands for all clients where one is named.
-EVERYBODY = -1
 #: the log's line for each update that was dropped as one of a cancelled turn.
 _LEAK = re.compile(r"agent\.unclean session=(\S+)")
 _WORD = re.compile(r"p(\d+)\.\d+\.")
@@ -61,6 +59,8 @@ class Prompt:
     urgent: bool
     #: the client that has sent it: 0 is the one that starts the bridges.
     by: int = 0
+    #: its client has sent something after it that may cancel it.
+    own_stop: bool = False
     #: its client did not have the session for a while.
     unseen: bool = False
     #: something that may cancel it was sent after it.
@@ -99,8 +99,8 @@ class Ledger:
     reuses_ids: bool = False
     #: the agent replays after its answer to a load.
     replays_late: bool = False
-    #: sessions with something that may cancel a prompt: life, session, and whose prompts.
-    stops: set[tuple[int, str, int]] = field(default_factory=set)
+    #: sessions with something that may cancel a prompt of any client, by life.
+    stops: set[tuple[int, str]] = field(default_factory=set)
     #: sessions that the client wanted to be deleted, and those that were.
     gone: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
@@ -113,11 +113,17 @@ class Ledger:
     def transcript(self, session_id: str) -> Transcript:
         return self.transcripts.setdefault(session_id, Transcript(session_id, unknown=True))
 
-    def stop(self, life: int, session_id: str, by: int = EVERYBODY) -> None:
-        """From now on prompts of this session, or those of one client, may be cancelled."""
-        self.stops.add((life, session_id, by))
+    def stop(self, life: int, session_id: str, by: int | None = None) -> None:
+        """Prompts of this session may be cancelled: those that one client has sent until now.
+
+        Without `by` all of them, also later ones: how messages of two clients meet is not known.
+        """
+        if by is None:
+            self.stops.add((life, session_id))
         for prompt in self.prompts:
-            prompt.stoppable |= (prompt.life, prompt.session_id) == (life, session_id)
+            if (prompt.life, prompt.session_id) == (life, session_id):
+                prompt.stoppable = True
+                prompt.own_stop |= prompt.by == by
 
     def judge_life(
         self,
@@ -342,8 +348,9 @@ class _Walk:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
         if prompt.stopped == "cancelled":
-            stops = [by for *of, by in self._ledger.stops if of == [prompt.life, prompt.session_id]]
-            if not {EVERYBODY, prompt.by} & set(stops) and not (prompt.unseen and stops):
+            by_any = (prompt.life, prompt.session_id) in self._ledger.stops
+            # A turn whose client does not have the session any more is anybody's to end.
+            if not by_any and not prompt.own_stop and not (prompt.unseen and prompt.stoppable):
                 raise Lost(f"prompt {prompt.number} is cancelled, and nobody did")
             if turn.number == prompt.number:
                 turn.dead |= turn.ids

@@ -20,7 +20,7 @@ from tests.crash.rounds import steps
 from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.caller import Caller
-from tests.fuzz.ledger import Prompt
+from tests.fuzz.ledger import Prompt, key
 from tests.fuzz.life import Life, Place
 from tests.fuzz.script import SLOTS, Operation
 from tests.support.processes import kill_marked, marked
@@ -348,7 +348,7 @@ class Run:
         others = [each for caller in self._life.here for each in caller.ids[-4:]]
         some = ids[-4:] if kind < 0.6 else ids if kind < 0.8 else others if kind < 0.9 else odd
         found = operation.rng.choice(some)
-        for prompt in self._caller.prompts.values():
+        if prompt := self._caller.prompts.get(key(found)):
             self._caller.stop(prompt.session_id, own=True)
         self._caller.notify("$/cancel_request", {"requestId": found})
 
