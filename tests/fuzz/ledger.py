@@ -1,12 +1,12 @@
 """What was asked and what was said in one run, and what must hold of it, bridge after bridge.
 
-Judged when a bridge has ended, from the recorded lines and the agents' log alone:
+Judged when a bridge has ended, from each client's recorded lines and the agents' log alone:
 
 - every line, answer and tool card is as `tests/process/judge.py` wants it;
 - a request is answered once; when the bridge was given time, none is unanswered;
 - a whole turn's words were shown before its answer, and nothing of a cancelled one after it;
-- nobody is answered `cancelled` without a reason;
-- a load shows what was shown (`transcripts.py`);
+- nobody is answered `cancelled` without a reason, which a Stop of another client is not;
+- a load shows what was shown, to this client and to any other (`transcripts.py`);
 - an agent gets each prompt at most once, and a session's prompts in the order of sending.
 """
 
@@ -269,6 +269,9 @@ class _Walk:
 
     def _opens(self, request: str, method: str, session_id: str) -> None:
         self._openings[request] = (method, session_id)
+        if method == SESSION_CLOSE:
+            self._transcript(session_id).leaving += 1
+            self._loses_sight(session_id)
         if method == SESSION_LOAD:
             self._replaying[session_id] += 1
             self._transcript(session_id).load_sent(request)
@@ -366,8 +369,8 @@ class _Walk:
             self._ledger.deleted |= {session_id} if result is not None else set()
             return
         if method == SESSION_CLOSE:
-            if result is not None:
-                self._loses_sight(session_id)
+            self._transcript(session_id).leaving -= 1
+            self._loses_sight(session_id)
             return
         transcript = self._transcript(session_id)
         if method == SESSION_LOAD:

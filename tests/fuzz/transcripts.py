@@ -120,6 +120,8 @@ class Transcript:
     asked_in_load: list[_Asked] = field(default_factory=list)
     #: `len(live)` when each load was sent whose answer isn't there yet.
     _marks: dict[str, int] = field(default_factory=dict)
+    #: closes that are not answered: what is shown until then is not followed by all the rest.
+    leaving: int = 0
     #: loads that were compared.
     compared: int = 0
     #: what others were shown of it: a later load begins with each of these.
@@ -204,7 +206,7 @@ class Transcript:
             self.whole = quiet and not self._marks
             for asked in self.asked_in_load:
                 asked.at = -1
-        self.live, self.attached = [], False
+        self.live, self.attached, self.leaving = [], False, 0
         self._marks.clear()
 
     def _replay_begins(self, before: Updates, window: Updates) -> int:
@@ -225,7 +227,8 @@ class Transcript:
     def _is_replay(self, replay: Updates, since: Updates) -> bool:
         if self.whole:
             return replay == joined(self.base + since)
-        return begins_with(replay, joined(self.base)) and ends_with(replay, joined(since))
+        ends = self.leaving > 0 or ends_with(replay, joined(since))
+        return ends and begins_with(replay, joined(self.base))
 
     def _check_others(self, replay: Updates) -> None:
         for shown in map(joined, self.others):
