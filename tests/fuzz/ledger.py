@@ -269,9 +269,9 @@ class _Walk:
 
     def _opens(self, request: str, method: str, session_id: str) -> None:
         self._openings[request] = (method, session_id)
-        if method == SESSION_CLOSE:
+        if method == SESSION_CLOSE and self._company:
             self._transcript(session_id).leaving += 1
-            self._loses_sight(session_id)
+            self._unsee(session_id)
         if method == SESSION_LOAD:
             self._replaying[session_id] += 1
             self._transcript(session_id).load_sent(request)
@@ -323,8 +323,11 @@ class _Walk:
         """The session may go on, and this client does not see it."""
         if self._company:
             self._transcript(session_id).missed()
-            for prompt in self._prompts.values():
-                prompt.unseen |= prompt.session_id == session_id
+            self._unsee(session_id)
+
+    def _unsee(self, session_id: str) -> None:
+        for prompt in self._prompts.values():
+            prompt.unseen |= prompt.session_id == session_id
 
     def _answer(self, request: str, message: Message) -> None:
         if "in flight" in str(message.get("error")):
@@ -369,8 +372,9 @@ class _Walk:
             self._ledger.deleted |= {session_id} if result is not None else set()
             return
         if method == SESSION_CLOSE:
-            self._transcript(session_id).leaving -= 1
-            self._loses_sight(session_id)
+            if self._company:
+                self._transcript(session_id).leaving -= 1
+                self._loses_sight(session_id)
             return
         transcript = self._transcript(session_id)
         if method == SESSION_LOAD:

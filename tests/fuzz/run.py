@@ -345,8 +345,8 @@ class Run:
         ids = self._caller.ids or [None]
         odd: list[Any] = [None, [1], {}, True, "never sent", 10**30]
         kind = operation.rng.random()
-        others = [each for caller in self._life.here for each in caller.ids[-4:]]
-        some = ids[-4:] if kind < 0.6 else ids if kind < 0.8 else others if kind < 0.9 else odd
+        others = [each for caller in self._life.here for each in caller.ids[-4:]] or odd
+        some = ids[-4:] if kind < 0.5 else ids if kind < 0.65 else others if kind < 0.9 else odd
         found = operation.rng.choice(some)
         if prompt := self._caller.prompts.get(key(found)):
             self._caller.stop(prompt.session_id, own=True)

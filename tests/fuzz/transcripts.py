@@ -215,6 +215,7 @@ class Transcript:
         for cut in range(len(window) + 1):
             # Both are cheap to look at, and the rest is not.
             possible = short == size if self.whole else short <= size
+            possible |= self.leaving > 0
             if possible and (not first or cut == len(window) or _begins(window[cut], first)):
                 since, replay = before + window[:cut], joined(window[cut:])
                 if self._is_replay(replay, since):
@@ -225,7 +226,7 @@ class Transcript:
         raise Lost(self._difference(joined(known), joined(window)))
 
     def _is_replay(self, replay: Updates, since: Updates) -> bool:
-        if self.whole:
+        if self.whole and not self.leaving:
             return replay == joined(self.base + since)
         ends = self.leaving > 0 or ends_with(replay, joined(since))
         return ends and begins_with(replay, joined(self.base))
