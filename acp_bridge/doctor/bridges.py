@@ -115,10 +115,9 @@ def left(found: Listed) -> list[Finding]:
     strays = [path for path in found.sockets if path not in named and _is_old(path)]
     findings = []
     if found.dead:
-        count = f"{len(found.dead)} bridge{'' if len(found.dead) == 1 else 's'}"
-        findings.append(
-            ok(f"{count} that were killed left run files; the next bridge removes them")
-        )
+        many = "bridges that were" if len(found.dead) > 1 else "bridge that was"
+        text = f"{len(found.dead)} {many} killed left run files; the next bridge removes them"
+        findings.append(ok(text))
     if strays:
         findings.append(
             warning(f"sockets without a bridge: {', '.join(strays[:_NAMED])}", "remove them")

@@ -91,10 +91,16 @@ def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
         )
     if not usable:
         return error(f"{home} can't be written", f"chmod 700 {home}", **data)
-    if mode & 0o077:
+    if mode & 0o022:
         return warning(
-            f"others may look into {home} (mode {mode:o}), where your sessions are",
+            f"others may change what is in {home} (mode {mode:o}), where your sessions are",
             f"chmod 700 {home}",
+            **data,
+        )
+    if mode & 0o055:
+        return ok(
+            f"others may see which files are in {home} (mode {mode:o}), and not what they hold",
+            f"chmod 700 {home} hides that, too",
             **data,
         )
     return ok(f"{home} is yours alone", **data)

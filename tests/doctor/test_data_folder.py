@@ -49,11 +49,15 @@ async def test_a_folder_that_is_there_is_timed_and_nothing_in_it_changes(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
-async def test_others_who_may_look_in_are_a_warning(tmp_path: Path) -> None:
-    os.chmod(tmp_path, 0o755)
+async def test_others_who_may_write_there_are_a_warning(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o775)
     found = await data_folder.check(subject(tmp_path))
     assert levels(found)[0] == "warning"
     assert found[0].next == f"chmod 700 {tmp_path}"
+    os.chmod(tmp_path, 0o755)
+    found = await data_folder.check(subject(tmp_path))
+    assert levels(found)[0] == "ok"
+    assert "others may see which files" in found[0].text
 
 
 def test_a_folder_that_can_not_be_used_is_an_error(tmp_path: Path) -> None:
