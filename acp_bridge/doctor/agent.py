@@ -46,7 +46,9 @@ async def check(subject: Subject) -> list[Finding]:
     if place is None:
         return [missing(program, subject.env.get("PATH", ""))]
     trial = masked(await try_agent(settings.command, settings.start_timeout), subject.mask)
-    where = ok(f"the program of {settings.agent_name} is {place}", agent=settings.agent_name, program=place)
+    where = ok(
+        f"the program of {settings.agent_name} is {place}", agent=settings.agent_name, program=place
+    )
     found = started(trial, settings.start_timeout)
     return [where, *(each for each in found if not (settings.builtin and "logins" in each.data))]
 

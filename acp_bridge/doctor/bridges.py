@@ -46,8 +46,11 @@ async def check(subject: Subject) -> list[Finding]:
     try:
         found = await in_thread(lambda: listed(home), _PATIENCE)
         held = await in_thread(lambda: held_sessions(home), _PATIENCE)
-    except (Silent, OSError) as failed:
-        return [error(f"the bridges of {home} can't be looked at: {failed}")]
+    except Silent as silent:
+        return [error(f"the bridges of {home} can't be looked at: {silent}")]
+    except OSError as failed:
+        what = f"{failed.filename or home} can't be looked at: {failed.strerror}"
+        return [error(what, "see whose it is: was acp-bridge run as another user?")]
     if ancestors.descends_from_guard():  # they would refuse
         asked = [Answer(bridge, []) for bridge in found.live]
     else:
@@ -142,7 +145,7 @@ def held_sessions(home: Path) -> list[Held]:
     for path in sorted((home / "sessions").glob("*.lock")):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:  # it was deleted, or is another user's, which its session tells
             continue
         try:
             if _is_free(fd):

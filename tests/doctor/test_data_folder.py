@@ -176,6 +176,13 @@ async def test_a_session_that_can_not_be_read_is_named_and_hides_no_other(tmp_pa
     assert "bad0bad0" in texts(sessions.files(tmp_path, found))
 
 
+async def test_sessions_that_can_not_be_looked_at_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "sessions").write_text("no folder")
+    (found,) = await sessions.check(subject(tmp_path))
+    assert found.level.value == "error"
+    assert f"{tmp_path}/sessions can't be looked at: Not a directory" in found.text
+
+
 def test_what_there_was_no_time_for_is_said() -> None:
     found = sessions.files(Path("/h"), Sessions(9, 10, (), 4))
     assert "4 of them were not opened" in texts(found)
