@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import IO, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.process import BRIDGE
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 #: the options of the bridge that a command takes: those that always have a value, and not what
 #: lets a bridge outlive its client.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from acp.schema import (
     AgentCapabilities,
     AuthMethodAgent,
@@ -56,6 +58,7 @@ def introduction() -> InitializeResponse:
     )
 
 
+@cache
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
