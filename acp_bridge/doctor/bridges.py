@@ -98,18 +98,25 @@ def others(bridges: Sequence[LiveBridge], held: Sequence[Held]) -> list[Finding]
     found = [each for each in held if each.socket not in known]
     if not found:
         return []
-    pids = sorted({each.pid for each in found if each.pid is not None})
-    whom = f"process {', '.join(map(str, pids))}" if pids else "a process that can't be named"
-    ids = [each.session_id for each in found]
-    return [
-        warning(
-            f"{_named(ids)} held by {whom}, which listens on no socket: a bridge with --no-listen,"
-            " or what a killed one has left",
-            "if it is no bridge of yours: end that process",
-            sessions=ids,
-            pids=pids,
+    findings = []
+    for pid in sorted({each.pid or 0 for each in found}):
+        ids = [each.session_id for each in found if (each.pid or 0) == pid]
+        findings.append(_other(pid, ids, lives=bool(pid) and is_alive(pid)))
+    return findings
+
+
+def _other(pid: int, ids: Sequence[str], *, lives: bool) -> Finding:
+    data: Json = {"pid": pid or None, "sessions": list(ids)}
+    if lives:
+        return ok(
+            f"process {pid}, which listens on no socket (--no-listen), holds {_named(ids)}", **data
         )
-    ]
+    whom = f"what process {pid} has left, which has ended," if pid else "a process without a name"
+    return warning(
+        f"{whom} holds {_named(ids)}",
+        "nothing, if that ends within some seconds; else look for processes of that agent",
+        **data,
+    )
 
 
 def left(found: Listed) -> list[Finding]:
@@ -157,6 +164,17 @@ def held_sessions(home: Path) -> list[Held]:
         finally:
             os.close(fd)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """Return True for a process that has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _is_free(fd: int) -> bool:
