@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.agents.outcome import NOT_FOUND
 from acp_bridge.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.trial import Trial, try_agent
@@ -93,7 +94,9 @@ def started(trial: Trial, within: float) -> list[Finding]:
     """Return what is to be said of an agent that was started, and has ended."""
     heard = [*_noise(trial)]
     if trial.failed is not None:
-        hint = "if the program is there: does the interpreter exist that its first line names?"
+        # The program itself was found.
+        is_missing = trial.failed.startswith(NOT_FOUND)
+        hint = "does the interpreter exist that its first line names?" if is_missing else ""
         return [error(f"it does not start: {trial.failed}", hint), *heard]
     if trial.error is not None:
         return [*_refused(trial.error), *heard, *_stderr(trial)]

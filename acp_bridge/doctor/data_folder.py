@@ -49,8 +49,11 @@ def _look(home: Path) -> list[Finding]:
         return _missing(home)
     if not home.is_dir():
         return [error(f"{home} is no folder", "move it away, or choose another folder with --home")]
+    space = _space(home)
+    disk = room(home, space)
+    if space.read_only:  # then rights are beside the point
+        return [disk]
     found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
-    disk = room(home, _space(home))
     if found.level.value == "error" or disk.level.value == "error":
         return [found, disk]
     return [found, disk, _fsync(home)]
@@ -110,7 +113,8 @@ def room(folder: Path, space: Space) -> Finding:
     """Return what is to be said of the disk that the folder is on."""
     data: Json = {"freeBytes": space.free, "freeFiles": space.files}
     if space.read_only:
-        return error(f"the disk of {folder} is read-only: no prompt is accepted", **data)
+        told = f"the disk of {folder} is read-only: no prompt is accepted"
+        return error(told, "choose another folder with --home or ACP_BRIDGE_HOME", **data)
     if space.files == 0:
         return error(f"the disk of {folder} takes no more files", _ELSEWHERE, **data)
     free = size(space.free)

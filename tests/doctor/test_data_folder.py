@@ -1,8 +1,10 @@
 """The data folder and what is kept there: looked at, and never touched."""
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -81,6 +83,23 @@ def test_a_folder_that_can_not_be_used_is_an_error(tmp_path: Path) -> None:
 def test_the_disk_is_judged_by_its_room(space: Space, level: str, told: str) -> None:
     found = room(Path("/h"), space)
     assert (found.level.value, told in found.text) == (level, True)
+
+
+async def test_a_disk_that_takes_nothing_is_an_error_and_one_that_is_read_only_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    os.chmod(tmp_path, 0o700)
+    monkeypatch.setattr(os, "fsync", full)
+    found = await data_folder.check(subject(tmp_path))
+    assert levels(found) == ["ok", "ok", "error"]
+    assert "can't be written: No space left on device" in texts(found)
+    assert os.listdir(tmp_path) == []
+    read_only = Space(10**12, 10, read_only=True)
+    monkeypatch.setattr(data_folder, "_space", lambda folder: read_only)
+    assert levels(await data_folder.check(subject(tmp_path))) == ["error"]
 
 
 def test_a_slow_disk_is_a_warning() -> None:
