@@ -182,14 +182,18 @@ class Parent:
     def _answer(self, request: bytes, fds: list[int]) -> None:
         pidfd = -1
         try:
-            pid = self._fork(request.removeprefix(FORK).decode(), fds)
+            try:
+                pid = self._fork(request.removeprefix(FORK).decode(), fds)
+            finally:
+                for fd in fds:  # held any longer, they would hide that guard and agent have ended
+                    os.close(fd)
             pidfd = os.pidfd_open(pid)  # it is not reaped yet
             socket.send_fds(self._bridge, [b"%d" % pid], [pidfd])
         except OSError:
             self._bridge.send(FAILED)
         finally:
-            for fd in (*fds, *([pidfd] if pidfd >= 0 else [])):
-                os.close(fd)
+            if pidfd >= 0:
+                os.close(pidfd)
 
     def _fork(self, files: str, fds: list[int]) -> int:
         if len(fds) != _STREAMS + 1:
