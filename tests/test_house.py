@@ -23,7 +23,8 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
     {"serving"},
-    {"terminal"},
+    {"doctor"},
+    {"setup", "terminal"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -38,6 +39,7 @@ FLOORS: list[set[str]] = [
         "errors",
         "keep",
         "keyed_locks",
+        "keys",
         "log",
         "open_files",
         "settings",
@@ -86,8 +88,10 @@ SANS_IO = (
     "hooks.definitions",
     "hooks.verdict",
     "late_replay",
+    "keys.forms",
     "notices",
     "protocol",
+    "setup.jsonc",
     "updates",
     "terminal.chat.bottom",
     "terminal.chat.local_commands",
@@ -111,7 +115,7 @@ HEAVY = {
     *("agent", "openai"),
 }
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
-COMMANDS = "acp_bridge.terminal"
+COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
 
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.

@@ -17,7 +17,7 @@ from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
 
 
 async def kept_bridge(world: World) -> LiveBridge:
