@@ -5,11 +5,11 @@ A client that sends without end would otherwise hold up the answers to all other
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import Final
 
-import anyio
+from anyio import Lock, sleep
 
 #: lines that are taken at once: a few milliseconds at the most, unless one is very long.
 _LINES: Final = 32
@@ -22,19 +22,19 @@ class SocketShare:
 
     def __init__(self) -> None:
         """Nothing was taken yet."""
-        self._turn = anyio.Lock()
+        self._turn = Lock()
         self._owed = 0.0
 
     async def feed(self, take: Callable[[bytes], None], data: bytes) -> None:
         """Have `take` take what a client has sent, some lines at a time."""
         for piece in _pieces(data):
             async with self._turn:
-                began = time.perf_counter()
+                began = perf_counter()
                 take(piece)
-                self._owed += time.perf_counter() - began
+                self._owed += perf_counter() - began
                 if self._owed > _FREE:
                     owed, self._owed = self._owed, 0.0
-                    await anyio.sleep(owed)
+                    await sleep(owed)
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
