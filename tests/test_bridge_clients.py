@@ -38,9 +38,7 @@ async def test_what_a_client_sends_that_is_no_message_hurts_only_itself(
 
 @pytest.mark.hazard("V5")
 @pytest.mark.parametrize("line", [b"garbage\n", b'{"id":1,"method":"_acp_bridge/live"}\n'])
-async def test_clients_that_send_without_end_hold_up_no_other(
-    tmp_path: Path, line: bytes
-) -> None:
+async def test_clients_that_send_without_end_hold_up_no_other(tmp_path: Path, line: bytes) -> None:
     count = 5_000
     async with bench(tmp_path) as it:
         session_id = await it.new()

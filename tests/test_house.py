@@ -33,6 +33,7 @@ FLOORS: list[set[str]] = [
     {"late_replay", "machine"},
     {"hooks", "listening"},
     {"agents", "journal"},
+    {"work_notices"},
     {"notices"},
     {
         "attendance",
