@@ -24,7 +24,7 @@ async def cancelled_at_gate(world: World, client: RecordingClient, text: str = "
 
 @pytest.mark.hazard("C1", "C2", "C4", "C7", "C9")
 async def test_a_cancel_ends_the_running_turn_alone_however_often_it_is_sent(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("say one; gate g; say never")
         await world.gates.reached("g")
         waiting = [client.send_prompt("say two"), client.send_prompt("say three")]

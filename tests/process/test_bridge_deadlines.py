@@ -52,7 +52,7 @@ async def test_a_setting_that_the_agent_does_not_take_fails_in_time(
 async def test_a_cancel_ends_a_request_that_the_agent_does_not_answer(
     world: World, method: str, params: dict[str, Any]
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, DEAF)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, DEAF)) as client:
         about = {"sessionId": client.session_id, **params}
         request = client.send_request(method, about)
         client.notify("$/cancel_request", {"requestId": request})

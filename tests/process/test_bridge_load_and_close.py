@@ -138,7 +138,7 @@ async def test_a_prompt_is_answered_before_the_close_that_comes_during_a_replay(
 
 @pytest.mark.hazard("R4")
 async def test_a_load_right_behind_a_close_opens_the_session_again(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         client.send_together(
             client.message("session/close", 100),
