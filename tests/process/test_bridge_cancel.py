@@ -128,8 +128,7 @@ async def test_when_answer_and_cancel_are_both_there_to_be_read_one_prompt_at_mo
 async def test_an_agent_that_ignores_cancel_is_killed_and_its_successor_has_the_memory(
     world: World,
 ) -> None:
-    options = ("--drain-timeout", "0.3")
-    async with world.bridge("ignores-cancel", "writer-lock", options=options) as client:
+    async with world.inside("ignores-cancel", "writer-lock", drain_timeout=0.3) as client:
         await client.prompt("say one")
         prompt = await cancelled_at_gate(world, client, "say two; tool t; child; gate g; say never")
         waiting = client.send_prompt("say three; history")

@@ -136,9 +136,8 @@ async def test_credentials_and_providers_reach_every_process_that_lives_and_each
 async def test_a_process_that_does_not_answer_holds_up_neither_the_others_nor_the_client(
     world: World,
 ) -> None:
-    options = ("--request-timeout", "1")
     agent = tiny_agent(world.cwd, AGENT)
-    async with world.bridge(command=agent, options=options) as client:
+    async with world.inside(command=agent, request_timeout=1) as client:
         first, second = await second_session(client, world)
         await client.prompt("deaf", first)
         assert await client.request("providers/set", PROVIDER, within=0.9) == {}

@@ -83,8 +83,7 @@ async def test_a_session_that_the_agent_lost_still_loads_and_its_prompts_answer_
 async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_the_user_is_told(
     world: World,
 ) -> None:
-    options = ("--drain-timeout", "0.2")
-    async with world.bridge("ignores-cancel", "forgets-young", options=options) as client:
+    async with world.inside("ignores-cancel", "forgets-young", drain_timeout=0.2) as client:
         prompt = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         client.cancel()
