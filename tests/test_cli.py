@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
-from acp_bridge.cli import options, own_agent, serve
+from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
@@ -277,7 +277,7 @@ def test_another_package_named_agent_is_not_started_and_the_log_names_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str | None, main: str | None
 ) -> None:
     path = package(tmp_path / "site", init, main)
-    monkeypatch.setattr(serve, "isolated_path", lambda env: path)
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: path)
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(anyio, "run", lambda *args: None)
     written = tmp_path / "log"

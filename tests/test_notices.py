@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge import notices
 from acp_bridge.protocol import own_meta
-from acp_bridge.session import queue_words
+from acp_bridge.session.prompts import queue_words
 
 Json = dict[str, Any]
 SENTENCES = [
@@ -94,6 +94,8 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
         assert [hint for hint in hints if hint not in optional] == [
             "/queue hold",
             "/queue go",
+            "/queue wait",
+            "/queue stop",
             "/queue run",
             "/queue drop [number]",
             "/queue memory new",

@@ -14,6 +14,23 @@ from typing import Final
 _OURS: Final = b"acp_bridge"
 
 
+def hindrance(env: Mapping[str, str], *, openhands: bool) -> str | None:
+    """Return why an agent of ours can't be started, None if nothing is known to be in its way."""
+    path = isolated_path(env)
+    found = foreign_agent(path)
+    if found is not None:
+        return (
+            "the built-in agent can't be started: another Python package named 'agent' is installed"
+            f" at {found}; uninstall it, or install acp-bridge in an environment of its own"
+        )
+    if openhands and not has_websockets(path):
+        return (
+            "OpenHands' agent can't be started: install acp-stdio-bridge[openhands], which has"
+            " what it needs"
+        )
+    return None
+
+
 def foreign_agent(path: Sequence[str]) -> str | None:
     """Return where the package `agent` on this import path lies if it is not ours, else None.
 

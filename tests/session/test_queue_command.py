@@ -15,12 +15,12 @@ from acp_bridge.notices import (
     titled,
 )
 from acp_bridge.protocol import USER_MESSAGE
-from acp_bridge.session import queue_words
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.queue_command import QueueCommand, parse
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.queue_command import QueueCommand, parse
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.ports import Port
@@ -74,7 +74,7 @@ class Stage:
             seq = journal.accept(words, prompt(words))
             journal.hold(seq)
             self.prompts.add_held(prompt(words), seq)
-        self._command = QueueCommand(
+        self.command = QueueCommand(
             self.port,
             self.prompts,
             self.transcript,
@@ -95,7 +95,7 @@ class Stage:
         request = self.client.asks("session/prompt", params, self._asked)
         found = parse(params["prompt"])
         assert found is not None
-        self._command.run(request, params, found)
+        self.command.run(request, params, found)
         return self.sent()
 
     def sent(self) -> list[Any]:
@@ -258,6 +258,19 @@ async def test_a_question_is_handed_on_as_it_was_written_and_leaves_no_trace(
     assert await recorded(journal) == []
     assert stage.types("/queue ask") == [ASK_WHAT, DONE]
     assert len(stage.asked) == 1
+
+
+async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_something_runs(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    for word in ("wait", "stop"):
+        assert stage.command.takes([word], agent_has_one=False)
+        assert not stage.command.takes([word], agent_has_one=True)
+    stage.port.unanswered = (1,)
+    for word in ("wait", "stop"):
+        assert stage.command.takes([word], agent_has_one=True)
+        assert not stage.command.takes([word, "more"], agent_has_one=True)
 
 
 async def test_a_title_is_given_in_words(journal: SessionJournal) -> None:

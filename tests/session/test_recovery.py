@@ -7,11 +7,11 @@ import pytest
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.protocol import feedback_prompt, text_chunk
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.replay import Replay
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.clients.replay import Replay
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded, states, unreadable
 from tests.session.ports import Port
@@ -59,7 +59,8 @@ class Dead:
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, Port())
         settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript, None)
-        return Replay(Port(), self.journal, transcript, self.prompts, settings, pauses, 1)
+        shown = transcript, self.prompts, settings, pauses
+        return Replay(Port(), self.journal, *shown, Port(), 1)
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""

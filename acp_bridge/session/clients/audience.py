@@ -1,0 +1,182 @@
+"""The clients that have one session: who may prompt, whose Stop means what, who leaves.
+
+- A client's Stop is about its own prompts. One that has none stops the turn that runs only if no
+  client that has the session waits for it: some send a Stop before every prompt (invariant V4).
+- What a client waits for (`/queue wait`) is its own for a Stop, whoever has asked for it.
+- What a client that leaves has prompted is run like anything else; its answer goes nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from acp_bridge import errors, notices, work_notices
+from acp_bridge.clients.client import Client
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import SESSION_UPDATE, Json
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.clients.standing import Standing, StandingPort
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.ask import Ask
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.settings import Settings
+
+
+class AudiencePort(Protocol):
+    """What is needed of the session."""
+
+    id: str
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Audience:
+    """Follows the clients of one session."""
+
+    def __init__(
+        self,
+        port: AudiencePort,
+        settings: Settings,
+        machine: StandingPort,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        questions: Questions,
+        ask: Ask,
+    ) -> None:
+        """Nobody has the session before `TranscriptOut.attach`."""
+        self.pacing = Pacing(
+            port, transcript, settings.client_limit, self.go_on_without, settings.unread
+        )
+        self._port = port
+        self._transcript = transcript
+        self._prompts = prompts
+        self._questions = questions
+        self._ask = ask
+        self._machine = machine
+        self.standing = Standing(port.id, machine, transcript, prompts, questions)
+        #: the clients that the session went on without, since they did not read.
+        self._detached: set[Client] = set()
+        #: a client has closed the session while others had it.
+        self._closed_by_one = False
+        self._ended = False
+
+    # --- prompts and Stop ----------------------------------------------------------------------
+
+    def check_prompt(self, client: Client) -> None:
+        """Raise RpcError unless the client has the session; one that read nothing has it again."""
+        if client in self._detached:
+            self._transcript.attach(client)
+            self.welcome(client)
+        elif self._transcript.view_of(client) is None:
+            raise errors.refused(
+                "this client does not have the session open: attach to it first"
+                " (session/load, session/resume or _acp_bridge/attach)"
+            )
+
+    def cancel(self, client: Client) -> None:
+        """Take a client's `session/cancel`."""
+        self._ask.stop(client)
+        if own := self.own(client):
+            self._port.feed(ev.Cancel(own))
+        elif self._port.unanswered and self._may_stop(client):
+            self._port.feed(ev.Cancel(frozenset(self._port.unanswered[:1])))
+
+    def own(self, client: Client) -> frozenset[int]:
+        """Return the keys of the requests whose answer this client waits for."""
+        keys, clients_of = self._port.unanswered, self._prompts.clients_of
+        return frozenset(key for key in keys if client in clients_of(key))
+
+    def _may_stop(self, client: Client) -> bool:
+        """Return True if nobody who has the session waits for the oldest prompt."""
+        clients = self._prompts.clients_of(self._port.unanswered[0])
+        waits = any(self._transcript.view_of(each) is not None for each in clients)
+        stranger = client.on_socket and self._transcript.view_of(client) is None
+        return not waits and not stranger and not client.observes
+
+    def cancel_turn(self) -> Json:
+        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
+        cancelled = bool(self._port.unanswered)
+        self._port.feed(ev.Cancel())
+        return {"cancelled": cancelled}
+
+    def at_work(self, client: Client) -> str | None:
+        """Return what is said of turns that run and prompts that wait to a client that loads.
+
+        None if there are none but its own.
+        """
+        unanswered, keys = self._port.unanswered, self._machine.waiting
+        if len(self.own(client)) == len(unanswered):
+            return None
+        running, waiting = self._machine.running, [self._prompts.get(key).params for key in keys]
+        if running is None and not waiting:  # hooks run at the end of its turn
+            running = unanswered[0]
+        runs = None if running is None else self._prompts.get(running).params
+        return work_notices.at_work(runs, waiting)
+
+    # --- who comes and goes --------------------------------------------------------------------
+
+    def welcome(self, client: Client) -> None:
+        """Take a client that was just shown the session: it is asked what is open."""
+        self._detached.discard(client)
+        self._closed_by_one = False
+        self._questions.ask_too(client)
+        self.standing.welcome()
+
+    def leave(self, client: Client, *, closes: bool = False) -> None:
+        """Let a client have the session no more; `closes`: it closed it, though others have it."""
+        had = client in self._detached or self._transcript.view_of(client) is not None
+        self._closed_by_one |= closes and had
+        self._detached.discard(client)
+        if self._transcript.detach(client):
+            self._questions.withdraw(client)
+        self.look_again()
+
+    def go_on_without(self, view: ClientView) -> None:
+        """Leave a client behind that reads too little; it is told when it reads again.
+
+        One on a socket is let go; the one on stdin has the session again when it loads it, or
+        prompts.
+        """
+        client = view.client
+        event("client.left_behind", clients=len(self._transcript.views))
+        self.leave(client)
+        if client.on_socket:
+            client.let_go("too much was not read: attach again to see the session whole")
+            return
+        self._detached.add(client)
+        said = {"sessionId": self._port.id, **notices.notice(notices.DETACHED)}
+        client.peer.notify(SESSION_UPDATE, said)
+
+    def look_again(self) -> None:
+        """Tell a change of the session's state.
+
+        End the session when it was closed, its last client has left, and nothing waits.
+        """
+        self.standing.look_again()
+        left = not self._transcript.views and not self._detached
+        if self._closed_by_one and left and not self._port.unanswered:
+            self._closed_by_one = False
+            self._port.close()
+
+    def end(self, by: Client | None) -> None:
+        """Tell that the session ends to all but the client that closes it; loads of it end, too."""
+        if by and not self._ended:
+            self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
+        self._ended = self.standing.closing = True
+        for view in self._transcript.views:
+            view.hurry()

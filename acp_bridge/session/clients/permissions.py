@@ -1,0 +1,126 @@
+"""Permissions that hooks decide about before the person is asked.
+
+- Only a hook that says so allows, and only once; whatever else it does, the person is asked
+  (invariants C18, K8).
+- Like a question to the client, one to the hooks ends at once with the turn (invariant C15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from acp_bridge import errors, protocol
+from acp_bridge.agents.link import Link
+from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.updates import Updates
+from acp_bridge.wire.peer import Call
+
+#: what the user is waited for with, by the name under which hooks are told.
+_WAITS = {
+    REQUEST_PERMISSION: "permission_prompt",
+    protocol.CREATE_ELICITATION: "elicitation_dialog",
+}
+#: the kinds of options that stand for a decision; never one that holds longer than this call,
+#: unless it is a refusal and there is no other.
+_KINDS = {"allow": ("allow_once",), "deny": ("reject_once", "reject_always")}
+
+
+class PermissionHooks(Protocol):
+    """What hooks have to do with the agent's questions."""
+
+    @property
+    def decide_permissions(self) -> bool:
+        """True when hooks have a word about permissions."""
+
+    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
+        """Let hooks decide about a tool call; returns what stops them.
+
+        When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
+        """
+
+    def waits_for_user(self, kind: str, message: str) -> None:
+        """Run the hooks that tell the user that something waits; nothing waits for them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Deciding(OpenRequest):
+    """A permission about which hooks run; no client knows of it yet."""
+
+    stop: Callable[[], None] = lambda: None
+
+    def call_back(self) -> None:
+        """Stop the hooks: nobody waits for them any more."""
+        self.stop()
+
+
+class Permissions:
+    """Lets the hooks of a session decide about its agent's permissions."""
+
+    def __init__(
+        self, hooks: PermissionHooks, updates: Updates, show: Callable[[Json], None]
+    ) -> None:
+        """`show` takes the card of a call that no client was asked about."""
+        self._hooks = hooks
+        self._updates = updates
+        updates.keeps_calls = hooks.decide_permissions
+        self._show = show
+
+    def takes(self, call: Call) -> bool:
+        """Return True for a request that hooks are to decide about."""
+        tool_call = call.params.get("toolCall") if isinstance(call.params, dict) else None
+        asks = call.method == REQUEST_PERMISSION and isinstance(tool_call, dict)
+        return asks and self._hooks.decide_permissions
+
+    def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
+        """Run the hooks; `ask` asks the client if they leave it to the person."""
+        asked = _Deciding(link, call)
+        link.at_clients.add(asked)
+        told = self._updates.told_of(call.params["toolCall"])
+        asked.stop = self._hooks.decide(told, partial(self._decided, asked, ask))
+
+    def tell_that_it_waits(self, call: Call) -> None:
+        """Tell hooks that the user was asked something."""
+        if call.method in _WAITS:
+            params = call.params if isinstance(call.params, dict) else {}
+            tool_call = params.get("toolCall")
+            told = tool_call.get("title") if isinstance(tool_call, dict) else params.get("message")
+            self._hooks.waits_for_user(_WAITS[call.method], told if isinstance(told, str) else "")
+
+    def _decided(
+        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: str | None
+    ) -> None:
+        link, call = asked.link, asked.call
+        if not asked.is_open:
+            return  # it was answered when the hooks were stopped
+        link.at_clients.remove(asked)
+        option = option_for(decision, call.params.get("options"))
+        if decision is None:
+            link.peer.fail(call.id, errors.cancelled())
+        elif decision == "deny" or option is not None:
+            card, new = self._updates.asked_about(call.params["toolCall"])
+            if new and isinstance(card.get("toolCallId"), str):
+                self._show(new_card(card))
+            chosen = {"outcome": {"outcome": "selected", "optionId": option}}
+            link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
+        else:
+            ask(link, call)
+
+
+def new_card(call: Json) -> Json:
+    """Return the update that opens a card for a call of which only a permission has told."""
+    card = {"title": call["toolCallId"], "status": "pending", **call}
+    return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
+
+
+def option_for(decision: str | None, options: object) -> object:
+    """Return the id of the option that stands for a decision; None if there is none."""
+    offered = options if isinstance(options, list) else []
+    for kind in _KINDS.get(decision or "", ()):
+        for option in offered:
+            if isinstance(option, dict) and option.get("kind") == kind and option.get("optionId"):
+                return option["optionId"]
+    return None

@@ -1,0 +1,243 @@
+"""What an agent asks a person in a session: every client that can answer is asked.
+
+- An offered option that was chosen settles a permission, a form that was accepted or declined an
+  elicitation; the other clients are told that nobody waits for them any more (invariant V3).
+- Anything else withdraws that client alone, and so does its leave. When all have withdrawn, the
+  question is rejected; if only one client was asked, its own answer is passed on.
+- One who joins is asked when it has been shown the session.
+- In a bridge that is kept without a client, a question that nobody can answer now waits for the
+  next one: a connection that ends is no answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.session.clients.permissions import option_for
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
+from acp_bridge.wire.peer import Call
+
+
+class QuestionsPort(Protocol):
+    """What is needed of the session."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, that of the running turn first."""
+
+    def on_question(self) -> None:
+        """Note that a question was asked, or is asked no more."""
+
+
+@dataclass(slots=True, eq=False)
+class _Question(OpenRequest):
+    """A question of an agent that is not settled yet."""
+
+    #: the parameters with the ids that clients know.
+    params: Any
+    #: those who are asked, with the request's id there.
+    asked: dict[Client, int] = field(default_factory=dict)
+    #: how many were asked until now.
+    count: int = 0
+
+    @property
+    def title(self) -> str | None:
+        """What it is about, in the agent's words."""
+        params = self.params if isinstance(self.params, dict) else {}
+        tool_call = params.get("toolCall")
+        told = tool_call.get("title") if isinstance(tool_call, dict) else params.get("message")
+        return told if isinstance(told, str) else None
+
+    def call_back(self) -> None:
+        """Tell the clients that nobody waits for their answers any more."""
+        for client, request_id in self.asked.items():
+            client.peer.cancel(request_id)
+
+
+class Questions:
+    """The questions of one session's agent to the people at its clients."""
+
+    def __init__(
+        self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
+    ) -> None:
+        """Nothing is asked yet. `kept`: another client may come when none is there."""
+        self._kept = kept
+        self._port = port
+        self._prompts = prompts
+        self._transcript = transcript
+        self._all: list[_Question] = []
+
+    @property
+    def open(self) -> list[_Question]:
+        """The questions that are not settled, in the order of asking."""
+        self._all = [asked for asked in self._all if asked.is_open]
+        return self._all
+
+    def clients(self, link: Link, call: Call) -> list[Client]:
+        """Return the clients that can answer a request of an agent, shown the session or not yet.
+
+        One about a request of a client goes to that one alone.
+        """
+        params = call.params if isinstance(call.params, dict) else {}
+        if "sessionId" not in params and (of := _origin(link, params)):
+            return [of.client] if of.client.abilities.allows(call.method, params) else []
+        clients = [view.client for view in self._transcript.views]
+        return [each for each in clients if self._may_ask(each, call)]
+
+    def may_wait(self, link: Link, call: Call) -> bool:
+        """Return True if a client that can answer may come, though none can now.
+
+        What is about a request of a client is that one's alone. Whoever has the session and can't
+        answer a form would wait for nothing that it sees.
+        """
+        params = call.params if isinstance(call.params, dict) else {}
+        of_session = "sessionId" in params or _origin(link, params) is None
+        seen = call.method == REQUEST_PERMISSION or not self._transcript.views
+        return self._kept and of_session and seen
+
+    def _may_ask(self, client: Client, call: Call) -> bool:
+        unanswered = self._port.unanswered
+        own_turn = unanswered and self._prompts.asker(unanswered[0]) is client
+        if client.observes or (client.own_turns_only and not own_turn):
+            return False
+        return client.abilities.allows(call.method, call.params)
+
+    def shown(self, clients: list[Client]) -> list[Client]:
+        """Return those that are asked at once: no load of them runs."""
+        views = {view.client: view for view in self._transcript.views}
+        return [each for each in clients if each not in views or not views[each].replaying]
+
+    def show_card(self, card: Json, asked: list[Client]) -> None:
+        """Show the card of a call to all but those who make one of the question."""
+        for view in self._transcript.views:
+            if view.client not in asked:
+                self._transcript.show_to(view.client, card)
+
+    def ask(self, link: Link, call: Call, params: Any, clients: list[Client]) -> None:
+        """Ask these clients; `params` are those of the request as clients know its ids."""
+        question = _Question(link, call, params)
+        link.at_clients.add(question)
+        self._all.append(question)
+        try:
+            question.asked = dict.fromkeys(clients, 0)
+            for client in clients:
+                self._ask(question, client)
+        except Exception:
+            link.at_clients.remove(question)
+            raise
+        self._port.on_question()
+
+    def ask_too(self, client: Client) -> None:
+        """Ask a client, which has just been shown the session, what is open."""
+        for question in self.open:
+            able = client in self.clients(question.link, question.call)
+            if able and client not in question.asked:
+                self._ask(question, client)
+
+    def _ask(self, question: _Question, client: Client) -> None:
+        params = _for_client(question, client)
+        question.count += 1
+        question.asked.setdefault(client, 0)
+        request_id = client.peer.request(
+            question.call.method,
+            params,
+            lambda answer: self._answered(question, client, answer),
+        )
+        if client in question.asked:  # one that is gone has answered already
+            question.asked[client] = request_id
+
+    def withdraw(self, client: Client) -> None:
+        """Ask a client nothing any more: it does not have the session now."""
+        for question in self.open:
+            if (request_id := question.asked.get(client)) is not None:
+                client.peer.cancel(request_id)
+            self._withdraw(question, client, None)
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _answered(self, question: _Question, client: Client, answer: Answer) -> None:
+        if not question.is_open or client not in question.asked:
+            return
+        if isinstance(answer, Ok) and _settles(question.call, answer.result):
+            del question.asked[client]
+            question.link.at_clients.remove(question)
+            question.call_back()
+            question.link.peer.answer(question.call.id, answer.result)
+            self._port.on_question()
+        else:
+            self._withdraw(question, client, answer)
+
+    def _withdraw(self, question: _Question, client: Client, answer: Answer | None) -> None:
+        question.asked.pop(client, None)
+        others = self.clients(question.link, question.call)
+        later = [each for each in others if each is not client and each not in self.shown(others)]
+        left = answer is None or client.gone
+        if question.asked or later or (left and self.may_wait(question.link, question.call)):
+            return
+        question.link.at_clients.remove(question)
+        match answer if question.count == 1 else None:
+            case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
+                question.link.peer.answer(question.call.id, result)
+            case Err(error):
+                question.link.peer.fail(question.call.id, error)
+            case _:
+                question.link.peer.answer(question.call.id, _rejection(question.call))
+        self._port.on_question()
+
+
+def _origin(link: Link, params: Json) -> ClientRequest | None:
+    """Return the request of a client that an agent's request is about, if there is one."""
+    on_behalf = params.get("requestId")
+    origin = link.on_behalf.get(on_behalf) if is_id(on_behalf) else None
+    return origin if isinstance(origin, ClientRequest) else None
+
+
+def _for_client(question: _Question, client: Client) -> Any:
+    params = question.params
+    if not isinstance(params, dict) or (origin := _origin(question.link, params)) is None:
+        return params
+    if origin.client is client:
+        return {**params, "requestId": origin.call.id}
+    return {key: value for key, value in params.items() if key != "requestId"}
+
+
+def _settles(call: Call, result: object) -> bool:
+    """Return True for the answer of a person who has decided."""
+    if call.method != REQUEST_PERMISSION:
+        return isinstance(result, dict) and result.get("action") in ("accept", "decline")
+    match result:
+        case {"outcome": {"outcome": "selected", "optionId": chosen}}:
+            return chosen in _offered(call)
+    return False
+
+
+def _chooses_what_is_not_offered(call: Call, result: object) -> bool:
+    match result:
+        case {"outcome": {"outcome": "selected"}}:
+            return call.method == REQUEST_PERMISSION
+    return False
+
+
+def _offered(call: Call) -> list[object]:
+    """Return the ids of the options of a permission."""
+    options = call.params.get("options") if isinstance(call.params, dict) else None
+    named = options if isinstance(options, list) else []
+    return [each["optionId"] for each in named if isinstance(each, dict) and "optionId" in each]
+
+
+def _rejection(call: Call) -> Json:
+    """Return the answer to a question to which nobody gives one."""
+    if call.method != REQUEST_PERMISSION:
+        return {"action": "cancel"}
+    options = call.params.get("options") if isinstance(call.params, dict) else None
+    option = option_for("deny", options)
+    if option is None:
+        return CANCELLED_PERMISSION
+    return {"outcome": {"outcome": "selected", "optionId": option}}

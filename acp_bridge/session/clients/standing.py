@@ -1,0 +1,151 @@
+"""Where one session stands, told to the clients that want to know at each change.
+
+It is told past any quiet, since it is no update of the session, and to a client that is being
+shown the session only behind that. That it is closed is told only if somebody has closed it: when
+the bridge ends, the session is kept, and may be opened elsewhere at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import anyio
+
+from acp_bridge import notices
+from acp_bridge.machine.states import Standstill, State
+from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, Json
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+#: characters of a prompt that are told.
+_LENGTH: Final = 200
+#: the words for states that nothing else decides.
+_WORDS: Final = {
+    State.CLOSED: CLOSED_STATE,
+    State.DRAINING: "cancelling",
+    State.BLOCKED: "blocked",
+    State.UNAUTHENTICATED: "blocked",
+}
+
+
+class StandingPort(Protocol):
+    """What is needed of the machine."""
+
+    @property
+    def state(self) -> State:
+        """The stage at which the machine is."""
+
+    @property
+    def standstill(self) -> Standstill:
+        """What the user's pause or hold has come to."""
+
+    @property
+    def running(self) -> int | None:
+        """The key of the prompt that the agent has, or None."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, that of the running turn first."""
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The keys of the prompts in the queue."""
+
+    @property
+    def asleep(self) -> bool:
+        """True while there is no process because the session was at rest."""
+
+    @property
+    def ending(self) -> bool:
+        """True once the session is being closed, or ends with the bridge."""
+
+
+class Standing:
+    """Tells one session's state."""
+
+    def __init__(
+        self,
+        session_id: str,
+        port: StandingPort,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        questions: Questions,
+    ) -> None:
+        """The session has no client yet."""
+        #: somebody closes the session for all.
+        self.closing = False
+        self._session_id = session_id
+        self._port = port
+        self._transcript = transcript
+        self._prompts = prompts
+        self._questions = questions
+        self._word = "idle"
+        self._since = anyio.current_time()
+        self._told: tuple[object, ...] = ()
+
+    def look_again(self) -> None:
+        """Tell a change; nothing is told of a bridge's end."""
+        if self._port.ending and not self.closing:
+            return
+        word = self._state()
+        if word != self._word:
+            self._word, self._since = word, anyio.current_time()
+        stands = word, len(self._port.waiting), len(self._transcript.views), self._port.running
+        if stands != self._told:
+            self._told = stands
+            for view in self._transcript.views:
+                self._tell(view)
+
+    def welcome(self) -> None:
+        """Tell all where the session stands: one more client has been shown it."""
+        self._told = ()
+        self.look_again()
+
+    def row(self) -> Json:
+        """Return what `_acp_bridge/live` lists of the state."""
+        self.look_again()
+        row = self._params()
+        if asked := [each.title for each in self._questions.open]:
+            row["asks"] = asked[0] or ""
+        return row
+
+    def _tell(self, view: ClientView) -> None:
+        if not view.client.hears_state or view.replaying:
+            return
+        told = self._params()
+        if (key := self._port.running) is not None:
+            prompt = self._prompts.get(key)
+            mine = self._prompts.asker(self._port.unanswered[0]) is view.client
+            text = notices.first_line(prompt.params["prompt"], _LENGTH)
+            told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
+        view.client.peer.notify(SESSION_STATE, told)
+
+    def _params(self) -> Json:
+        return {
+            "sessionId": self._session_id,
+            "state": self._word,
+            "seconds": int(anyio.current_time() - self._since),
+            "waiting": len(self._port.waiting),
+            "clients": len(self._transcript.views),
+        }
+
+    def _state(self) -> str:
+        state, stands = self._port.state, self._port.standstill
+        ends = state is State.KILLING and self._port.running is not None
+        if word := "cancelling" if ends else _WORDS.get(state):
+            return word
+        if stands is Standstill.PAUSED:
+            return "paused"
+        if self._questions.open:
+            return "permission"
+        if state is State.RUNNING:
+            return "running"
+        if stands is not Standstill.OPEN:
+            return "held"
+        if self._port.asleep:
+            return "asleep"
+        if state in (State.STARTING, State.RELOADING, State.KILLING):
+            return "starting"
+        return "running" if self._port.unanswered else "idle"

@@ -1,0 +1,199 @@
+"""What an agent asks of the client in a session: files, terminals, and what is for a person.
+
+Files and terminals are those of the client that the agent was told of. Permissions and other
+questions to people go to all who can answer (`questions.py`).
+
+- Ids are mapped both ways; a client never sees two requests of one id (invariant P13).
+- After a cancel the agent changes nothing through the client (C19), and what it waits for is
+  answered at once (invariant C15).
+- What the client did not say it can do never reaches it.
+- When a process is dead, its terminals are released and its requests are called back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from acp_bridge import errors, protocol
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.clients.open_request import OpenRequest, names_session
+from acp_bridge.session.clients.permissions import Permissions, new_card
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
+from acp_bridge.wire.peer import Call
+
+#: what changes something for the user: refused once the turn was cancelled.
+_CHANGES = frozenset(
+    {protocol.WRITE_TEXT_FILE, protocol.CREATE_TERMINAL, protocol.CREATE_ELICITATION}
+)
+
+
+@dataclass(slots=True, eq=False)
+class _AtOneClient(OpenRequest):
+    """A request that one client has: files, terminals, and all where there is no session."""
+
+    client: Client
+    client_id: int = 0
+
+    def call_back(self) -> None:
+        """Tell the client that nobody waits for its answer any more."""
+        self.client.peer.cancel(self.client_id)
+
+
+class ToClient:
+    """The requests to a client that agents make for one session, or for none.
+
+    What is open is kept with the process that waits for it, `link.at_clients`.
+    """
+
+    def __init__(
+        self,
+        session_id: str | None,
+        client: Callable[[], Client | None],
+        updates: Updates,
+        record: Callable[[Json], None] = lambda params: None,
+        permissions: Permissions | None = None,
+        questions: Questions | None = None,
+    ) -> None:
+        """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
+
+        `record` takes an update that only the client has shown, from what it was asked.
+        `permissions` are asked for at hooks first. `questions` takes what is for people, of
+        whom there may be several; without it the one client is asked that, too.
+        """
+        self._questions = questions
+        self._permissions = permissions
+        self._session_id = session_id
+        self._record = record
+        self._client = client
+        self._updates = updates
+
+    def forward(self, link: Link, call: Call, *, stopped: bool) -> bool:
+        """Pass a request to the client; returns True when it was refused because of `stopped`.
+
+        `stopped`: the turn was cancelled.
+        """
+        if stopped and call.method == REQUEST_PERMISSION:
+            link.peer.answer(call.id, CANCELLED_PERMISSION)
+            return True
+        if stopped and call.method in _CHANGES:
+            link.peer.fail(call.id, errors.cancelled())
+            return True
+        if self._permissions and self._permissions.takes(call):
+            self._permissions.decide(link, call, self._pass)
+        else:
+            self._pass(link, call)
+        return False
+
+    def _pass(self, link: Link, call: Call) -> None:
+        client = self._client()
+        if self._session_id is None and names_session(call.params):
+            link.peer.fail(call.id, errors.unknown_session())
+        elif self._questions and call.method in ASKS_A_PERSON:
+            self._ask_people(self._questions, link, call)
+        elif client and client.abilities.allows(call.method, call.params):
+            self._ask(client, link, call)
+        else:
+            link.peer.fail(call.id, errors.unknown_method(call.method))
+
+    def _ask(self, client: Client, link: Link, call: Call) -> None:
+        params = self._for_client(client, link, call)
+        asked = _AtOneClient(link, call, client)
+        link.at_clients.add(asked)
+        try:
+            asked.client_id = client.peer.request(
+                call.method, params, lambda answer: self._answered(asked, answer)
+            )
+        except Exception:  # nothing was sent
+            link.at_clients.remove(asked)
+            raise
+        if self._permissions:
+            self._permissions.tell_that_it_waits(call)
+
+    def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
+        """Ask everybody who can answer; the others are shown the card of the call."""
+        able = questions.clients(link, call)
+        if not able and not questions.may_wait(link, call):
+            link.peer.fail(call.id, errors.unknown_method(call.method))
+            return
+        asked = questions.shown(able)
+        params, card = self._named(call)
+        if card:
+            questions.show_card(card, asked)
+        questions.ask(link, call, params, asked)
+        if self._permissions:
+            self._permissions.tell_that_it_waits(call)
+
+    def _answered(self, asked: _AtOneClient, answer: Answer) -> None:
+        if not asked.is_open:
+            self._late_terminal(asked, answer)
+            return
+        asked.link.at_clients.remove(asked)
+        match answer:
+            case Ok(result):
+                self._note_terminal(asked, result)
+                asked.link.peer.answer(asked.call.id, result)
+            case Err(error):
+                asked.link.peer.fail(asked.call.id, error)
+
+    def _note_terminal(self, asked: _AtOneClient, result: object) -> None:
+        params, terminals = asked.call.params, asked.link.at_clients.terminals
+        if asked.call.method == protocol.CREATE_TERMINAL:
+            if terminal := _terminal_of(result):
+                terminals[terminal] = partial(self._release_terminal, asked.client, terminal)
+        elif asked.call.method == protocol.RELEASE_TERMINAL:
+            terminals.pop(_terminal_of(params) or "", None)
+
+    def _late_terminal(self, asked: _AtOneClient, answer: Answer) -> None:
+        """Release a terminal that was made after its agent was dead: nobody else does."""
+        if asked.call.method != protocol.CREATE_TERMINAL or isinstance(answer, Err):
+            return
+        if terminal := _terminal_of(answer.result):
+            self._release_terminal(asked.client, terminal)
+
+    def _release_terminal(self, client: Client, terminal: str) -> None:
+        params = {"sessionId": self._session_id, "terminalId": terminal}
+        client.peer.request(protocol.RELEASE_TERMINAL, params, lambda answer: None)
+
+    def _for_client(self, client: Client, link: Link, call: Call) -> Any:
+        params, _ = self._named(call)
+        on_behalf = params.get("requestId") if isinstance(params, dict) else None
+        if is_id(on_behalf):
+            origin = link.on_behalf.get(on_behalf)
+            if isinstance(origin, ClientRequest) and origin.client is client:
+                return {**params, "requestId": origin.call.id}
+        return params
+
+    def _named(self, call: Call) -> tuple[Any, Json | None]:
+        """Return the parameters with the ids that clients know.
+
+        The second value is the update that opens the card of a call which nothing has shown
+        before. It is recorded: who is asked makes a card of the question, and a later load would
+        not know whose updates follow.
+        """
+        if not isinstance(call.params, dict):
+            return call.params, None
+        changed, card = dict(call.params), None
+        if "sessionId" in changed and self._session_id is not None:
+            changed["sessionId"] = self._session_id
+        tool_call = changed.get("toolCall")
+        if isinstance(tool_call, dict):
+            changed["toolCall"], new = self._updates.asked_about(tool_call)
+            if new and isinstance(changed["toolCall"].get("toolCallId"), str):
+                card = new_card(changed["toolCall"])
+                self._record(card)
+        tool_call_id = changed.get("toolCallId")
+        if isinstance(tool_call_id, str):
+            changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
+        return changed, card
+
+
+def _terminal_of(result: object) -> str | None:
+    terminal = result.get("terminalId") if isinstance(result, dict) else None
+    return terminal if isinstance(terminal, str) else None

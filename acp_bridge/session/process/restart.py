@@ -1,0 +1,124 @@
+"""Brings a process up to where the one before it was: the session, its settings, what waited.
+
+The process is initialized, and no other process has the session open (invariant P12). The user's
+settings are in force before the next prompt, or the prompt does not run (invariant R9).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import errors, notices
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import SessionJournal
+from acp_bridge.late_replay import LateReplay
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.session.opening import NotLoaded, Opening, Refused, Workspace
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import RpcError
+
+
+class RestartPort(Protocol):
+    """What a restart needs of its session."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the session works now."""
+
+    async def rename_at_agent(self, link: Link) -> None:
+        """Note the agent's id of the session, and take the process over. Raises JournalError."""
+
+    def take_replayed(self) -> LateReplay | None:
+        """Return what a load has just read of the conversation, if one did."""
+
+
+class Restart:
+    """Gives the session to one process after the other."""
+
+    def __init__(
+        self,
+        port: RestartPort,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        updates: Updates,
+        user_settings: UserSettings,
+        to_agent: ToAgent,
+        memory: Memory,
+        sleep: Sleep,
+    ) -> None:
+        """Nothing happens before `run`."""
+        self._port = port
+        self._journal = journal
+        self._transcript = transcript
+        self._updates = updates
+        self._user_settings = user_settings
+        self._to_agent = to_agent
+        self._memory = memory
+        self._sleep = sleep
+
+    async def run(self, link: Link) -> ev.Event:
+        """Give the process the session; returns the event that says how that went."""
+        session_id, epoch = self._journal.info.session_id, link.epoch
+        self._updates.new_process()
+        try:
+            await self._open(link)
+        except NotLoaded as exc:
+            event("session.not_loaded", session=session_id, agent=link.name, what=exc)
+            self._memory.refusal = str(exc)
+            self._sleep.note_reload(link, well=False)
+            return ev.LoadRefused(epoch, exc.permanent, f"{exc}. {notices.MEMORY_WAYS}")
+        except Refused as exc:
+            event("session.refused", session=session_id, agent=link.name, what=exc)
+            return ev.LoadRefused(epoch, exc.permanent, str(exc))
+        except RpcError as exc:
+            event("session.auth_needed", session=session_id, agent=link.name)
+            return ev.NeedsAuth(epoch, exc)
+        except Exception as exc:
+            what = errors.internal(exc, "the session could not be opened")
+            return ev.LoadRefused(epoch, False, what.message)
+        event("session.reopened", session=session_id, agent=link.name)
+        return ev.Loaded(epoch, link.light)
+
+    async def _open(self, link: Link) -> None:
+        """Open the session, then bring its settings up to the user's.
+
+        Ends without a step between the last setting and the return, so that none is overtaken by
+        the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
+        """
+        opening = Opening(link, self._port.workspace)
+        known = self._memory.known
+        self._user_settings.hush()
+        result = await opening.reopen(known, self._transcript.notice)
+        replayed = self._port.take_replayed()
+        late = (replayed or await self._recorded()) if opening.replays else None
+        await self._port.rename_at_agent(link)
+        if link.gone:  # the next process may have the session by now
+            raise Refused("the agent's process has ended", permanent=False)
+        await self._memory.note_open(is_new=opening.is_new)
+        if known.remembered and not opening.is_new:
+            self._sleep.note_reload(link, well=True)
+        if late:
+            self._updates.expect_late_replay(late)
+        self._user_settings.note_result(result)
+        await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
+        await self._sleep.look(link)
+        self._sleep.send_kept(link)
+        await self._to_agent.send_deferred(link)
+        for name, before, now in self._user_settings.take_given_up():
+            self._transcript.notice(notices.given_up(name, before, now))
+        for update in self._user_settings.take_news():
+            self._transcript.show({"update": update})
+        self._transcript.flush()
+
+    async def _recorded(self) -> LateReplay:
+        late = LateReplay()
+        async for page in self._journal.replay():
+            for params in page:
+                late.note(params)
+        return late

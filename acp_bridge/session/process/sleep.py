@@ -1,0 +1,229 @@
+"""Ends the process of a session that has been at rest for long; what needs one starts the next.
+
+- Only the process ends. The session stays live for its clients, who are told nothing (R16).
+- It never ends while something is open: a prompt or a hook (the machine knows of them), a tool
+  card, a question or a terminal at a client, a request of either side, output not yet read.
+- It never ends if the session has MCP servers, or if its tree has a process that was not there when
+  it was given the session: that may be work of the user's.
+- It never ends unless the agent remembers the session and was seen to take one up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+
+from acp_bridge.agents.descendants import descendants, first_descendants
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Passing
+from acp_bridge.protocol import Json
+from acp_bridge.session.opening import Workspace
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.requests.to_agent import for_agent
+from acp_bridge.updates import Updates
+
+
+class SleepPort(Protocol):
+    """What is needed of the session."""
+
+    id: str
+
+    @property
+    def at_rest(self) -> bool:
+        """True while a process has the session, and neither a prompt nor a hook is about."""
+
+    @property
+    def asleep(self) -> bool:
+        """True while there is no process because the session was at rest."""
+
+    @property
+    def link(self) -> Link | None:
+        """The process that has the session open and takes requests, or None."""
+
+    @property
+    def passing(self) -> Passing:
+        """What becomes of a request now."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the session works now."""
+
+    @property
+    def occupied(self) -> bool:
+        """True while a question is asked beside the session, the process is not read, or the
+        journal can't be written, so that a reload would fail."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+class SleepReloads(Protocol):
+    """Says whether the agent can be trusted to come back (`reloads.SeenReloads`)."""
+
+    @property
+    def is_ours(self) -> bool:
+        """The agent has no process beside its main one but for work."""
+
+    async def seen(self, link: Link) -> bool:
+        """Return True if a reload of the agent has worked."""
+
+    async def note(self, link: Link) -> None:
+        """Note that a reload has worked."""
+
+    async def forget(self, link: Link) -> None:
+        """Note that a reload was refused."""
+
+
+class Sleep:
+    """Watches one session's rest."""
+
+    def __init__(
+        self, port: SleepPort, seconds: float, reloads: SleepReloads, updates: Updates, mem: Memory
+    ) -> None:
+        """`seconds` of rest end the process; 0: nothing does."""
+        self._port = port
+        self._seconds = seconds
+        self._reloads = reloads
+        self._updates = updates
+        self._memory = mem
+        self._since = 0.0
+        self._resting: anyio.CancelScope | None = None
+        #: the process that was looked at when it had the session, and what its tree had then.
+        self._seen: tuple[Link, frozenset[int]] | None = None
+        #: the process has ended because of the rest, and the next does not have the session yet.
+        self._wakes = False
+        #: notifications of clients for the process that is to come.
+        self._kept: list[tuple[str, Json]] = []
+        #: how many prompts agents were sent.
+        self._turns = 0
+
+    # --- the processes that are given the session ----------------------------------------------
+
+    def begin(self, link: Link) -> None:
+        """Look at the process in which the session is made; nobody waits for that."""
+        if self._seconds:
+            self._seen = link, frozenset()
+            self._port.spawn(self.look, link)
+
+    async def look(self, link: Link) -> None:
+        """Note which processes the agent has by now, unless it was given work meanwhile."""
+        if not self._seconds or self._port.workspace.mcp_servers:
+            return
+        if self._reloads.is_ours:  # the next prompt need not wait for a look
+            self._seen = link, frozenset()
+            return
+        before = self._turns
+        found = await anyio.to_thread.run_sync(first_descendants, link.pid)
+        if before == self._turns:
+            self._seen = link, found
+
+    def note_turn(self) -> None:
+        """Note that the agent is sent a prompt: what it starts from now on may be work."""
+        self._turns += 1
+
+    def note_reload(self, link: Link, *, well: bool) -> None:
+        """Note that a process has taken up the session, or would not though it should know it."""
+        self._port.spawn(self._reloads.note if well else self._reloads.forget, link)
+
+    def keeps(self, method: str, params: Json) -> bool:
+        """Keep a client's notification, which is to wake the session; False if it is awake.
+
+        A session that wakes is not awake yet, whatever it was that woke it.
+        """
+        if self._wakes:
+            self._kept.append((method, params))
+        return self._wakes
+
+    def send_kept(self, link: Link) -> None:
+        """Send what was kept to the process that has come."""
+        kept, self._kept = self._kept, []
+        for method, params in kept:
+            link.peer.notify(method, for_agent(link, params))
+
+    # --- the rest ------------------------------------------------------------------------------
+
+    def disturb(self) -> None:
+        """Note that the agent or a client has said something."""
+        if self._seconds:
+            self._since = anyio.current_time()
+
+    def look_again(self) -> None:
+        """Follow a change of the machine's state."""
+        if not self._seconds:
+            return
+        self._follow_waking()
+        self.disturb()
+        if self._port.at_rest and self._resting is None:
+            self._resting = anyio.CancelScope()
+            self._port.spawn(self._watch, self._resting)
+        elif self._resting and not self._port.at_rest:
+            self._resting.cancel()
+            self._resting = None
+
+    def _follow_waking(self) -> None:
+        if self._port.asleep:
+            self._wakes = True
+        elif self._port.passing in (Passing.REFUSED, Passing.GONE):
+            self._wakes = False
+            self._kept.clear()
+        elif link := self._port.link:
+            self._wakes = False
+            self.send_kept(link)
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            while True:
+                since = self._last()
+                await anyio.sleep(max(0, since + self._seconds - anyio.current_time()))
+                if self._last() > since:
+                    continue
+                link = await self._may_end()
+                if link is None or self._last() > since:
+                    self.disturb()  # and look again after as long
+                    continue
+                event("session.asleep", session=self._port.id, agent=link.name)
+                self._port.feed(ev.Sleep(link.epoch))
+
+    def _last(self) -> float:
+        """Return when the agent or a client did something last."""
+        link = self._port.link
+        return (
+            max(self._since, link.at_clients.touched, link.requests.touched)
+            if link
+            else self._since
+        )
+
+    async def _may_end(self) -> Link | None:
+        """Return the process if it may end now."""
+        link = self._port.link
+        if link is None or self._busy(link) or not self._remembers():
+            return None
+        if self._seen is None or self._seen[0] is not link or not await self._reloads.seen(link):
+            return None
+        now = await anyio.to_thread.run_sync(descendants, link.pid)
+        if now is None or not now <= self._seen[1]:
+            event("session.wakeful", session=self._port.id, what="processes of the agent's")
+            return None
+        return None if self._busy(link) or self._port.link is not link else link
+
+    def _busy(self, link: Link) -> bool:
+        """Return True while something is open."""
+        at_clients = link.at_clients.questions or link.at_clients.terminals
+        open_here = self._port.occupied or self._updates.has_open_cards or link.peer.busy
+        return bool(link.gone or at_clients or open_here or self._port.workspace.mcp_servers)
+
+    def _remembers(self) -> bool:
+        try:
+            known = self._memory.known
+        except JournalError as exc:
+            event("journal.failed", session=self._port.id, what=exc)
+            return False
+        return known.remembered and known.agent_session_id is not None

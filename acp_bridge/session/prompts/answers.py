@@ -1,0 +1,87 @@
+"""Turns a prompt's outcome into what the client and the journal are told of it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from acp_bridge import errors
+from acp_bridge.agents.outcome import Exit
+from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
+from acp_bridge.protocol import Json
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+
+
+def of_outcome(outcome: Outcome) -> Answer:
+    """Return the answer to `session/prompt`."""
+    match outcome:
+        case Replied(Ok() | Err() as answer):
+            return answer
+        case Replied(odd):
+            return Err(
+                errors.internal(TypeError(type(odd)), "the agent's answer was not understood")
+            )
+        case Cancelled():
+            return Ok({"stopReason": "cancelled"})
+        case Done():
+            return Ok({"stopReason": "end_turn"})
+        case Refused():
+            return Ok({"stopReason": "refusal"})
+        case Failed(why, detail):
+            return Err(_failure(why, detail))
+        case _:
+            assert_never(outcome)
+
+
+def of_wait(outcome: Outcome) -> Answer:
+    """Return the answer to `/queue wait` when what it waited for has ended."""
+    answer = of_outcome(outcome)
+    if isinstance(answer, Err) or isinstance(outcome, Cancelled):
+        return answer
+    return of_outcome(Done())
+
+
+def _failure(why: Failure, detail: object) -> RpcError:
+    match why:
+        case Failure.JOURNAL:
+            return errors.agent_trouble("the prompt could not be written to the journal: not taken")
+        case Failure.NOT_BEGUN:
+            return errors.agent_trouble("the journal can't be written, so the prompt was not sent")
+        case Failure.AGENT_DIED:
+            how = detail.describe() if isinstance(detail, Exit) else "it is gone"
+            return errors.agent_trouble(
+                f"the agent ended during the turn ({how}); the session goes on, the prompt is not"
+                " sent again"
+            )
+        case Failure.NEEDS_AUTH:
+            return detail if isinstance(detail, RpcError) else errors.auth_required()
+        case Failure.CLOSED:
+            return errors.unknown_session()
+        case Failure.NO_AGENT:
+            why_not = detail.describe() if isinstance(detail, Exit) else detail
+            told = f": {why_not}" if why_not else " in time"
+            return errors.agent_trouble(f"the agent could not be made ready{told}")
+        case _:
+            assert_never(why)
+
+
+def says_why_not_ready(outcome: Outcome) -> bool:
+    """Return True when the answer says why no agent takes the session."""
+    return isinstance(outcome, Failed) and outcome.why in (Failure.NO_AGENT, Failure.NEEDS_AUTH)
+
+
+def for_journal(answer: object) -> Json | None:
+    """Return an answer as the journal keeps it; None for what is no answer."""
+    match answer:
+        case Ok(result):
+            return result if isinstance(result, dict) else {"result": result}
+        case Err(error):
+            return {"error": error.to_wire()}
+        case _:
+            return None
+
+
+def in_short(answer: Answer) -> object:
+    """Return what the log says of an answer."""
+    if isinstance(answer, Err):
+        return f"error {answer.error.code}"
+    return answer.result.get("stopReason") if isinstance(answer.result, dict) else "?"

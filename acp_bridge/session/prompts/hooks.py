@@ -1,0 +1,265 @@
+"""The hooks of one session: when they run, what they are told, and what becomes of their word.
+
+- The machine says when hooks about a prompt run, and waits for them; of others it is told, so that
+  `cancelled` is not said while one runs (invariant C10). Accepting a prompt waits for none (Q10).
+- A permission is given by a hook only if every hook that has a word about it says so; whatever goes
+  wrong, the person is asked (invariant C18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+import anyio
+
+from acp_bridge import notices, waits
+from acp_bridge.agents.outcome import Exit
+from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.log import event
+from acp_bridge.machine import effects as ef
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Moment
+from acp_bridge.protocol import Json, feedback_prompt, is_feedback
+from acp_bridge.session.prompts.hook_runs import HookRuns, HookRunsPort, Run
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Ok
+
+if TYPE_CHECKING:
+    from acp_bridge.hooks.verdict import Verdict
+
+#: the moments of the machine at which hooks of an event have something to do. What the hooks of
+#: the session's start tell the agent goes with a prompt.
+_MOMENTS = {
+    "SessionStart": Moment.PROMPT,
+    "UserPromptSubmit": Moment.PROMPT,
+    "Stop": Moment.TURN_END,
+    "AgentDied": Moment.DEATH,
+}
+
+
+class HooksPort(HookRunsPort, Protocol):
+    """What the hooks need of their session."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+
+class SessionHooks:
+    """Runs the hooks of one session; without any it does nothing."""
+
+    def __init__(
+        self,
+        port: HooksPort,
+        prompts: Prompts,
+        transcript: TranscriptOut,
+        found: FoundHooks | None,
+    ) -> None:
+        """Nothing runs yet. `found`: None if the session has no hooks at all."""
+        self._port = port
+        self._prompts = prompts
+        self._transcript = transcript
+        self._runs = HookRuns(port, found or FoundHooks())
+        #: what hooks have to tell the agent: with the next prompt, and with one by its key.
+        self._first_context = ""
+        self._context: dict[int, str] = {}
+        self._start: Run | None = None
+        self._started = False
+
+    @property
+    def moments(self) -> frozenset[Moment]:
+        """The moments for which there are hooks."""
+        return frozenset(moment for name, moment in _MOMENTS.items() if self._runs.has(name))
+
+    @property
+    def decide_permissions(self) -> bool:
+        """True when hooks have a word about permissions."""
+        return self._runs.has("PermissionRequest")
+
+    # --- on the machine's word -----------------------------------------------------------------
+
+    def perform(
+        self,
+        effect: ef.EndTurn | ef.RunHooks | ef.StopHooks | ef.RefuseFeedback | ef.TellDeath,
+    ) -> None:
+        """Carry out what the machine asks for."""
+        match effect:
+            case ef.EndTurn(key, answer):
+                self._prompts.end_turn(key, answer)
+            case ef.RunHooks(key, moment, again):
+                self._run(key, moment, again)
+            case ef.StopHooks():
+                self._runs.stop()
+            case ef.RefuseFeedback(key, enough):
+                text = self._prompts.forget(key)["prompt"][0]["text"]
+                if enough:
+                    self._transcript.notice(notices.enough_feedback(text))
+            case ef.TellDeath(how):
+                reason = how.describe() if isinstance(how, Exit) else "it is gone"
+                self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
+            case _:
+                assert_never(effect)
+
+    def _run(self, key: int, moment: Moment, again: int) -> None:
+        done: list[ev.HooksDone] = []
+
+        async def work() -> None:
+            before = moment is Moment.PROMPT
+            done.append(await (self._before(key) if before else self._after(key, again)))
+
+        def behind(run: Run) -> None:
+            self._port.feed(done[0] if done else ev.HooksDone(key))
+
+        self._runs.begin(work, behind)
+
+    async def _before(self, key: int) -> ev.HooksDone:
+        if self._start:
+            await self._start.ended.wait()
+        params = self._prompts.get(key).params
+        if is_feedback(params):
+            return ev.HooksDone(key)
+        texts = [block.get("text") for block in params["prompt"] if isinstance(block, dict)]
+        given = {"prompt": "\n".join(text for text in texts if isinstance(text, str))}
+        said = await self._runs.each("UserPromptSubmit", given, until=_blocks)
+        for verdict in said:
+            if verdict.block is not None:
+                return ev.HooksDone(key, refusal=verdict.block)
+        self._context[key] = _joined([verdict.context for verdict in said])
+        return ev.HooksDone(key)
+
+    async def _after(self, key: int, again: int) -> ev.HooksDone:
+        answer = self._prompts.get(key).answer
+        result = answer.result if isinstance(answer, Ok) else None
+        if not isinstance(result, dict) or result.get("stopReason") == "cancelled":
+            return ev.HooksDone(key)  # the turn failed, or the client has ended it
+        given = {"stop_hook_active": again > 0, "stop_reason": result.get("stopReason")}
+        said = await self._runs.each("Stop", given)
+        self._say()
+        text = _joined([verdict.block or "" for verdict in said])
+        if not text:
+            return ev.HooksDone(key)
+        params = {"sessionId": self._port.id, **feedback_prompt(notices.feedback(text))}
+        return ev.HooksDone(key, feedback=self._prompts.add(params, None))
+
+    # --- the life of the session ---------------------------------------------------------------
+
+    def start(self, source: str) -> None:
+        """Run the hooks of the session's start; what they tell the agent goes with a prompt."""
+        self._started = True
+        if self._runs.has("SessionStart"):
+            self._start = self._aside(partial(self._begin, source))
+
+    async def _begin(self, source: str) -> None:
+        said = await self._runs.each("SessionStart", {"source": source}, (source,))
+        self._first_context = _joined([verdict.context for verdict in said])
+
+    async def end(self, reason: str) -> None:
+        """Kill what runs, then run the hooks of the session's end, for a moment."""
+        self._runs.stop()
+        await self._runs.ended()
+        if self._started and self._runs.has("SessionEnd"):
+            with anyio.move_on_after(waits.HOOK_AT_END):
+                await self._runs.each("SessionEnd", {"reason": reason}, (reason,))
+
+    # --- the agent asks ------------------------------------------------------------------------
+
+    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
+        """Let hooks decide about a tool call; returns what stops them.
+
+        When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
+        """
+        name, kind = tool_name(call)
+        given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
+        given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
+        result: list[str] = []
+
+        async def work() -> None:
+            result.append(await self._permission(given, (name, kind)))
+
+        def behind(run: Run) -> None:
+            stopped = run.scope.cancel_called
+            then(result[0] if result else None if stopped else "ask")
+
+        return self._aside(work, behind).scope.cancel
+
+    def waits_for_user(self, kind: str, message: str) -> None:
+        """Run the hooks that tell the user that something waits; nothing waits for them."""
+        if self._runs.has("Notification"):
+            given = {"notification_type": kind, "message": message}
+            self._aside(partial(self._tell, "Notification", given, (kind,)))
+
+    async def _permission(self, given: Json, names: tuple[str, ...]) -> str:
+        from acp_bridge.hooks.verdict import Permission, decide
+
+        said = await self._runs.each("PermissionRequest", given, names, _denies)
+        self._say()
+        decision, why = decide(said)
+        if decision is Permission.DENY:
+            title = given["tool_title"] or given["tool_name"] or "a tool call"
+            self._transcript.notice(notices.permission_refused(str(title), why))
+        elif self._runs.person_asked:
+            decision = Permission.ASK
+        event("hook.decided", session=self._port.id, what=decision.value)
+        return decision.value
+
+    async def _tell(self, name: str, given: Json, names: tuple[str, ...] = ()) -> None:
+        await self._runs.each(name, given, names)
+
+    def _aside(
+        self, work: Callable[[], Awaitable[None]], then: Callable[[Run], None] = lambda run: None
+    ) -> Run:
+        """Run hooks that the machine is only told of."""
+
+        def behind(run: Run) -> None:
+            then(run)
+            self._port.feed(ev.HookEnded(run.number))
+
+        run = self._runs.begin(work, behind)
+        self._port.feed(ev.HookBegan(run.number))
+        return run
+
+    # --- what is said --------------------------------------------------------------------------
+
+    def take_unsaid(self) -> list[str]:
+        """Return what there is to say of hooks since the last call."""
+        unsaid, self._runs.unsaid = self._runs.unsaid, []
+        return unsaid
+
+    def take_context(self, key: int) -> str:
+        """Return what hooks have to tell the agent with this prompt."""
+        first, self._first_context = self._first_context, ""
+        return _joined([first, self._context.pop(key, "")])
+
+    def _say(self) -> None:
+        for text in self.take_unsaid():
+            self._transcript.notice(text)
+
+
+def tool_name(call: Json) -> tuple[str, str]:
+    """Return the name of a call's tool and its ACP kind; empty for what the agent doesn't say.
+
+    ACP has no names of tools: an agent that tells one does so in `_meta`. Else the kind is the
+    name.
+    """
+    kind = call.get("kind")
+    kind = kind if isinstance(kind, str) else ""
+    meta = call.get("_meta")
+    for own in meta.values() if isinstance(meta, dict) else ():
+        name = own.get("toolName") if isinstance(own, dict) else None
+        if isinstance(name, str) and name:
+            return name, kind
+    return kind, kind
+
+
+def _blocks(verdict: Verdict) -> bool:
+    return verdict.block is not None
+
+
+def _denies(verdict: Verdict) -> bool:
+    return verdict.permission is not None and verdict.permission.value == "deny"
+
+
+def _joined(texts: list[str]) -> str:
+    return "\n\n".join(text for text in texts if text)

@@ -1,0 +1,182 @@
+"""Pause, hold and go of one session: the user's word, the agent's part, and what clients are told.
+
+The machine decides (`machine/gate.py`). Each change of the standstill is told to every client: in a
+quiet `session_info_update` for programs, and in a sentence for people. While a prompt waits for the
+user's go, the first comes again each minute, as a sign of life.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import anyio
+
+from acp_bridge import notices
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import Standstill
+from acp_bridge.protocol import (
+    CAN_PAUSE,
+    GO,
+    HOLD,
+    INFO_UPDATE,
+    PAUSE,
+    ErrorCode,
+    Json,
+    can_own,
+    with_own_meta,
+)
+from acp_bridge.session.opening import in_words
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+
+#: the methods that are the user's word, as `/queue pause` and its kin are.
+METHODS: Final = frozenset({PAUSE, HOLD, GO})
+
+
+class PausesPort(Protocol):
+    """What is needed of the session."""
+
+    @property
+    def standstill(self) -> Standstill:
+        """What the user's pause or hold has come to."""
+
+    @property
+    def ending(self) -> bool:
+        """True once the session is being closed, or ends with the bridge."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+
+class Pauses:
+    """Takes the user's word, carries it to the agent, and tells what becomes of it."""
+
+    def __init__(self, port: PausesPort, transcript: TranscriptOut, capabilities: object) -> None:
+        """`capabilities`: what the agent says that it can do."""
+        self._port = port
+        self._can_pause = can_own(capabilities, CAN_PAUSE)
+        self._transcript = transcript
+        self._told = Standstill.OPEN
+        self._since = 0.0
+        #: why the agent did not pause, when it was asked last.
+        self._refusal = ""
+
+    # --- the user's word -----------------------------------------------------------------------
+
+    def take(self, request: ClientRequest) -> None:
+        """Answer one of `METHODS` with the state that it leads to; raises RpcError."""
+        self._transcript.wake(request.client)
+        match request.method:
+            case m if m == PAUSE and not self._can_pause:
+                raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
+            case m if m == PAUSE:
+                self._port.feed(ev.Pause())
+            case m if m == HOLD:
+                self._port.feed(ev.HoldQueue())
+            case _:
+                self.go()
+        result = {"state": self._port.standstill.value}
+        self._transcript.then(request.client, lambda: request.answer(result))
+
+    def command(self, word: str) -> None:
+        """Do what `/queue pause`, `hold` or `go` says, and say what came of it."""
+        before = self._port.standstill
+        match word:
+            case "pause" if not self._can_pause:
+                self._transcript.notice(notices.CANNOT_PAUSE)
+                return
+            case "pause":
+                self._port.feed(ev.Pause())
+            case "hold":
+                self._port.feed(ev.HoldQueue())
+            case _ if before is Standstill.OPEN:
+                self._transcript.notice(notices.NOTHING_PAUSED)
+                return
+            case _:
+                self.go()
+                return
+        after = self._port.standstill
+        if after is Standstill.OPEN:
+            self._transcript.notice(notices.NOTHING_TO_PAUSE)
+        elif after is before:  # a change is said by `look_again`
+            self._transcript.notice(notices.STANDSTILL[after.value])
+
+    def go(self) -> None:
+        """End a pause or a hold, and say so."""
+        if self._port.standstill is not Standstill.OPEN:
+            self._transcript.notice(notices.GOES_ON)
+            self._port.feed(ev.Go())
+
+    def note_prompt(self, client: Client, *, interrupts: bool) -> None:
+        """Say of a prompt of this client's that it waits, if only the user's go lets it run."""
+        stands = self._port.standstill
+        if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
+            self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
+
+    # --- the agent's part ----------------------------------------------------------------------
+
+    def ask_agent(self, link: Link, token: int) -> None:
+        """Ask the agent to pause its turn; it answers when the turn waits."""
+        epoch, self._refusal = link.epoch, ""
+
+        def answered(answer: Answer) -> None:
+            match answer:
+                case Ok({"paused": True}):
+                    paused = True
+                case Err(error):
+                    self._refusal, paused = in_words(error), False
+                case _:
+                    paused = False
+            self._port.feed(ev.PauseAnswered(epoch, token, paused))
+
+        link.request_for(None, PAUSE, {"sessionId": link.agent_session_id}, answered)
+
+    def tell_agent(self, link: Link) -> None:
+        """Tell the agent that the turn goes on."""
+
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, Err):
+                event("agent.go_refused", agent=link.name, what=answer.error.message)
+
+        link.request_for(None, GO, {"sessionId": link.agent_session_id}, answered)
+
+    # --- what clients are told -----------------------------------------------------------------
+
+    @property
+    def state(self) -> Json | None:
+        """The state as clients are told it, or None when nothing is paused or held."""
+        return None if self._told is Standstill.OPEN else self._shown()
+
+    @property
+    def said(self) -> str | None:
+        """The sentence about the state, for somebody who was not there when it began."""
+        return notices.STANDSTILL.get(self._told.value)
+
+    def look_again(self) -> None:
+        """Tell a change of the state."""
+        stands = self._port.standstill
+        if stands is self._told:
+            return
+        refused = self._told is Standstill.PAUSING and stands is Standstill.HELD
+        self._told, self._since = stands, anyio.current_time()
+        if self._port.ending:
+            return
+        self._transcript.show_only(self._update())
+        if refused and self._refusal:
+            self._transcript.notice(notices.not_paused(self._refusal))
+        elif said := self.said:
+            self._transcript.notice(said)
+
+    def give_sign(self) -> None:
+        """Tell the state again to each client that may be shown something now."""
+        self._transcript.show_now(self._update())
+
+    def _update(self) -> Json:
+        return with_own_meta({"update": {"sessionUpdate": INFO_UPDATE}}, {"pause": self._shown()})
+
+    def _shown(self) -> Json:
+        seconds = round(anyio.current_time() - self._since)
+        return {"state": self._told.value, "seconds": seconds}

@@ -1,0 +1,287 @@
+"""The prompts of one session that have no outcome yet, and what the journal is told of them.
+
+A prompt is known here by its key from reading to outcome; the journal gives it a number (`seq`)
+when it is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+from uuid import uuid4
+
+import anyio
+
+from acp_bridge import notices, waits, work_notices
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
+from acp_bridge.protocol import ACCEPTED, Json
+from acp_bridge.session.prompts import answers
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Answer
+
+
+class PromptsPort(Protocol):
+    """What the prompts need of their session."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run a piece of work whose failure is this session's only: then feed `instead`."""
+
+    async def touch(self) -> None:
+        """Note in the listing that the session was used now. Raises JournalError."""
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A prompt that waits, runs, or is held."""
+
+    params: Json
+    #: the request that waits for the answer; None for one held since a restart.
+    request: ClientRequest | None
+    #: its number in the journal; 0 until it is written there.
+    seq: int = 0
+    #: the journal has it as held; if that could not be written, it waits there still.
+    held: bool = False
+    #: how the agent ended its turn, while hooks may still send the agent back to work.
+    answer: object = None
+    #: how often its client had been shown the session from the beginning when it sent this.
+    replays: int = 0
+    prompt_id: str = field(default_factory=lambda: uuid4().hex)
+    #: the requests that wait for its end beside its own (`/queue wait`).
+    waits: list[ClientRequest] = field(default_factory=list)
+
+    @property
+    def requests(self) -> list[ClientRequest]:
+        """The requests that are answered when it ends, its own first."""
+        return [self.request, *self.waits] if self.request else self.waits
+
+
+class Prompts:
+    """Keys, requests and journal numbers of a session's prompts."""
+
+    def __init__(self, journal: SessionJournal, transcript: TranscriptOut, port: PromptsPort):
+        """No prompt is here yet."""
+        self._journal = journal
+        self._transcript = transcript
+        self._port = port
+        self._open: dict[int, Prompt] = {}
+        self._held: list[int] = []
+        self._last_key = 0
+        self._catching_up = False
+
+    @property
+    def held(self) -> dict[int, Json]:
+        """The parameters of the prompts that wait for the user's word, by key, in order (R12)."""
+        return {key: self._open[key].params for key in self._held}
+
+    def get(self, key: int) -> Prompt:
+        """Return the prompt with this key; raises KeyError."""
+        return self._open[key]
+
+    def asker(self, key: int) -> Client | None:
+        """Return the client that waits for the answer to this prompt, if one does."""
+        prompt = self._open.get(key)
+        return prompt.request.client if prompt and prompt.request else None
+
+    def clients_of(self, key: int) -> list[Client]:
+        """Return the clients that wait for the end of this prompt, whoever asked for it."""
+        prompt = self._open.get(key)
+        return [request.client for request in prompt.requests] if prompt else []
+
+    def wait_for(self, key: int, request: ClientRequest) -> None:
+        """Let one more request be answered when this prompt ends; raises KeyError."""
+        self._open[key].waits.append(request)
+
+    def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
+        """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""
+        self._last_key += 1
+        view = self._transcript.view_of(request.client) if request else None
+        prompt = Prompt(params, request, seq, replays=view.replays if view else 0)
+        self._open[self._last_key] = prompt
+        return self._last_key
+
+    def shown_by(self, prompt: Prompt) -> Client | None:
+        """Return the client that shows a prompt's words by itself, if one does.
+
+        It is the one that sent it, unless it has loaded the session since; a prompt that was held
+        since a restart, or is a hook's, is shown by nobody.
+        """
+        client = prompt.request.client if prompt.request else None
+        view = self._transcript.view_of(client) if client else None
+        return client if view and view.replays == prompt.replays else None
+
+    def add_held(self, params: Json, seq: int) -> None:
+        """Take a prompt that waited when another bridge ended."""
+        key = self.add(params, None, seq)
+        self._open[key].held = True
+        self._held.append(key)
+
+    def key_of(self, client: Client, request_id: object) -> int | None:
+        """Return the key of the prompt that this request of this client brought, or waits for."""
+        for key, prompt in self._open.items():
+            if any(request.is_of(client, request_id) for request in prompt.requests):
+                return key
+        return None
+
+    # --- accept --------------------------------------------------------------------------------
+
+    def commit(self, key: int) -> None:
+        """Write a prompt down at once, in the order of reading; it is durable a moment later."""
+        prompt = self._open[key]
+        try:
+            prompt.seq = self._journal.accept(prompt.prompt_id, prompt.params)
+        except JournalError as exc:
+            self._port.feed(ev.CommitFailed(key, str(exc)))
+            return
+        failed = ev.CommitFailed(key, "it could not be synced")
+        self._port.spawn(self._sync, key, prompt, instead=failed)
+
+    async def _sync(self, key: int, prompt: Prompt) -> None:
+        try:
+            await self._journal.sync()
+        except JournalError as exc:
+            self._port.feed(ev.CommitFailed(key, str(exc)))
+            return
+        event("prompt.accepted", session=self._session_id, turn=prompt.seq)
+        if key in self._open:
+            self._tell_accepted(prompt)
+        self._port.feed(ev.Committed(key))
+
+    def _tell_accepted(self, prompt: Prompt) -> None:
+        if (request := prompt.request) and request.client.hears_accepted:
+            told = {"sessionId": self._session_id, "requestId": request.call.id}
+            request.client.peer.notify(ACCEPTED, {**told, "promptId": prompt.prompt_id})
+
+    # --- outcome -------------------------------------------------------------------------------
+
+    def answer(self, key: int, outcome: Outcome) -> None:
+        """Write the outcome into the journal, then tell it to the client that asked."""
+        prompt = self._open.pop(key)
+        answer = answers.of_outcome(outcome)
+        own = outcome.answer if isinstance(outcome, Replied) else None
+        try:
+            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            how = answers.in_short(answer)
+            event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+        finally:  # whatever breaks, the prompt is answered (invariant Q9)
+            if own_request := prompt.request:
+                self._transcript.then(own_request.client, partial(own_request.respond, answer))
+            for request in prompt.waits:
+                self._end_wait(request, answers.of_wait(outcome))
+        # Another turn may run: this prompt had waited behind it.
+        if isinstance(outcome, Cancelled) and not self._transcript.seq:
+            for request in prompt.requests:
+                self._transcript.hush(request.client)
+
+    def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
+        """Answer a `/queue wait`, and say before if more is to run: nobody may wait for that."""
+        if self._port.unanswered:
+            self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))
+        self._transcript.then(request.client, partial(request.respond, answer))
+
+    def end_turn(self, key: int, answer: object) -> None:
+        """Keep how the agent ended the turn; the client is answered later (invariant Q11)."""
+        prompt = self._open[key]
+        prompt.answer = answer
+        told = answers.for_journal(answers.of_outcome(Replied(answer)))
+        self._end(prompt.seq, told or {}, answer)
+
+    def forget(self, key: int) -> Json:
+        """Forget a prompt that was never written down; returns its parameters."""
+        return self._open.pop(key).params
+
+    def note(self, key: int, answer: object) -> None:
+        """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
+        self._end(self._open[key].seq, {"stopReason": "cancelled"}, answer)
+
+    def interrupt(self, key: int) -> None:
+        """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
+        self._transcript.record_only(notices.notice(notices.INTERRUPTED))
+        self._end(self._open.pop(key).seq, INTERRUPTED, None)
+
+    def hold(self, keys: tuple[int, ...]) -> None:
+        """Let these prompts wait for the user's word from now on."""
+        for key in keys:
+            prompt = self._open[key]
+            prompt.request = None
+            self._held.append(key)
+            if prompt.seq:
+                prompt.held = self._try(self._journal.hold, prompt.seq)
+
+    def release(self, key: int) -> None:
+        """Let a held prompt run. Raises JournalError."""
+        prompt = self._open[key]
+        if prompt.held:
+            self._journal.release(prompt.seq)
+        self._held.remove(key)
+
+    def drop(self, key: int) -> None:
+        """Forget a held prompt. Raises JournalError."""
+        self._journal.drop(self._open[key].seq)
+        self._held.remove(key)
+        del self._open[key]
+
+    def _end(self, seq: int, told: Json, own: object) -> None:
+        """Note an end; the answer doesn't wait for the disk, since it survives the process."""
+        self._transcript.end_turn(seq)
+        if seq:
+            self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
+            self._port.spawn(self._tidy, seq)
+
+    def _try(self, write: Callable[..., None], *args: object) -> bool:
+        try:
+            write(*args)
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)
+            return False
+        return True
+
+    async def _tidy(self, seq: int) -> None:
+        """Make the journal durable and compact after a turn, and list the session's new time."""
+        steps: tuple[Callable[[], Awaitable[None]], ...] = (
+            self._journal.sync,
+            lambda: self._journal.compact(seq),
+            self._journal.checkpoint,
+            self._port.touch,
+        )
+        for step in steps:
+            if self._journal.closed:
+                return
+            try:
+                await step()
+            except JournalError as exc:
+                event("journal.failed", session=self._session_id, what=exc)
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Try again and again to write what the journal lacks: the session may be quiet now."""
+        while (self._journal.behind or self._journal.broken) and not self._catching_up:
+            self._catching_up = True
+            try:
+                await anyio.sleep(waits.JOURNAL_RETRY)
+            finally:
+                self._catching_up = False
+            if self._journal.closed:
+                return
+            with suppress(JournalError):
+                self._journal.catch_up()
+                await self._journal.checkpoint()
+
+    @property
+    def _session_id(self) -> str:
+        return self._journal.info.session_id

@@ -1,0 +1,192 @@
+"""`/queue`: the user's word over prompts. Answered by the bridge at once, never queued.
+
+/queue            shows what waits, and what is held since a restart
+/queue pause      lets the turn wait when its model or tool call in flight has ended, if the agent
+                  can do that
+/queue hold       lets the turn end, and starts nothing more
+/queue go         ends a pause or a hold
+/queue wait       stays open until the turn that runs has ended, whoever asked for it (Stop reaches
+                  that turn)
+/queue stop       stops the turn that runs, whoever asked for it
+/queue title WORDS
+                  gives the session a title, which stays
+/queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
+/queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
+                  reaches them)
+/queue drop [N]   forgets the held prompts, or the one of that number
+/queue memory new, /queue memory restore
+                  go on without the agent's session, if the agent won't load it (R15)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+from uuid import uuid4
+
+from acp_bridge import notices, work_notices
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import JournalError
+from acp_bridge.machine import events as ev
+from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+
+class QueuePort(Protocol):
+    """What the command needs of its session."""
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The keys of the prompts in the queue, the next one first."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+
+def parse(prompt: list[Any]) -> list[str] | None:
+    """Return the words after `/queue`, or None when the prompt is something else."""
+    if len(prompt) != 1 or not isinstance(prompt[0], dict):
+        return None
+    text = prompt[0].get("text")
+    words = text.split() if isinstance(text, str) else []
+    return words[1:] if words and words[0] == "/queue" else None
+
+
+class QueueCommand:
+    """Answers `/queue` in one session."""
+
+    def __init__(
+        self,
+        port: QueuePort,
+        prompts: Prompts,
+        transcript: TranscriptOut,
+        memory: Memory,
+        pauses: Pauses,
+        ask: Callable[[ClientRequest, str], None],
+        set_title: Callable[[str], str],
+        words: tuple[str, ...],
+    ) -> None:
+        """Nothing happens before `run`.
+
+        `ask` answers a prompt with a question beside the session; `set_title` returns the title
+        as it is kept; `words` are those on offer.
+        """
+        self._port = port
+        self._memory = memory
+        self._pauses = pauses
+        self._ask = ask
+        self._set_title = set_title
+        self._usage = queue_words.usage(words)
+        self._prompts = prompts
+        self._transcript = transcript
+
+    def takes(self, words: list[str], *, agent_has_one: bool) -> bool:
+        """Return False when the command is for the agent, which has one of the same name."""
+        match words:
+            case ["memory", *_]:
+                needed = self._memory.refusal is not None
+            case ["go"]:
+                needed = self._pauses.said is not None
+            case ["wait" | "stop"]:
+                needed = bool(self._port.unanswered)
+            case _:
+                needed = False
+        return needed or not agent_has_one
+
+    def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
+        """Do what the words say and answer the prompt that they came with."""
+        if words[:1] == ["ask"] and words[1:]:
+            text = params["prompt"][0]["text"]  # with the white space that stands in the question
+            self._ask(request, text.strip().split(maxsplit=2)[2])
+            return
+        for block in params["prompt"]:
+            # Its own message: it may be typed right behind the prompt of the turn that runs.
+            said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
+            self._transcript.record_said(
+                request.client, with_own_meta({"update": said}, {"command": True})
+            )
+        match words:
+            case ["run"]:
+                self._run_held(request, params)
+                return
+            case ["wait"] if unanswered := self._port.unanswered:
+                self._prompts.wait_for(unanswered[0], request)
+                return
+            case _:
+                self._do(words)
+        done = {"stopReason": "end_turn"}
+        self._transcript.then(request.client, lambda: request.answer(done))
+
+    def _do(self, words: list[str]) -> None:
+        """Do what the words say, and say what came of it."""
+        match words:
+            case []:
+                waiting = [self._prompts.get(key).params for key in self._port.waiting]
+                held = list(self._prompts.held.values())
+                self._transcript.notice(notices.queue(waiting, held, self._pauses.said))
+            case ["pause" | "hold" | "go" as word]:
+                self._pauses.command(word)
+            case ["title", *given]:
+                kept = self._set_title(" ".join(given))
+                self._transcript.notice(notices.titled(kept))
+            case ["ask"]:
+                self._transcript.notice(notices.ASK_WHAT)
+            case ["wait"]:
+                self._transcript.notice(work_notices.NOTHING_RUNS)
+            case ["stop"]:
+                self._stop()
+            case ["drop", *rest]:
+                self._transcript.notice(self._drop(rest))
+            case ["memory", "new" | "restore" as how]:
+                self._transcript.notice(self._memory.give_up(restore=how == "restore"))
+            case _:
+                self._transcript.notice(self._usage)
+
+    def _stop(self) -> None:
+        if unanswered := self._port.unanswered:
+            stopped = self._prompts.get(unanswered[0]).params
+            self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
+            self._port.feed(ev.Cancel())
+        else:
+            self._transcript.notice(work_notices.NOTHING_RUNS)
+
+    def _run_held(self, request: ClientRequest, params: Json) -> None:
+        held = list(self._prompts.held)
+        if not held:
+            self._transcript.notice(notices.NOTHING_HELD)
+        keys = []
+        for key in held:
+            try:
+                self._prompts.release(key)
+            except JournalError:
+                self._transcript.notice(notices.RUN_STOPPED)
+                break
+            keys.append(key)
+        if keys and self._pauses.said:
+            self._transcript.notice(notices.RUN_LATER)
+        elif keys:
+            self._transcript.notice(notices.running(len(keys)))
+        carrier = self._prompts.add(params, request)
+        self._port.feed(ev.RunHeld(carrier, tuple(keys)))
+
+    def _drop(self, words: list[str]) -> str:
+        keys = list(self._prompts.held)
+        if words:
+            number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
+            if len(words) > 1 or not 1 <= number <= len(keys):
+                return notices.no_such_held(words, self._usage)
+            keys = [keys[number - 1]]
+        try:
+            for key in keys:
+                self._prompts.drop(key)
+        except JournalError:
+            return notices.DROP_STOPPED
+        return notices.dropped(len(keys))

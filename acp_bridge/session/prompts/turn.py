@@ -1,0 +1,123 @@
+"""Begins a turn at the agent, and cancels it, as the machine has decided."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import notices
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.outcomes import Failed, Failure, Outcome, Refused
+from acp_bridge.protocol import (
+    CONTEXT,
+    SESSION_CANCEL,
+    SESSION_PROMPT,
+    is_feedback,
+    user_chunk,
+    with_own_meta,
+    without_own_meta,
+    words_of,
+)
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import Updates
+from acp_bridge.wire.jsonrpc import Answer
+
+
+class TurnPort(Protocol):
+    """What a turn needs of its session."""
+
+    def feed(self, event_: ev.Event) -> None:
+        """Give the machine an event."""
+
+
+class Turn:
+    """Sends prompts and cancels of one session to its agent."""
+
+    def __init__(
+        self,
+        port: TurnPort,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        updates: Updates,
+        prompts: Prompts,
+        memory: Memory,
+        hooks: SessionHooks,
+    ) -> None:
+        """No turn runs yet."""
+        self._port = port
+        self._journal = journal
+        self._transcript = transcript
+        self._updates = updates
+        self._prompts = prompts
+        self._memory = memory
+        self._hooks = hooks
+
+    def begin(self, link: Link, key: int) -> None:
+        """Send the prompt with this key; its answer becomes `AgentAnswered`."""
+        prompt = self._prompts.get(key)
+        session_id = self._journal.info.session_id
+        self._transcript.begin_turn(prompt.seq)
+        try:
+            self._journal.start_turn(prompt.seq)
+        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
+            event("journal.failed", session=session_id, what=exc)
+            self._port.feed(ev.NotBegun(key))
+            return
+        blocks = prompt.params["prompt"]
+        carried = self._memory.take_transcript(blocks)
+        context = self._hooks.take_context(key)
+        added = [{"type": "text", "text": context}] if context else []
+        sent = [carried, *blocks, *added] if carried else [*blocks, *added]
+        self._updates.new_turn(key, sent)
+        self._show_words(prompt)
+        for block in added:
+            self._transcript.record_only(
+                with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
+            )
+        event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
+        if carried:
+            self._transcript.notice(notices.memory_sent(len(carried["text"])))
+        given = {"prompt": sent, "sessionId": link.agent_session_id}
+        params = {**without_own_meta(prompt.params), **given}
+        epoch = link.epoch
+
+        def answered(answer: Answer) -> None:
+            if not link.gone:
+                self._port.feed(ev.AgentAnswered(epoch, key, answer))
+
+        link.request_for(prompt.request, SESSION_PROMPT, params, answered)
+
+    def say_not_run(self, key: int, outcome: Outcome) -> None:
+        """Say in the session that a prompt never ran, if its answer doesn't say why."""
+        prompt = self._prompts.get(key)
+        match outcome:
+            case Refused(reason):
+                self._transcript.begin_turn(prompt.seq)
+                try:
+                    self._journal.start_turn(prompt.seq)
+                except JournalError as exc:
+                    event("journal.failed", session=self._journal.info.session_id, what=exc)
+                self._show_words(prompt)
+                self._transcript.notice(notices.prompt_refused(str(reason)))
+            case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
+                self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
+
+    def _show_words(self, prompt: Prompt) -> None:
+        """Show the words of a prompt to all who don't by themselves, then what hooks say."""
+        shows_them = self._prompts.shown_by(prompt)
+        for chunk in words_of(prompt.params):
+            self._transcript.show_to_others(shows_them, chunk)
+        for text in self._hooks.take_unsaid():
+            self._transcript.notice(text)
+
+    def cancel(self, link: Link, key: int) -> None:
+        """Tell the agent to cancel the turn, and end what it asks of the user."""
+        seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
+        event("turn.cancel", session=session_id, turn=seq, agent=link.name)
+        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+        link.at_clients.end_questions()

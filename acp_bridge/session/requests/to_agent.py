@@ -1,0 +1,277 @@
+"""Requests of the clients that are for the agent: passed on now, or when it is ready.
+
+Settings and whatever the bridge does not know go this way; answers come back as they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol, assert_never
+
+import anyio
+
+from acp_bridge import errors, protocol, waits
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.log import event
+from acp_bridge.machine.states import Passing
+from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.session.requests.asked import Asked
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+
+
+class ToAgentPort(Protocol):
+    """What is needed of the session: its process, and what its state permits."""
+
+    @property
+    def link(self) -> Link | None:
+        """The process that has the session open and takes requests, or None."""
+
+    @property
+    def passing(self) -> Passing:
+        """What becomes of a request now."""
+
+    def wake(self) -> None:
+        """Have a process started if there is none, or a provisional one replaced."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+_SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
+#: what an agent answers quickly, if at all. Other requests may last as long as a turn.
+_BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
+
+
+def for_agent(link: Link, params: Any) -> Any:
+    """Return parameters with the agent's id of the session in the place of ours."""
+    if isinstance(params, dict) and "sessionId" in params:
+        return {**params, "sessionId": link.agent_session_id}
+    return params
+
+
+class ToAgent:
+    """One session's requests to its agent."""
+
+    def __init__(
+        self,
+        port: ToAgentPort,
+        transcript: TranscriptOut,
+        user_settings: UserSettings,
+        patience: float = waits.REQUEST,
+    ) -> None:
+        """`patience`: seconds for the agent to take a setting, or to fork the session."""
+        self._port = port
+        self._transcript = transcript
+        self._user_settings = user_settings
+        self._patience = patience
+        #: requests that came while the agent was not ready, in order.
+        self._deferred: list[Asked] = []
+        #: requests that the agent has.
+        self._passed: list[Asked] = []
+
+    @property
+    def busy(self) -> bool:
+        """True while the agent has a request about the session that is not answered yet."""
+        return any(not asked.beside for asked in self._passed)
+
+    def cancel(self, client: Client, request_id: object) -> bool:
+        """Take a client's `$/cancel_request`; False when the request is not here.
+
+        An agent that has the request may answer it itself; it is not waited for long.
+        """
+        for asked in (*self._deferred, *self._passed):
+            if asked.request.is_of(client, request_id):
+                self._cancel(asked)
+                return True
+        return False
+
+    def _cancel(self, asked: Asked) -> None:
+        if asked.link is None:
+            self._settle(asked, Err(errors.cancelled()))
+        else:
+            self._call_back(asked)
+            self._port.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
+
+    def pass_on(self, request: ClientRequest) -> None:
+        """Send a request to the agent, now or when the process that comes is ready."""
+        self._transcript.wake(request.client)
+        self._take(Asked(request, partial(self._answer, request), request.method, request.params))
+
+    async def ask(self, request: ClientRequest) -> Any:
+        """Return the agent's result for a request of the client; raises RpcError.
+
+        A caller that is cancelled gives the request up, and the agent is told so.
+        """
+        answers: list[Answer] = []
+        asked = Asked(request, answers.append, request.method, request.params)
+        return await self._result(asked, answers)
+
+    async def ask_beside(
+        self,
+        request: ClientRequest,
+        method: str,
+        params: Json,
+        tell_late: Callable[[Link, Answer], None] | None = None,
+    ) -> tuple[Link, Any]:
+        """Return the process that answered a client's request, and its result, as `ask` does.
+
+        Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
+        """
+        answers: list[Answer] = []
+        asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
+        result = await self._result(asked, answers)
+        if asked.link is None:
+            raise errors.agent_trouble("the agent's process has ended")
+        return asked.link, result
+
+    async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
+        self._take(asked)
+        try:
+            await asked.settled.wait()
+        finally:
+            if not answers:
+                self._give_up(asked, errors.cancelled())
+        match answers[0]:
+            case Ok(result):
+                return result
+            case Err(error):
+                raise error
+
+    def _take(self, asked: Asked) -> None:
+        match self._port.passing:
+            case Passing.SETTINGS if asked.method not in _SETTINGS:
+                self._deferred.append(asked)
+                self._port.wake()
+            case Passing.NOW | Passing.SETTINGS:
+                if (link := self._port.link) is None:
+                    raise RuntimeError("a request may pass, and there is no process")
+                self._send(link, asked)
+            case Passing.STARTS | Passing.WAITS:
+                self._deferred.append(asked)
+                self._port.wake()
+            case Passing.REFUSED:
+                self._user_settings.forget(asked.method, asked.params)
+                what = "the agent is not running; send a prompt to try again"
+                self._settle(asked, Err(errors.agent_trouble(what)))
+            case Passing.GONE:
+                self._settle(asked, Err(errors.unknown_session()))
+            case never:
+                assert_never(never)
+
+    def _send(self, link: Link, asked: Asked) -> None:
+        asked.link, params = link, for_agent(link, asked.params)
+        try:
+            request_id = link.request_for(
+                asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
+            )
+        except Exception as exc:  # nothing was sent (invariant Q9)
+            self._settle(asked, Err(errors.internal(exc, f"{asked.method} could not be passed on")))
+            return
+        if asked.settled.is_set():  # a process that is gone answers at once
+            return
+        asked.agent_request = request_id
+        self._passed.append(asked)
+        if asked.method in _BOUNDED:
+            self._port.spawn(self._end_silence, asked, link)
+
+    async def _end_silence(self, asked: Asked, link: Link) -> None:
+        """Answer a request with an error if the agent is silent about it for too long."""
+        with suppress(TimeoutError), link.at_clients.limit(self._patience):
+            await asked.settled.wait()
+        await self._limit(asked, 0, errors.silent(asked.method, self._patience))
+
+    async def _limit(self, asked: Asked, seconds: float, error: RpcError) -> None:
+        """Answer a request with this error if the agent does not answer it in time."""
+        with anyio.move_on_after(seconds):
+            await asked.settled.wait()
+        if not asked.settled.is_set():
+            event("agent.silent", method=asked.method)
+            self._give_up(asked, error)
+
+    def _give_up(self, asked: Asked, error: RpcError) -> None:
+        self._call_back(asked)
+        self._settle(asked, Err(error))
+
+    def _call_back(self, asked: Asked) -> None:
+        if asked.link and not asked.called_back:
+            asked.called_back = True
+            asked.link.peer.cancel(asked.agent_request)
+
+    def _settle(self, asked: Asked, answer: Answer) -> None:
+        """Tell the one answer; what the agent sets after that is in force and shown."""
+        if asked.settled.is_set():
+            if not asked.beside:
+                self._take_late(asked.request, answer)
+            elif asked.tell_late and asked.link:
+                asked.tell_late(asked.link, answer)
+            return
+        asked.settled.set()
+        for waiting in (self._deferred, self._passed):
+            if asked in waiting:
+                waiting.remove(asked)
+        asked.tell(answer)
+
+    def _take_late(self, request: ClientRequest, answer: Answer) -> None:
+        if isinstance(answer, Ok):
+            for update in self._set(request, answer.result):
+                self._transcript.show({"update": update})
+            self._transcript.flush()
+
+    def _set(self, request: ClientRequest, result: object) -> list[Json]:
+        """Note what a client has set; returns the updates that tell it."""
+        settings, known = self._user_settings, self._user_settings.shown
+        settings.note_choice(request.method, request.params, result)
+        return settings.news(known)
+
+    def look_again(self) -> None:
+        """Take what was deferred again, unless a process is on its way still."""
+        if self._deferred and self._port.passing not in (Passing.WAITS, Passing.SETTINGS):
+            deferred, self._deferred = self._deferred, []
+            for asked in deferred:
+                self._take(asked)
+
+    def deferred_settings(self) -> list[tuple[str, Any]]:
+        """Return method and parameters of what waits, in order."""
+        return [(asked.method, asked.params) for asked in self._deferred]
+
+    async def send_deferred(self, link: Link) -> None:
+        """Send what waits to a process that is being given the session, one after the other.
+
+        What a process was not asked before its end waits for the next one. Ends without a step
+        between the last answer and the return, so that none is overtaken by the next prompt.
+        """
+        while self._deferred and not link.gone:
+            asked = self._deferred.pop(0)
+            self._send(link, asked)
+            if not asked.beside:
+                await asked.settled.wait()
+
+    def _note_steering(self, request: ClientRequest, result: object) -> None:
+        """Record what the user said into the running turn, if the agent took it there."""
+        match request.method, request.params, result:
+            case protocol.STEERING, {"prompt": list(said)}, {"outcome": o} if o != "promptRequired":
+                for block in said:
+                    self._transcript.record_said(request.client, {"update": user_chunk(block)})
+
+    def pass_notification(self, method: str, params: Json) -> None:
+        """Send a notification to the agent; without a process it goes to nobody."""
+        if link := self._port.link:
+            link.peer.notify(method, for_agent(link, params))
+
+    def _answer(self, request: ClientRequest, answer: Answer) -> None:
+        told = answer
+        try:
+            if isinstance(answer, Ok):
+                self._note_steering(request, answer.result)
+                for update in self._set(request, answer.result):
+                    self._transcript.tell_others(request.client, {"update": update})
+                if isinstance(answer.result, dict):
+                    told = Ok(request.client.abilities.fit(answer.result))
+        finally:  # whatever breaks, the request is answered (invariant Q9)
+            sets = request.method in _BOUNDED
+            self._transcript.then(request.client, lambda: request.respond(told), sets_state=sets)

@@ -1,0 +1,294 @@
+"""Keeps a session's mode, model and config options: what was shown of them, what is in force.
+
+- What the user chose and the agent confirmed is set again in every later process, in order,
+  before the next prompt (invariant R9); it is kept in the journal for the next bridge.
+- What the agent announces takes the place of what was chosen before, or voids it (invariant R13).
+- Everything here has the agent's form: what a client can't take is left out where it leaves for
+  that client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acp_bridge import protocol
+from acp_bridge.agents.link import Link
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.log import event
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, ErrorCode, Json
+from acp_bridge.session.opening import Refused
+from acp_bridge.session.requests import options
+from acp_bridge.wire.jsonrpc import RpcError
+
+_NAMES: Final = {SET_MODE: "mode", SET_MODEL: "model", SET_CONFIG_OPTION: "option"}
+_SHOWN: Final = ("modes", "models", "configOptions", "_meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A request that sets something, without the session's id."""
+
+    method: str
+    params: Json
+    #: the agent announced the value; the client did not ask for it.
+    announced: bool = False
+
+    @property
+    def kind(self) -> object:
+        """What is set; a later choice of the same kind replaces this one."""
+        return options.kind(self.method, self.params)
+
+    @property
+    def name(self) -> str:
+        """What is set, in words."""
+        return str(self.params.get("configId") or _NAMES[self.method])
+
+    @property
+    def value(self) -> object:
+        """The value that is set."""
+        return self.params.get(options.VALUE_KEYS[self.method])
+
+    def announce(self, value: object) -> Choice:
+        """Return this choice with the value that the agent announces."""
+        key = options.VALUE_KEYS[self.method]
+        return Choice(self.method, {**self.params, key: value}, announced=True)
+
+
+class UserSettings:
+    """The settings of one session."""
+
+    def __init__(self, journal: SessionJournal) -> None:
+        """Read what another bridge kept. Raises JournalError."""
+        self._journal = journal
+        #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
+        self.shown: Json = journal.get("shown") or {}
+        self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
+        #: what clients were told of, while a process tells what it begins with; None: all `shown`.
+        self._told: Json | None = None
+        #: choices that were forgotten, of which the user was not told yet what took their place.
+        self._given_up: list[Choice] = []
+
+    @property
+    def chosen(self) -> list[tuple[str, Json]]:
+        """The requests that a later process is sent, method and parameters, in order."""
+        return [(choice.method, choice.params) for choice in self._choices]
+
+    def note_result(self, result: Json) -> None:
+        """Take the agent's answer to `session/new`, `load` or `resume`."""
+        self._show({key: result[key] for key in _SHOWN if result.get(key) is not None})
+
+    def note_update(self, update: Json, *, announced: bool = True) -> None:
+        """Take a mode or options that the agent changed by itself.
+
+        `announced`: False while a process that is being given the session tells its defaults.
+        """
+        match update.get("sessionUpdate"):
+            case protocol.MODE_UPDATE:
+                mode = _mode(update)
+                self._set_current("modes", mode)
+                if announced and isinstance(mode, str):
+                    self._announce_mode(mode)
+            case protocol.OPTIONS_UPDATE:
+                before = options.values(self.shown)
+                self._show({"configOptions": update.get("configOptions")})
+                if announced:
+                    self._announce_options(before)
+
+    def note_choice(self, method: str, params: object, result: object) -> None:
+        """Take a request of the client that the agent has confirmed."""
+        if not isinstance(params, dict) or options.kind(method, params) is None:
+            return
+        kept = {key: value for key, value in params.items() if key != "sessionId"}
+        self._put(Choice(method, kept))
+        before = options.values(self.shown)
+        if self._note_confirmed(method, kept, result):
+            self._announce_options(before, besides=kept.get("configId"))
+        if self._told is not None and method == SET_MODE and "modes" in self.shown:
+            self._told["modes"] = self.shown["modes"]  # the answer tells it
+
+    def forget(self, method: str, params: object) -> None:
+        """Forget a choice: the user wants another value, and no process can confirm it."""
+        kind = options.kind(method, params) if isinstance(params, dict) else None
+        if kind is not None and (choice := self._find(kind)):
+            self._drop(kind)
+            self._given_up.append(choice)
+
+    def take_given_up(self) -> list[tuple[str, object, object]]:
+        """Return what was set before it was forgotten, and is not now: its name, that value, this.
+
+        The process that has the session has told by then what is in force.
+        """
+        given_up, self._given_up = self._given_up, []
+        now = [options.current(self.shown, each.method, each.params) for each in given_up]
+        return [
+            (each.name, each.value, value)
+            for each, value in zip(given_up, now, strict=True)
+            if self._find(each.kind) is None and value != each.value
+        ]
+
+    async def restore(
+        self, link: Link, coming: Iterable[tuple[str, Any]], told: Json | None = None
+    ) -> None:
+        """Set again what was in force, except what the `coming` requests set anyway.
+
+        `told`: what the process has just said of the settings that it begins with. Raises Refused:
+        then the prompt must not run.
+        """
+        replaced = [options.kind(method, p) for method, p in coming if isinstance(p, dict)]
+        for choice in list(self._choices):
+            begins_with = options.current(told or {}, choice.method, choice.params)
+            as_announced = choice.announced and choice.value == begins_with
+            if choice.kind not in replaced and not as_announced:
+                await self._set_again(link, choice)
+
+    async def _set_again(self, link: Link, choice: Choice) -> None:
+        params = {**choice.params, "sessionId": link.agent_session_id}
+        try:
+            result = await link.ask(choice.method, params)
+        except RpcError as exc:
+            if choice.announced and exc.code == ErrorCode.METHOD_NOT_FOUND:
+                return  # the agent alone changes it
+            option = f"{choice.name!r} to " if choice.method == SET_CONFIG_OPTION else ""
+            why = f"the agent would not set {option}{choice.value!r} again: {exc.message}"
+            raise Refused(why, permanent=False) from exc
+        self._note_confirmed(choice.method, choice.params, result)
+
+    # --- what a process says of them while it is given the session -----------------------------
+
+    def repeats(self, update: Json) -> bool:
+        """Return True for a mode or options that are what is shown already."""
+        match update.get("sessionUpdate"):
+            case protocol.MODE_UPDATE:
+                held = self.shown.get("modes")
+                return isinstance(held, dict) and held.get("currentModeId") == _mode(update)
+            case protocol.OPTIONS_UPDATE:
+                return bool(self.shown.get("configOptions") == update.get("configOptions"))
+        return False
+
+    def tells_later(self, update: Json) -> bool:
+        """Return True if `take_news` will tell what has come of this update."""
+        kind = update.get("sessionUpdate")
+        has_modes = isinstance(self.shown.get("modes"), dict)
+        return kind == protocol.OPTIONS_UPDATE or (kind == protocol.MODE_UPDATE and has_modes)
+
+    def hush(self) -> None:
+        """Keep in mind what clients were told, until `take_news`: a process is given the session.
+
+        It begins with its defaults, which nobody needs to see.
+        """
+        if self._told is None:
+            self._told = dict(self.shown)
+
+    def take_news(self) -> list[Json]:
+        """Return the updates that tell clients what is not as they were told."""
+        told, self._told = self._told, None
+        return self.news(self.shown if told is None else told)
+
+    def news(self, known: Json) -> list[Json]:
+        """Return the updates that tell a client what differs from `known`, an earlier `shown`."""
+        updates: list[Json] = []
+        now, modes = self.shown.get("configOptions"), self.shown.get("modes")
+        if now is not None and now != known.get("configOptions"):
+            updates.append({"sessionUpdate": protocol.OPTIONS_UPDATE, "configOptions": now})
+        mode = modes.get("currentModeId") if isinstance(modes, dict) else None
+        before = known.get("modes")
+        if isinstance(before, dict) and mode and mode != before.get("currentModeId"):
+            updates.append({"sessionUpdate": protocol.MODE_UPDATE, "currentModeId": mode})
+        return updates
+
+    # --- what the agent announces --------------------------------------------------------------
+
+    def _announce_mode(self, mode: str) -> None:
+        """Let the mode that the agent has changed to be what is in force."""
+        known = options.available(self.shown, SET_MODE)
+        if SET_MODE in {choice.method for choice in self._choices} or known is not None:
+            self._announce(Choice(SET_MODE, {}), mode, known)
+        for option in options.of_category(self.shown, "mode"):
+            if self._find(option.kind):
+                self._announce(Choice(SET_CONFIG_OPTION, option.params), mode, option.values)
+
+    def _announce_options(self, before: Json, besides: object = None) -> None:
+        """Let the options that the agent has changed, or no longer has, be what is in force.
+
+        `before`: the values until now, by id; `besides`: the one that the client has just set.
+        """
+        found = {option.id: option for option in options.read(self.shown)}
+        for option in found.values():
+            chosen = self._find(option.kind) is not None
+            changed = option.id in before and before[option.id] != option.value
+            if option.id != besides and (chosen or changed):
+                self._announce(Choice(SET_CONFIG_OPTION, option.params), option.value, None)
+            method = options.BY_CATEGORY.get(option.category)
+            if method and self._find(method):
+                known = options.available(self.shown, method)
+                self._announce(Choice(method, {}), option.value, known)
+        for choice in list(self._choices):
+            if choice.method == SET_CONFIG_OPTION and choice.params["configId"] not in found:
+                self._drop(choice.kind)
+
+    def _announce(self, choice: Choice, value: object, known: list[object] | None) -> None:
+        """Replace a choice by the announced value, or drop it if nobody could set that one.
+
+        `known`: the values that can be set, None if any can.
+        """
+        chosen = self._find(choice.kind)
+        if chosen and chosen.value == value:
+            return
+        if value is None or (known is not None and value not in known):
+            self._drop(choice.kind)
+        else:
+            self._put((chosen or choice).announce(value))
+
+    # --- what is kept --------------------------------------------------------------------------
+
+    def _note_confirmed(self, method: str, params: Json, result: object) -> bool:
+        """Show what an agent has confirmed; returns True if it told all options with it."""
+        if method == SET_MODE:
+            self._set_current("modes", params.get("modeId"))
+        elif method == SET_MODEL:
+            self._set_current("models", params.get("modelId"))
+        if isinstance(result, dict) and isinstance(result.get("configOptions"), list):
+            self._show({"configOptions": result["configOptions"]})
+            return True
+        return False
+
+    def _set_current(self, key: str, value: object) -> None:
+        held = self.shown.get(key)
+        if isinstance(value, str) and isinstance(held, dict):
+            name = "currentModeId" if key == "modes" else "currentModelId"
+            self._show({key: {**held, name: value}})
+
+    def _find(self, kind: object) -> Choice | None:
+        return next((choice for choice in self._choices if choice.kind == kind), None)
+
+    def _put(self, choice: Choice) -> None:
+        self._choices = [each for each in self._choices if each.kind != choice.kind]
+        self._choices.append(choice)
+        self._keep_choices()
+
+    def _drop(self, kind: object) -> None:
+        if self._find(kind):
+            self._choices = [each for each in self._choices if each.kind != kind]
+            self._keep_choices()
+
+    def _keep_choices(self) -> None:
+        kept = [[each.method, each.params, each.announced] for each in self._choices]
+        self._keep("chosen", kept)
+
+    def _show(self, changes: Json) -> None:
+        shown = {**self.shown, **changes}
+        if shown != self.shown:
+            self.shown = shown
+            self._keep("shown", shown)
+
+    def _keep(self, key: str, value: object) -> None:
+        try:
+            self._journal.set(key, value)
+        except JournalError as exc:
+            event("journal.failed", what=exc)
+
+
+def _mode(update: Json) -> object:
+    return update.get("currentModeId")

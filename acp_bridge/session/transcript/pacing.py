@@ -1,0 +1,122 @@
+"""Clients that don't read: who waits for them, and when the session goes on without them.
+
+- The client on stdin makes the agent wait, for as long as it likes if it has the session alone
+  (invariant P15). With others present the session goes on without it when it has taken no byte
+  for a while.
+- One on a socket makes nobody wait: it is let go when too much waits for it (invariant V4).
+- What waits is bounded also where nobody waits, in a drain: several times the limit is too much
+  at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import anyio
+
+from acp_bridge import waits
+from acp_bridge.log import event
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+#: so many times the limit is too much for a client, whatever it takes meanwhile.
+_FLOOD: Final = 4
+
+
+class PacingPort(Protocol):
+    """What is needed of the session."""
+
+    id: str
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+class Pacing:
+    """Watches how the clients of one session read."""
+
+    def __init__(
+        self,
+        port: PacingPort,
+        transcript: TranscriptOut,
+        limit: int,
+        go_on_without: Callable[[ClientView], None],
+        patience: float = waits.UNREAD,
+    ) -> None:
+        """`limit`: bytes that may wait for a client; `patience`: seconds without a byte taken."""
+        self._port = port
+        self._transcript = transcript
+        self._limit = limit
+        self._go_on_without = go_on_without
+        self._patience = patience
+        self._watched: set[ClientView] = set()
+        self._pause: anyio.CancelScope | None = None
+
+    @property
+    def waits(self) -> bool:
+        """The agent is not read just now, because a client doesn't read."""
+        return self._pause is not None
+
+    @property
+    def unread(self) -> bool:
+        """The client that has the session alone doesn't read what it makes the agent wait with."""
+        views = self._transcript.views
+        return len(views) == 1 and not views[0].client.on_socket and views[0].full(self._limit)
+
+    def slow(self) -> ClientView | None:
+        """Return the view that the agent waits for, if it does; others don't hold it up."""
+        slow: ClientView | None = None
+        for view in self._transcript.views:
+            if not view.full(self._limit):
+                continue
+            if view not in self._watched:  # one huge update alone is nobody's fault
+                self._watched.add(view)
+                self._port.spawn(self._watch, view)
+            elif self._floods(view):
+                self._go_on_without(view)
+                continue
+            if not view.client.on_socket:
+                slow = view
+        return slow
+
+    def _floods(self, view: ClientView) -> bool:
+        alone = not view.client.on_socket and not self._transcript.has_others(view.client)
+        return not alone and view.full(_FLOOD * self._limit)
+
+    async def wait(self, slow: ClientView) -> None:
+        """Wait until there may be room in a view, or `hurry` is called; the caller looks again."""
+        event("client.slow", session=self._port.id)
+        with anyio.CancelScope() as self._pause:
+            await slow.room(self._limit)
+        self._pause = None
+
+    def hurry(self) -> None:
+        """Let who waits look again."""
+        if self._pause:
+            self._pause.cancel()
+
+    async def _watch(self, view: ClientView) -> None:
+        """Follow a client that reads too little until it has caught up, or is gone on without."""
+        try:
+            if await self._is_given_up(view) and not view.over:
+                self._go_on_without(view)
+        finally:
+            self._watched.discard(view)
+            self.hurry()
+
+    async def _is_given_up(self, view: ClientView) -> bool:
+        out, step = view.client.outgoing, self._patience / waits.UNREAD_STEPS
+        taken, steps = out.taken, 0
+        while not view.over and view.full(self._limit):
+            with anyio.move_on_after(step):
+                await view.room(self._limit)
+                continue
+            if view.client.on_socket:
+                return True
+            steps += 1
+            if out.taken != taken or not self._transcript.has_others(view.client):
+                taken, steps = out.taken, 0
+            if steps >= waits.UNREAD_STEPS:
+                return True
+        return False

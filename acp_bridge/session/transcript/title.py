@@ -1,0 +1,112 @@
+"""The title under which a session is listed: the user's, else the agent's, else the first words.
+
+A title that the user gave stays: whatever the agent says later is shown and kept with that one in
+its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from acp_bridge import errors, notices
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
+from acp_bridge.log import event
+from acp_bridge.protocol import INFO_UPDATE, Json
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+#: characters of a title that is made of a prompt.
+_LENGTH = 80
+#: characters of a title that the user gives.
+_OWN_LENGTH: Final = 200
+#: the journal's key under which it stands that the user gave the title.
+_OWN: Final = "titled"
+
+
+class TitlePort(Protocol):
+    """What the title needs of its session."""
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a piece of work whose failure is this session's only."""
+
+
+class Title:
+    """Keeps one session's title in the journal and its listing."""
+
+    def __init__(
+        self,
+        port: TitlePort,
+        listing: Journal,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+    ) -> None:
+        """`listing` has the rows of all sessions."""
+        self._port = port
+        self._transcript = transcript
+        self._journal = journal
+        self._own: str | None = None
+        with suppress(JournalError):  # then nobody can know
+            self._own = journal.info.title if journal.get(_OWN) else None
+        self._listing = listing
+        self._session_id = journal.info.session_id
+        self._known = journal.info.title is not None
+        self._listed = journal.info.prompted
+
+    def note_prompt(self, params: Json) -> None:
+        """Take a prompt: the first one with words titles a session that has no title.
+
+        With the first prompt that the journal took a session is listed, title or none.
+        """
+        if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
+            self._set(title)
+        elif not self._listed:
+            self._port.spawn(self._keep, UNSET)
+        self._listed = self._journal.info.prompted
+
+    def note_update(self, update: Json) -> Json:
+        """Take an update of the agent, which may give a title or take it away.
+
+        Returns the update as it is to be shown.
+        """
+        if update.get("sessionUpdate") != INFO_UPDATE or "title" not in update:
+            return update
+        if self._own is not None:
+            return {**update, "title": self._own}
+        title = update["title"]
+        self._set(title if isinstance(title, str) else None)
+        return update
+
+    def take(self, request: ClientRequest) -> None:
+        """Answer `_acp_bridge/title`; raises RpcError."""
+        self._transcript.wake(request.client)
+        given = request.params.get("title")
+        title = self.set_own(given) if isinstance(given, str) else ""
+        if not title:
+            raise errors.invalid("must be a text", "title")
+        self._transcript.then(request.client, lambda: request.answer({"title": title}))
+
+    def set_own(self, given: str) -> str:
+        """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
+        title = notices.summary([{"text": given}], _OWN_LENGTH)
+        if title:
+            self._own = title
+            try:
+                self._journal.set(_OWN, True)
+            except JournalError as exc:
+                event("journal.failed", session=self._session_id, what=exc)
+            self._set(title)
+            told = {"sessionUpdate": INFO_UPDATE, "title": title}
+            self._transcript.show({"update": told})
+        return title
+
+    def _set(self, title: str | None) -> None:
+        self._known = True
+        self._port.spawn(self._keep, title)
+
+    async def _keep(self, title: str | Unset | None) -> None:
+        try:
+            await self._listing.touch(self._session_id, title=title)
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)

@@ -1,0 +1,265 @@
+"""The way of updates out of a session: first into the journal, then to the clients that have it.
+
+- What is shown was recorded before (invariants T2, K1): one row and one write for each batch.
+- The journal keeps what the agent said; each client's view converts what that client can't take.
+- A journal that can't be written keeps what it could not take, and the session says once that it is
+  not recorded. The turn goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from acp_bridge import errors, notices
+from acp_bridge.clients.abilities import is_converted
+from acp_bridge.clients.client import Client
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.session import SessionJournal
+from acp_bridge.log import event
+from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
+from acp_bridge.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.wire.jsonrpc import encode, notification
+
+
+class TranscriptOut:
+    """Records and shows the updates of one session."""
+
+    def __init__(
+        self,
+        session_id: str,
+        journal: SessionJournal,
+        new_ids: Callable[[], list[str]] = list,
+    ) -> None:
+        """Nobody sees the session before `attach`.
+
+        `new_ids` gives the client-side ids that were given out since the last call.
+        """
+        self._session_id = session_id
+        self._journal = journal
+        self._new_ids = new_ids
+        line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
+        self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
+        self._views: list[ClientView] = []
+        #: an update may have to be sent in different forms.
+        self._converts = False
+        self._rows: list[bytes] = []
+        self._lines: list[bytes] = []
+        #: the clients were told that what they see is not in the journal's file yet.
+        self._told_behind = False
+        #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
+        self.seq = 0
+
+    # --- the clients that have the session -----------------------------------------------------
+
+    def asked(self) -> Client | None:
+        """Return the client whose files and terminals agents were told of, if it has the session.
+
+        One on a socket has joined later.
+        """
+        return next((v.client for v in self._views if not v.client.on_socket), None)
+
+    @property
+    def views(self) -> tuple[ClientView, ...]:
+        """The views of all clients that have the session."""
+        return tuple(self._views)
+
+    def attach(self, client: Client) -> ClientView:
+        """Show the session to a client from now on; one that has it already keeps its view."""
+        self.flush()
+        view = self.view_of(client)
+        if view is None:
+            view = ClientView(client, self._head)
+            if client.gone:  # while what it had asked for could not be cancelled
+                view.over = True
+                return view
+            self._views.append(view)
+            self._note_views()
+        return view
+
+    def detach(self, client: Client) -> bool:
+        """Show the session to a client no more; returns False if it was not shown to it."""
+        self.flush()
+        view = self.view_of(client)
+        if view:
+            self._views.remove(view)
+            self._note_views()
+            view.end()
+        return view is not None
+
+    def _note_views(self) -> None:
+        self._converts = len(self._views) > 1 or any(v.client.on_socket for v in self._views)
+
+    def has_others(self, client: Client) -> bool:
+        """Return True when another client has the session."""
+        return any(view.client is not client for view in self._views)
+
+    def view_of(self, client: Client) -> ClientView | None:
+        """Return the view of a client, or None if it does not have the session."""
+        return next((view for view in self._views if view.client is client), None)
+
+    def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
+        """Do this when all that was shown to the client before is on its way.
+
+        `sets_state`: it tells a state, which behind a replay would undo that of the replay's end.
+        """
+        self.flush()
+        self._say_if_behind()
+        if (view := self.view_of(client)) and not sets_state:
+            view.then(action)
+        else:
+            action()
+
+    def wake(self, client: Client) -> None:
+        """Note that the client speaks: what waited for that goes out."""
+        if view := self.view_of(client):
+            view.then(view.wake)  # behind a quiet that waits for the end of a replay
+
+    def begin_turn(self, seq: int) -> None:
+        """Let what is shown from now on belong to the turn of the prompt with this number."""
+        self.flush()
+        self.seq = seq
+        for view in self._views:
+            view.then(view.begin_turn)
+
+    def hush(self, client: Client) -> None:
+        """Show the client nothing more until it speaks or a turn begins (invariant C23).
+
+        A turn that runs goes on: then a prompt that waited was cancelled.
+        """
+        self.flush()
+        if not self.seq and (view := self.view_of(client)):
+            view.then(partial(view.hush, Quiet.ALL))
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def show(self, params: Json, *, again: bool = False) -> None:
+        """Record and show one update: `params` of `session/update` without the session's id.
+
+        `again`: the agent says it since it was given the session again, so a client that was
+        shown the same before is not shown it.
+        """
+        line = encode(params)
+        if is_state(params["update"]):
+            self._keep_state(params)
+            self.show_only(params, again=again)
+        elif self._converts and is_converted(params["update"]):
+            self._rows.append(line)
+            self.show_only(params)
+        else:
+            self._rows.append(line)
+            self._lines.append(self._head + line[1:-1] + b"}\n")
+
+    def show_only(self, params: Json, *, again: bool = False) -> None:
+        """Show one update in its order, without recording it."""
+        self.flush()
+        for view in self._views:
+            view.show(params, again=again)
+
+    def show_to(self, client: Client, params: Json) -> None:
+        """Show one update to one client, in its order, without recording it."""
+        self.flush()
+        if view := self.view_of(client):
+            view.show(params)
+
+    def show_to_others(self, client: Client | None, params: Json) -> None:
+        """Show one update to all but the client that shows it by itself, without recording it."""
+        self.flush()
+        for view in self._views:
+            if view.client is not client:
+                view.show(params)
+
+    def record_said(self, client: Client, params: Json) -> None:
+        """Record the user's own words, which the client that sent them shows by itself.
+
+        For the others they end the quiet, as a turn does: what the words cause comes behind them.
+        """
+        self.record_only(params)
+        if self.has_others(client):
+            self.flush()
+            for view in self._views:
+                if view.client is not client:
+                    view.then(view.wake)
+                    view.show(params)
+
+    def tell_others(self, client: Client, params: Json) -> None:
+        """Record a state that a client has set, and show it to all but that one."""
+        self._keep_state(params)
+        self.flush()
+        for view in self._views:
+            if view.client is not client:
+                view.tell(params)
+
+    def show_now(self, params: Json) -> None:
+        """Show one update where that is possible now; a client that it would wait for misses it."""
+        self.flush()
+        for view in self._views:
+            if view.listens:
+                view.show(params)
+
+    def notify(self, method: str, params: object) -> None:
+        """Pass another notification of the agent on, in its order."""
+        self.flush()
+        line = encode(notification(method, params))
+        for view in self._views:
+            view.send(line)
+
+    def record_only(self, params: Json) -> None:
+        """Record one update that the clients show by themselves: the user's own words."""
+        self._rows.append(encode(params))
+
+    def record_at_once(self, params: Json) -> None:
+        """Record one update that a client shows when it has read what it is asked next."""
+        self.record_only(params)
+        self.flush()
+
+    def notice(self, text: str) -> None:
+        """Say something of the bridge's own in the session."""
+        said = notices.notice(text)
+        self.record_only(said)
+        self.show_only(said)
+
+    def end_turn(self, seq: int) -> None:
+        """Let what was shown until now belong to the turn of this prompt, what follows to none."""
+        if seq == self.seq:
+            self.flush()
+            self.seq = 0
+
+    def flush(self) -> None:
+        """Commit what was collected, then send it."""
+        if ids := self._new_ids():
+            self._attempt(lambda: self._journal.add_ids(ids))
+        if self._rows:
+            rows = b"".join(self._rows)
+            self._attempt(lambda: self._journal.record(self.seq, rows))
+            self._rows.clear()
+        if self._lines:
+            self._send()
+            self._say_if_behind()
+
+    def _send(self) -> None:
+        lines = b"".join(self._lines)
+        self._lines.clear()
+        for view in self._views:
+            view.send(lines)
+
+    def _say_if_behind(self) -> None:
+        """Say it when the journal falls behind, beside other updates or before an answer."""
+        behind, told = self._journal.behind, self._told_behind
+        self._told_behind = behind
+        if behind and not told:
+            said = encode(notices.notice(notices.UNRECORDED))
+            self._lines.append(self._head + said[1:-1] + b"}\n")
+            self._send()
+
+    def _keep_state(self, params: Json) -> None:
+        kind = params["update"]["sessionUpdate"]
+        self._attempt(lambda: self._journal.set(f"state:{kind}", params))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except JournalError as exc:
+            event("journal.failed", session=self._session_id, what=exc)
+        except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
+            errors.internal(exc, "the transcript could not be recorded")

@@ -1,0 +1,46 @@
+"""What is said of sessions that other bridges hold."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HOLDER_ENDED: Final = (
+    "the acp-bridge that ran this session has ended; the session is opened here, and what waited"
+    " in it is held"
+)
+HOLDER_DEAF: Final = "the acp-bridge that runs this session does not read"
+HOLDER_SILENT: Final = (
+    "the acp-bridge that runs this session does not answer; what it had begun may go on there"
+)
+
+
+def other_agent(there: str, here: str) -> str:
+    """Return why a session of another bridge can't be passed through."""
+    return f"the session is open in an acp-bridge with the agent {there!r}, this one has {here!r}"
+
+
+def other_protocol(there: int, here: int) -> str:
+    """Return why a session of another bridge can't be passed through."""
+    return (
+        f"the session is open in an acp-bridge of another version: its socket speaks {there},"
+        f" this one {here}; end one of them first"
+    )
+
+
+def held_elsewhere(why: str | None) -> str:
+    """Return why a session can't be opened here; `why`: what its bridge has said to that."""
+    told = f" ({why})" if why else ""
+    return f"the session is open in another acp-bridge{told}; close it there first"
+
+
+def holder_let_go(why: str) -> str:
+    """Return what is said when the bridge that runs a session shows it no more, or is silent."""
+    return f"[acp-bridge] This session is not shown here any more: {why}. Load it again to go on."
+
+
+def not_continued(why: str) -> str:
+    """Return what is said when a session can't be opened after the end of its bridge."""
+    return (
+        "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
+        f" opened here: {why}. Load it again to go on."
+    )

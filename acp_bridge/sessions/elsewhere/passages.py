@@ -1,0 +1,277 @@
+"""The sessions that clients of this bridge have from bridges that hold them.
+
+- A session whose lock is another bridge's is asked for there, again and again, until the lock is
+  free or the time for that is over.
+- When the bridge that holds a session ends, it is opened here; what the client sends meanwhile
+  waits for that, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+
+from acp_bridge import errors, notices
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.listening.holder import Holder, connect, read_holder
+from acp_bridge.log import event
+from acp_bridge.protocol import (
+    SESSION_CANCEL,
+    SESSION_DELETE,
+    SESSION_LOAD,
+    SESSION_RESUME,
+    SESSION_UPDATE,
+    SOCKET_PROTOCOL,
+    Json,
+)
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions.elsewhere import passage_words
+from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive
+from acp_bridge.sessions.elsewhere.passage import LEAVING, Passage
+from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.peer import Call
+
+#: loads a session; its answer, or its error, is the request's.
+Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]
+#: what is asked of the session as a whole goes by way of the registry.
+_NOT_PASSED: Final = frozenset({SESSION_LOAD, SESSION_RESUME, SESSION_DELETE})
+
+
+class HeldElsewhere(Exception):
+    """Another bridge holds the session, and has taken the request."""
+
+    def __init__(self, passage: Passage) -> None:
+        super().__init__("the session is live in another bridge")
+        self.passage = passage
+
+
+class Reach:
+    """Tries to have one request answered by the bridge that holds its session."""
+
+    def __init__(self, passages: Passages, request: ClientRequest) -> None:
+        """`why` says what kept it from that when it was last tried."""
+        self.why: str | None = None
+        self._passages = passages
+        self._request = request
+
+    async def try_holder(self, lock_file: Path) -> None:
+        """Raise HeldElsewhere if the holder of the lock has taken the request.
+
+        Raises RpcError if it never will: it is another agent's, say.
+        """
+        holder = read_holder(lock_file)
+        if holder is None:
+            return
+        try:
+            raise HeldElsewhere(await self._passages.open(self._request, holder))
+        except NotLive as exc:
+            self.why = str(exc)
+        except OSError as exc:
+            self.why = f"it can't be reached: {exc.strerror}"
+        event("holder.unreached", what=self.why)
+
+
+class Passages:
+    """Holds the passages of all clients."""
+
+    def __init__(self, context: SessionContext, load: Load) -> None:
+        """`load` opens a session here, or passes it through, when its holder has ended."""
+        self._context = context
+        self._load = load
+        self._passages: dict[tuple[Client, str], Passage] = {}
+        self._continued: dict[tuple[Client, str], Continuation] = {}
+
+    # --- to another bridge ---------------------------------------------------------------------
+
+    async def open(self, request: ClientRequest, holder: Holder) -> Passage:
+        """Return a passage that has taken the request; raises OSError, NotLive, RpcError."""
+        self._check(holder)
+        session_id: str = request.params["sessionId"]
+        streams = connect(holder.socket)
+        passage = Passage(request.client, session_id, streams, self._context.settings)
+        self._context.tasks.start_soon(passage.run, self._on_end)
+        try:
+            await passage.open(request)
+        except BaseException:
+            passage.leave()
+            raise
+        if request.method != SESSION_DELETE:
+            self._passages[request.client, session_id] = passage
+        event("session.passed_through", session=session_id, agent=holder.agent)
+        return passage
+
+    def _check(self, holder: Holder) -> None:
+        """Raise RpcError for a bridge that this one can't pass a session through to."""
+        if holder.protocol != SOCKET_PROTOCOL:
+            raise errors.refused(passage_words.other_protocol(holder.protocol, SOCKET_PROTOCOL))
+        ours = self._context.identity
+        if not ours.owns(holder.agent, holder.agent_info):
+            raise errors.refused(passage_words.other_agent(holder.agent, ours.name))
+
+    async def or_elsewhere(self, request: ClientRequest, work: Awaitable[object]) -> object:
+        """Return what the work returns, or wait until another bridge has answered its request."""
+        try:
+            return await work
+        except HeldElsewhere as held:
+            passage = held.passage
+        try:
+            await passage.loaded()
+        except NotLive:
+            self._drop(passage)
+            raise errors.unknown_session() from None
+        except BaseException:
+            self._drop(passage)
+            raise
+        if request.method == SESSION_DELETE:
+            passage.leave()
+        return ANSWERED
+
+    async def load_again(self, request: ClientRequest, session_id: str) -> bool:
+        """Have a load answered by the bridge that the client has the session from.
+
+        False if it has it from none, or that one does not hold it any more. Raises RpcError.
+        """
+        passage = self._passage((request.client, session_id))
+        if passage is None:
+            return False
+        passage.load(request)
+        try:
+            await passage.loaded()
+        except NotLive:
+            self._drop(passage)
+            return False
+        return True
+
+    # --- what the clients send -----------------------------------------------------------------
+
+    def take(self, request: ClientRequest, params: Json) -> bool:
+        """Pass a request on; False if it is about no session of another bridge. Raises RpcError."""
+        session_id = params.get("sessionId")
+        if request.method in _NOT_PASSED or not isinstance(session_id, str):
+            return False
+        key = request.client, session_id
+        if continued := self._continued.get(key):
+            continued.waiting.append(request)
+        elif passage := self._passage(key):
+            passage.take(request)
+            if request.method in LEAVING:
+                self._context.tasks.start_soon(self._see_left, passage)
+        else:
+            return False
+        return True
+
+    async def _see_left(self, passage: Passage) -> None:
+        """Leave a bridge that does not answer a client which wants to have its session no more."""
+        with anyio.move_on_after(self._context.settings.reach_timeout):
+            await passage.ended.wait()
+        if not passage.left:
+            passage.let_go = passage_words.HOLDER_DEAF
+        self._drop(passage)
+
+    def notify(self, client: Client, method: str, params: Json) -> bool:
+        """Pass a notification on; False if it is about no session of another bridge."""
+        session_id = params.get("sessionId")
+        if not isinstance(session_id, str):
+            return False
+        key = client, session_id
+        if continued := self._continued.get(key):
+            if method == SESSION_CANCEL:
+                continued.cancel_oldest()
+        elif passage := self._passage(key):
+            passage.notify(method, params)
+        else:
+            return False
+        return True
+
+    def cancel_request(self, client: Client, request_id: object) -> bool:
+        """Pass on that a client gives a request up; False if it is none of these."""
+        for continued in self._continued.values():
+            if continued.cancel_request(client, request_id):
+                return True
+        own = [each for each in self._passages.values() if each.client is client]
+        return any(passage.cancel_request(request_id) for passage in own)
+
+    def _passage(self, key: tuple[Client, str]) -> Passage | None:
+        """Return the passage of a session that the client has not left."""
+        passage = self._passages.get(key)
+        return passage if passage and not passage.left else None
+
+    # --- ends ----------------------------------------------------------------------------------
+
+    def forget(self, client: Client) -> None:
+        """Let a client that is gone leave its sessions in other bridges."""
+        for passage in [each for each in self._passages.values() if each.client is client]:
+            self._drop(passage)
+        for (who, _), continued in self._continued.items():
+            if who is client:
+                continued.scope.cancel()
+
+    async def end(self) -> None:
+        """Let all clients leave: this bridge ends."""
+        for passage in list(self._passages.values()):
+            self._drop(passage)
+        continued = list(self._continued.values())
+        for each in continued:
+            each.scope.cancel()
+        for each in continued:
+            await each.ended.wait()
+
+    def _drop(self, passage: Passage) -> None:
+        passage.leave()
+        key = passage.client, passage.session_id
+        if self._passages.get(key) is passage:
+            del self._passages[key]
+
+    def _on_end(self, passage: Passage) -> None:
+        key = passage.client, passage.session_id
+        if self._passages.get(key) is not passage:
+            return
+        del self._passages[key]
+        if passage.left or passage.leaving or not passage.was_loaded:
+            return
+        if passage.let_go is not None:
+            _say(passage, passage_words.holder_let_go(passage.let_go))
+            return
+        event("holder.ended", session=passage.session_id)
+        continued = self._continued[key] = Continuation()
+        self._context.tasks.start_soon(self._continue, passage, continued)
+
+    async def _continue(self, passage: Passage, continued: Continuation) -> None:
+        """Open a session whose holder has ended, here or where it is now."""
+        failure: RpcError | None = errors.cancelled()
+        try:
+            with continued.scope:
+                failure = await self._reopened(passage)
+        finally:
+            del self._continued[passage.client, passage.session_id]
+            continued.ended.set()
+        for request in continued.waiting:
+            try:
+                if failure:
+                    raise failure
+                request.client.handler.on_client_request(request)
+            except RpcError as exc:
+                request.fail(exc)
+            except Exception as exc:
+                request.fail(errors.internal(exc))
+
+    async def _reopened(self, passage: Passage) -> RpcError | None:
+        """Give the client the session again; returns what has kept it from that, and says it."""
+        request = Continued(passage.client, Call(None, SESSION_RESUME, passage.given))
+        try:
+            await self.or_elsewhere(request, self._load(request, passage.given))
+        except RpcError as exc:
+            _say(passage, passage_words.not_continued(exc.message))
+            return exc
+        except Exception as exc:
+            return errors.internal(exc, "the session could not be opened here")
+        return None
+
+
+def _say(passage: Passage, text: str) -> None:
+    said = notices.notice(text)
+    passage.client.peer.notify(SESSION_UPDATE, {"sessionId": passage.session_id, **said})
