@@ -117,7 +117,10 @@ def pins(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+LOCKS = ["requirements.lock", "requirements-slim.lock", "requirements-dev.lock"]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_pins_by_hash_and_names_no_index(lock: str) -> None:
     text = (ROOT / lock).read_text("utf-8")
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
@@ -129,6 +132,17 @@ def test_a_lock_pins_by_hash_and_names_no_index(lock: str) -> None:
 
 def test_the_development_lock_holds_the_runtime_lock() -> None:
     assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+def test_the_slim_lock_is_the_runtime_lock_without_litellm_and_what_it_alone_needs() -> None:
+    slim, whole = pins("requirements-slim.lock"), pins("requirements.lock")
+    assert slim.items() <= whole.items()
+    assert "litellm" not in slim
+    assert "litellm" not in (ROOT / "requirements-slim.lock").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["openhands"]]
+    named = {re.split(r"[^a-z0-9-]", entry)[0] for entry in needed}
+    assert named - slim.keys() == {"litellm"}
 
 
 def test_the_malicious_releases_of_litellm_are_excluded() -> None:

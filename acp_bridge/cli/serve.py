@@ -18,7 +18,7 @@ from typing import Final
 from acp_bridge import keep, log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import foreign_agent, has_websockets, isolated_path
+from acp_bridge.cli.own_agent import foreign_agent, install_command, isolated_path, missing
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
 #: interpreter's default.
@@ -127,13 +127,17 @@ def _has_its_agent(options: Options) -> bool:
             found,
         )
         return False
-    if options.own_agent and not options.settings.builtin and not has_websockets(path):
+    lacking = missing(options.packages, path)
+    if lacking:
+        builtin = options.settings.builtin
         log.logger.error(
-            "OpenHands' agent can't be started: install acp-stdio-bridge[openhands], which has"
-            " what it needs"
+            "%s can't be started%s: not installed: %s. Run: %s",
+            "the built-in agent" if builtin else "OpenHands' agent",
+            " (another one can: acp-bridge -- COMMAND)" if builtin else "",
+            ", ".join(lacking),
+            install_command("" if builtin else "openhands", path),
         )
-        return False
-    return True
+    return not lacking
 
 
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
