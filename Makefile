@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench crash fuzz mutants hazards test-clients test-agents test-mcp test-openhands \
-	test-install bench-openhands dist lock clean
+	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
@@ -62,6 +62,9 @@ test-openhands: $(VENV)/.ready ## OpenHands' agent-server, driven by our agent (
 
 test-install: $(VENV)/.ready ## wheel and sdist installed with pip, pipx and uv (package index; ARGS=--every: each Python)
 	$(PY) -m tests.installs $(ARGS)
+
+pictures: $(VENV)/.ready ## record the demo and chat, and draw docs/pictures (ARGS=--draw: only draw)
+	$(PY) -m tests.pictures $(ARGS)
 
 dist: $(VENV)/.ready ## the wheel and the sdist, into dist/
 	$(PY) -m hatchling build -d dist -t wheel -t sdist
