@@ -24,7 +24,7 @@ from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
-from acp_bridge.session import pauses
+from acp_bridge.session.prompts import pauses
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check

@@ -16,7 +16,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.listening import peers
 from acp_bridge.listening.listener import Listener
 from acp_bridge.listening.places import new_socket_path
-from acp_bridge.sessions import passages
+from acp_bridge.sessions.elsewhere import passages
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import Agent, Gate, Json, Process, until
 from tests.sessions.bench import Bench, bench

@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge import notices
 from acp_bridge.protocol import own_meta
-from acp_bridge.session import queue_words
+from acp_bridge.session.prompts import queue_words
 
 Json = dict[str, Any]
 SENTENCES = [

@@ -9,7 +9,7 @@ from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import TRANSCRIPT, is_state
-from acp_bridge.session import queue_words
+from acp_bridge.session.prompts import queue_words
 from acp_bridge.updates import Leak, OpenCards, Updates, for_replay
 
 Json = dict[str, Any]

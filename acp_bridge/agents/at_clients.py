@@ -14,6 +14,7 @@ from typing import Protocol
 
 import anyio
 
+from acp_bridge.wire.jsonrpc import is_id
 from acp_bridge.wire.peer import Call
 
 
@@ -67,6 +68,39 @@ class AtClients:
         """Forget a request that is answered, or given up."""
         self._questions.remove(question)
         self._touch()
+
+    def end_questions(self) -> None:
+        """End the permissions and elicitations now, whatever the clients do with them."""
+        for question in self.questions:
+            if question.asks_a_person:
+                question.end()
+
+    def give_up_session(self) -> None:
+        """End what was asked, and release what was made, for a session that came to nothing."""
+        for question in self.questions:
+            if question.names_session:
+                question.end()
+        self._release_terminals()
+        self.session_id = None
+
+    def take_back(self, request_id: object) -> None:
+        """Take the process's `$/cancel_request` for one of its own requests."""
+        for question in self.questions if is_id(request_id) else ():
+            if question.call.id == request_id:
+                question.call_back()
+                return
+
+    def release(self) -> None:
+        """Release the terminals of a dead process, and call its requests back."""
+        for question in self.questions:
+            self.remove(question)
+            question.call_back()
+        self._release_terminals()
+
+    def _release_terminals(self) -> None:
+        terminals, self.terminals = self.terminals, {}
+        for let_go in terminals.values():
+            let_go()
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:

@@ -12,9 +12,9 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
 from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
-from acp_bridge.session.pacing import Pacing
-from acp_bridge.session.to_client import ToClient, take_back
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
@@ -142,7 +142,7 @@ class FromAgent:
         self._spoke = True
         if method == CANCEL_REQUEST:
             named = params if isinstance(params, dict) else {}
-            take_back(link, named.get("requestId", UNSET))
+            link.at_clients.take_back(named.get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}

@@ -9,16 +9,16 @@ from typing import Protocol, assert_never
 from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
-from acp_bridge.session import answers
 from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.hooks import SessionHooks
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.process_effects import ProcessEffects
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.sleep import Sleep
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.turn import Turn
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.process_effects import ProcessEffects
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 
 logger = logging.getLogger(__name__)

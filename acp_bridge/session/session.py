@@ -1,8 +1,8 @@
 """One session's shell: takes what the clients say, performs what the machine asks for.
 
-Every decision about prompts is in `machine/`; the parts beside this file carry the decisions out,
-each through a narrow port. An event is taken to its end before the next (`feed`), and what the
-agent showed before it is on its way to the clients by then.
+Every decision about prompts is in `machine/`; the parts in the rooms beside this file carry the
+decisions out, each through a narrow port. An event is taken to its end before the next (`feed`),
+and what the agent showed before it is on its way to the clients by then.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import failures, queue_command, queue_words
-from acp_bridge.session.agent_processes import AgentProcesses
-from acp_bridge.session.ask import Ask
-from acp_bridge.session.audience import Audience
+from acp_bridge.session import failures
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.clients.permissions import Permissions
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.clients.replay import Replay
+from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
-from acp_bridge.session.hooks import SessionHooks
-from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.pauses import Pauses
 from acp_bridge.session.performer import Performer
-from acp_bridge.session.permissions import Permissions
-from acp_bridge.session.process_effects import ProcessEffects
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.questions import Questions
-from acp_bridge.session.queue_command import QueueCommand
-from acp_bridge.session.replay import Replay
-from acp_bridge.session.restart import Restart
+from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.process_effects import ProcessEffects
+from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.prompts import queue_command, queue_words
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.requests.ask import Ask
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.session.sleep import Sleep
 from acp_bridge.session.stepping import Stepping, new_machine
-from acp_bridge.session.title import Title
-from acp_bridge.session.to_agent import ToAgent
-from acp_bridge.session.to_client import ToClient
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.turn import Turn
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.transcript.title import Title
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import Updates
 
@@ -93,7 +93,7 @@ class Session:
         self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
         self.title = Title(self, context.journal, journal, shown)
         own = pauses, ask.command, self.title.set_own, words
-        self._queue = QueueCommand(self, prompts, shown, memory, *own)
+        self._queue = queue_command.QueueCommand(self, prompts, shown, memory, *own)
         self._performer = self._new_performer()
         if link:
             self._performer.begin(link)

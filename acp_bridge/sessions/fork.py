@@ -17,8 +17,8 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
-from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.updates import OpenCards

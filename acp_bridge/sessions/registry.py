@@ -33,10 +33,10 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
+from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.listing import Listing
-from acp_bridge.sessions.passages import Passages, Reach
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError

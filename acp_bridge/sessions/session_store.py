@@ -33,7 +33,7 @@ from acp_bridge.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.sessions import passage_words
+from acp_bridge.sessions.elsewhere import passage_words
 
 
 class ReachPort(Protocol):

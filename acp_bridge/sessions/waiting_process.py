@@ -18,8 +18,7 @@ from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import CANCEL_REQUEST, Json
-from acp_bridge.session import to_client
-from acp_bridge.session.to_client import ToClient
+from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
@@ -132,8 +131,7 @@ class WaitingProcess:
 
     async def give_back(self, link: Link) -> None:
         """Keep a process of which no session came, if no other one waits."""
-        to_client.give_up_session(link)
-        link.at_clients.session_id = None
+        link.at_clients.give_up_session()
         link.park()
         if self._link is None and not link.gone:
             self._link, self.emptied = link, anyio.Event()
@@ -216,7 +214,7 @@ class WaitingProcess:
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         if method == CANCEL_REQUEST and isinstance(params, dict):
-            to_client.take_back(link, params.get("requestId", UNSET))
+            link.at_clients.take_back(params.get("requestId", UNSET))
         elif client := self._client():
             client.peer.notify(method, params)
 
@@ -231,7 +229,7 @@ class WaitingProcess:
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         if self._link is link:
             self._let_go()
-        to_client.release(link)
+        link.at_clients.release()
 
     def on_dead(self, link: Link) -> None:
         """Do nothing: nobody waits for that."""

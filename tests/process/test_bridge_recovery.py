@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.prompts.prompts import Prompts
 from tests.process.bridge_support import World, fails, refused, stopped
 from tests.process.tiny_agent import tiny_agent
 

@@ -14,7 +14,7 @@ from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
-from acp_bridge.session.agent_processes import AgentProcesses
+from acp_bridge.session.process.agent_processes import AgentProcesses
 from tests.agents.scripted_process import Listener
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent
 from tests.session.ports import Port

@@ -7,7 +7,7 @@ import pytest
 from acp_bridge.journal import SessionJournal
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL
 from acp_bridge.session.opening import Refused
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.requests.user_settings import UserSettings
 from tests.session.played_agent import BUSY, PlayedAgent, refusal
 
 Json = dict[str, Any]

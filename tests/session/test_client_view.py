@@ -6,8 +6,8 @@ import pytest
 
 from acp_bridge.journal import SessionJournal
 from acp_bridge.protocol import text_chunk
-from acp_bridge.session.client_view import Quiet
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.client_view import Quiet
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded_texts
 from tests.session.memory import ClientEnd
 from tests.session.showing import said, texts

@@ -10,10 +10,10 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import AGENT_MESSAGE, REQUEST_PERMISSION, TOOL_CALL, text_chunk
+from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.from_agent import FromAgent
-from acp_bridge.session.pacing import Pacing
-from acp_bridge.session.to_client import ToClient
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded, recorded_texts

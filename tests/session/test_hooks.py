@@ -10,7 +10,7 @@ import pytest
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT
-from acp_bridge.session.memory import transcript
+from acp_bridge.session.process.memory import transcript
 from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import CANCELLED, DONE, first

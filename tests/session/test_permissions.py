@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from acp_bridge.protocol import REQUEST_PERMISSION, Json
-from acp_bridge.session.permissions import Permissions
-from acp_bridge.session.to_client import ToClient, end_questions, release, take_back
+from acp_bridge.session.clients.permissions import Permissions
+from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.updates import Updates
 from tests.session.hooked import CALL, OPTIONS
 from tests.session.memory import ClientEnd, MemoryLink
@@ -52,7 +52,7 @@ class Stage:
 @pytest.mark.hazard("C15")
 async def test_the_end_of_the_turn_stops_them_and_what_they_say_later_is_nobodys() -> None:
     stage = Stage()
-    end_questions(stage.link)
+    stage.link.at_clients.end_questions()
     assert stage.hooks.stopped == 1
     (answer,) = stage.link.sent.take()
     assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
@@ -63,7 +63,7 @@ async def test_the_end_of_the_turn_stops_them_and_what_they_say_later_is_nobodys
 
 async def test_the_death_of_the_process_stops_them_and_nobody_is_answered() -> None:
     stage = Stage()
-    release(stage.link)
+    stage.link.at_clients.release()
     assert stage.hooks.stopped == 1
     stage.hooks.then(None)
     assert stage.link.sent.take() == []
@@ -71,7 +71,7 @@ async def test_the_death_of_the_process_stops_them_and_nobody_is_answered() -> N
 
 async def test_an_agent_that_takes_its_request_back_is_answered_when_they_have_ended() -> None:
     stage = Stage()
-    take_back(stage.link, "p")
+    stage.link.at_clients.take_back("p")
     assert stage.hooks.stopped == 1
     assert stage.link.sent.take() == []
     stage.hooks.then(None)

@@ -14,8 +14,8 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, text_chunk
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.session.journals import break_sync, failing, recorded_texts, states
 from tests.session.memory import ClientEnd, Outgoing

@@ -15,12 +15,12 @@ from acp_bridge.notices import (
     titled,
 )
 from acp_bridge.protocol import USER_MESSAGE
-from acp_bridge.session import queue_words
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.queue_command import QueueCommand, parse
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.queue_command import QueueCommand, parse
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.ports import Port

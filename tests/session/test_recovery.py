@@ -7,11 +7,11 @@ import pytest
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.protocol import feedback_prompt, text_chunk
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.replay import Replay
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.clients.replay import Replay
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded, states, unreadable
 from tests.session.ports import Port

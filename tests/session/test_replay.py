@@ -9,11 +9,11 @@ from acp_bridge import notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import STATE, text_chunk, user_chunk
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.replay import Replay
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.clients.replay import Replay
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import RpcError, encode
 from tests.session.journals import recorded, unreadable
 from tests.session.memory import ClientEnd

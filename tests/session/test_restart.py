@@ -21,13 +21,13 @@ from acp_bridge.protocol import (
     SET_MODE,
     user_chunk,
 )
-from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.restart import Restart
-from acp_bridge.session.sleep import Sleep
-from acp_bridge.session.to_agent import ToAgent
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
@@ -17,9 +18,8 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SET_MODE,
 )
-from acp_bridge.session import to_client
 from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.prompts import Prompts
+from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.updates import Updates
 from tests.session.journals import recorded_texts
 from tests.session.living import (
@@ -229,7 +229,7 @@ def fails(*args: object) -> None:
     [
         (Prompts, "note"),
         (Updates, "close_cards"),
-        (to_client, "end_questions"),
+        (AtClients, "end_questions"),
         (Deadlines, "arm"),
         (Deadlines, "disarm"),
     ],
@@ -259,7 +259,7 @@ async def test_an_effect_that_fails_takes_no_answer_with_it(
 
 
 @pytest.mark.hazard("P6", "Q9")
-@pytest.mark.parametrize(("part", "method"), [(to_client, "release"), (Updates, "close_cards")])
+@pytest.mark.parametrize(("part", "method"), [(AtClients, "release"), (Updates, "close_cards")])
 async def test_the_death_of_an_agent_is_told_though_tidying_up_after_it_fails(
     tmp_path: Path,
     part: object,

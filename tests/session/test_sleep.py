@@ -8,8 +8,8 @@ import pytest
 from acp_bridge.journal import PromptState
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME, SET_MODE
-from acp_bridge.session import sleep
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.process import sleep
 from tests.session.living import DONE, Living, does_not_exist, first, living, resumes
 from tests.session.memory import Json
 from tests.session.played_agent import UNKNOWN, PlayedAgent

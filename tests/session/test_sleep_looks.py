@@ -10,7 +10,7 @@ import anyio.from_thread
 import pytest
 
 from acp_bridge.protocol import SESSION_PROMPT
-from acp_bridge.session import sleep
+from acp_bridge.session.process import sleep
 from tests.session.journals import failing
 from tests.session.living import DONE, Living, first, living
 from tests.session.played_agent import PlayedAgent

@@ -11,7 +11,7 @@ import pytest
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import ASK, SESSION_FORK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
-from acp_bridge.session import sleep
+from acp_bridge.session.process import sleep
 from tests.session.living import CANCELLED, DONE, Living, first, living, resumes
 from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import quiet, until

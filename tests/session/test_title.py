@@ -10,8 +10,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.session.title import Title
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.title import Title
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json

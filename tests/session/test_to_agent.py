@@ -8,9 +8,9 @@ from acp_bridge import errors
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, text_chunk
-from acp_bridge.session.to_agent import ToAgent
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.ports import Port

@@ -7,8 +7,8 @@ import pytest
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import REQUEST_PERMISSION
-from acp_bridge.session.to_client import ToClient, end_questions, release, take_back
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from tests.session.memory import ClientEnd, MemoryLink, Outgoing
 
@@ -131,7 +131,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
     stage.ask(link, "elicitation/create", {"mode": "form"}, "e")
     stage.ask(link, "fs/read_text_file", {}, "r")
     permission, question, reading = stage.client.sent.take()
-    end_questions(link)
+    link.at_clients.end_questions()
     called_back = [message["params"]["requestId"] for message in stage.client.sent.take()]
     assert called_back == [permission["id"], question["id"]]
     first, second = link.sent.take()
@@ -143,7 +143,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
     assert link.sent.take() == []
     stage.client.answers(reading["id"], {"content": "c"})
     assert link.sent.take()[0]["result"] == {"content": "c"}
-    end_questions(link)
+    link.at_clients.end_questions()
     assert stage.client.sent.take() == []
 
 
@@ -160,7 +160,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     stage.ask(dead, "terminal/create", {}, "late")
     stage.ask(other, "_x/y", {}, "kept")
     late, _kept = stage.client.sent.take()
-    release(dead)
+    dead.at_clients.release()
     called_back, released = stage.client.sent.take()
     assert called_back["params"] == {"requestId": late["id"]}
     assert released["method"] == "terminal/release"
@@ -168,7 +168,7 @@ async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and
     # The client made it nevertheless: nobody else would release it.
     stage.client.answers(late["id"], {"terminalId": "t4"})
     assert stage.client.sent.take()[0]["params"]["terminalId"] == "t4"
-    release(dead)
+    dead.at_clients.release()
     assert stage.client.sent.take() == []
 
 
@@ -179,9 +179,9 @@ async def test_an_agent_takes_back_its_own_requests_only() -> None:
         stage.ask(link, "_x/y", {}, "same")
     asked = stage.client.sent.take()
     for odd in ("unknown", None, [1], {"a": 1}):
-        take_back(two, odd)
+        two.at_clients.take_back(odd)
     assert stage.client.sent.take() == []
-    take_back(two, "same")
+    two.at_clients.take_back("same")
     assert stage.client.sent.take()[0]["params"] == {"requestId": asked[1]["id"]}
     # Its answer comes all the same, and once.
     stage.client.refuses(asked[1]["id"], -32800)
@@ -198,13 +198,13 @@ async def test_true_is_no_number_where_the_id_of_a_request_is_meant() -> None:
     stage.ask(link, "_x/y", {}, 1)
     (asked,) = stage.client.sent.take()
     for odd in (True, "1", [1], None):
-        take_back(link, odd)
+        link.at_clients.take_back(odd)
         assert stage.client.sent.take() == []
         stage.ask(link, "elicitation/create", {"mode": "form", "requestId": odd}, f"of {odd!r}")
         (question,) = stage.client.sent.take()
         assert question["params"]["requestId"] == odd
     for same in (1, 1.0):  # one number in JSON
-        take_back(link, same)
+        link.at_clients.take_back(same)
         assert stage.client.sent.take()[0]["params"] == {"requestId": asked["id"]}
         stage.ask(
             link, "elicitation/create", {"mode": "form", "requestId": same}, f"of {same!r} too"
@@ -221,7 +221,7 @@ async def test_a_release_that_names_no_terminal_releases_none(odd: object) -> No
         stage.client.answers(stage.client.sent.take()[0]["id"], {"terminalId": name})
     stage.ask(link, "terminal/release", {"terminalId": odd}, "r")
     stage.client.answers(stage.client.sent.take()[0]["id"], {})
-    release(link)
+    link.at_clients.release()
     released = [message["params"]["terminalId"] for message in stage.client.sent.take()]
     assert released == ["True", "1", "None"]
 
@@ -238,7 +238,7 @@ async def test_a_terminal_is_released_and_a_question_called_back_at_the_client_t
     (asked,) = first.sent.take()
     stage.client = other  # from now on another client is asked
     stage.ask(link, "_x/y", {}, 3)
-    release(link)
+    link.at_clients.release()
     called_back, released = first.sent.take()
     assert called_back["params"] == {"requestId": asked["id"]}
     assert released["params"]["terminalId"] == "t1"
@@ -275,7 +275,7 @@ async def test_an_answer_to_a_dead_agent_is_nobodys_and_an_agent_is_answered_onc
     stage.client.answers(first, {"n": 1})
     stage.client.answers(first, {"n": 2})
     assert [message["result"] for message in link.sent.take()] == [{"n": 1}]
-    release(link)
+    link.at_clients.release()
     stage.client.answers(second, {"n": 3})
     assert link.sent.take() == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.protocol import user_chunk
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.memory import ClientEnd, Outgoing
 from tests.session.showing import said, texts

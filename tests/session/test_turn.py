@@ -18,12 +18,12 @@ from acp_bridge.protocol import (
     WRITE_TEXT_FILE,
     user_chunk,
 )
-from acp_bridge.session.hooks import SessionHooks
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.to_client import ToClient
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.turn import Turn
+from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok
 from tests.session.journals import failing, recorded, states

@@ -11,7 +11,7 @@ from acp_bridge import errors
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE
 from acp_bridge.session.opening import Refused
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.requests.user_settings import UserSettings
 from tests.session.journals import failing, unreadable
 from tests.session.memory import MemoryLink
 from tests.session.waiting import beside, quiet

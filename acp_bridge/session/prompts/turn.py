@@ -20,11 +20,10 @@ from acp_bridge.protocol import (
     without_own_meta,
     words_of,
 )
-from acp_bridge.session import to_client
-from acp_bridge.session.hooks import SessionHooks
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.prompts import Prompt, Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer
 
@@ -121,4 +120,4 @@ class Turn:
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
-        to_client.end_questions(link)
+        link.at_clients.end_questions()

@@ -15,13 +15,13 @@ from acp_bridge.clients.client import Client
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_UPDATE, Json
-from acp_bridge.session.ask import Ask
-from acp_bridge.session.client_view import ClientView
-from acp_bridge.session.pacing import Pacing
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.questions import Questions
-from acp_bridge.session.standing import Standing, StandingPort
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.clients.standing import Standing, StandingPort
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.ask import Ask
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
 
 

@@ -21,8 +21,8 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
-from acp_bridge.session import answers
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.prompts import answers
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 
 class PromptsPort(Protocol):

@@ -18,8 +18,8 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, ErrorCode, Json
-from acp_bridge.session import options
 from acp_bridge.session.opening import Refused
+from acp_bridge.session.requests import options
 from acp_bridge.wire.jsonrpc import RpcError
 
 _NAMES: Final = {SET_MODE: "mode", SET_MODEL: "model", SET_CONFIG_OPTION: "option"}

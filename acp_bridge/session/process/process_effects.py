@@ -9,10 +9,9 @@ from typing import Protocol, TypeAlias, assert_never
 
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
-from acp_bridge.session import to_client
-from acp_bridge.session.agent_processes import AgentProcesses
-from acp_bridge.session.provisional import Provisional, ProvisionalPort
-from acp_bridge.session.restart import Restart
+from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.provisional import Provisional, ProvisionalPort
+from acp_bridge.session.process.restart import Restart
 
 ProcessEffect: TypeAlias = ef.Start | ef.Open | ef.Kill | ef.CloseAgent | ef.Release
 
@@ -59,7 +58,7 @@ class ProcessEffects:
                 spawn(processes.close, epoch, self._grace)
             case ef.Release(epoch):
                 if link := processes.forget(epoch):
-                    to_client.release(link)
+                    link.at_clients.release()
             case _:
                 assert_never(effect)
 

@@ -15,7 +15,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, Json
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 #: characters of a title that is made of a prompt.
 _LENGTH = 80

@@ -22,9 +22,9 @@ from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Moment
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
-from acp_bridge.session.hook_runs import HookRuns, HookRunsPort, Run
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.prompts.hook_runs import HookRuns, HookRunsPort, Run
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Ok
 
 if TYPE_CHECKING:

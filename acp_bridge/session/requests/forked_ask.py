@@ -35,7 +35,7 @@ from acp_bridge.protocol import (
     Json,
 )
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.to_agent import ToAgent
+from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.wire.jsonrpc import Answer, Ok, RpcError
 from acp_bridge.wire.peer import Call, Peer
 

@@ -28,10 +28,10 @@ from acp_bridge.protocol import (
     Json,
 )
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.sessions import passage_words
-from acp_bridge.sessions.continuation import Continuation, Continued
-from acp_bridge.sessions.holder_hello import NotLive
-from acp_bridge.sessions.passage import LEAVING, Passage
+from acp_bridge.sessions.elsewhere import passage_words
+from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive
+from acp_bridge.sessions.elsewhere.passage import LEAVING, Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 

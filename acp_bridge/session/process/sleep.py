@@ -22,9 +22,9 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json
-from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.to_agent import for_agent
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.requests.to_agent import for_agent
 from acp_bridge.updates import Updates
 
 

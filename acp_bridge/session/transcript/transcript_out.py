@@ -18,7 +18,7 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
-from acp_bridge.session.client_view import ClientView, Quiet
+from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.wire.jsonrpc import encode, notification
 
 

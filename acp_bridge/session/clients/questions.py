@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.permissions import option_for
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.session.clients.permissions import option_for
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
@@ -37,32 +37,15 @@ class QuestionsPort(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
+class _Question(OpenRequest):
     """A question of an agent that is not settled yet."""
 
-    link: Link
-    call: Call
     #: the parameters with the ids that clients know.
     params: Any
     #: those who are asked, with the request's id there.
     asked: dict[Client, int] = field(default_factory=dict)
     #: how many were asked until now.
     count: int = 0
-
-    @property
-    def names_session(self) -> bool:
-        """True when the request is about a session, not about the agent as such."""
-        return isinstance(self.params, dict) and isinstance(self.params.get("sessionId"), str)
-
-    @property
-    def asks_a_person(self) -> bool:
-        """True: a client answers only after its user has."""
-        return True
-
-    @property
-    def is_open(self) -> bool:
-        """The agent waits for an answer."""
-        return self in self.link.at_clients.questions
 
     @property
     def title(self) -> str | None:
@@ -76,15 +59,6 @@ class _Question:
         """Tell the clients that nobody waits for their answers any more."""
         for client, request_id in self.asked.items():
             client.peer.cancel(request_id)
-
-    def end(self) -> None:
-        """Answer the agent in the clients' place, who are told so."""
-        self.link.at_clients.remove(self)
-        self.call_back()
-        if self.call.method == REQUEST_PERMISSION:
-            self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
-        else:
-            self.link.peer.fail(self.call.id, errors.cancelled())
 
 
 class Questions:

@@ -18,11 +18,11 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.protocol import ASK, CAN_ASK, ErrorCode, Json, can_ask, can_own
-from acp_bridge.session.forked_ask import ForkedAsk
 from acp_bridge.session.opening import Workspace
+from acp_bridge.session.requests.forked_ask import ForkedAsk
+from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.session.to_agent import ToAgent
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: characters of an answer that are passed on.

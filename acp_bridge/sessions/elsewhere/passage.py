@@ -28,8 +28,8 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
-from acp_bridge.sessions import passage_words
-from acp_bridge.sessions.holder_hello import NotLive, introduce
+from acp_bridge.sessions.elsewhere import passage_words
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
 from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, RequestId, is_id
 from acp_bridge.wire.peer import Call, Peer
 

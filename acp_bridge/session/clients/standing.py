@@ -13,10 +13,10 @@ import anyio
 from acp_bridge import notices
 from acp_bridge.machine.states import Standstill, State
 from acp_bridge.protocol import SESSION_STATE, Json
-from acp_bridge.session.client_view import ClientView
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.questions import Questions
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 #: characters of a prompt that are told.
 _LENGTH: Final = 200

@@ -21,8 +21,9 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.permissions import Permissions, new_card
-from acp_bridge.session.questions import Questions
+from acp_bridge.session.clients.open_request import OpenRequest, names_session
+from acp_bridge.session.clients.permissions import Permissions, new_card
+from acp_bridge.session.clients.questions import Questions
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -34,36 +35,15 @@ _CHANGES = frozenset(
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
-    """A request of an agent that a client has not answered yet."""
+class _AtOneClient(OpenRequest):
+    """A request that one client has: files, terminals, and all where there is no session."""
 
-    link: Link
-    call: Call
     client: Client
     client_id: int = 0
-
-    @property
-    def names_session(self) -> bool:
-        """True when the request is about a session, not about the agent as such."""
-        return _names_session(self.call.params)
-
-    @property
-    def asks_a_person(self) -> bool:
-        """True when a client answers only after its user has."""
-        return self.call.method in ASKS_A_PERSON
 
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
         self.client.peer.cancel(self.client_id)
-
-    def end(self) -> None:
-        """Answer the agent in the client's place, which is told so."""
-        self.link.at_clients.remove(self)
-        self.call_back()
-        if self.call.method == REQUEST_PERMISSION:
-            self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
-        else:
-            self.link.peer.fail(self.call.id, errors.cancelled())
 
 
 class ToClient:
@@ -113,7 +93,7 @@ class ToClient:
 
     def _pass(self, link: Link, call: Call) -> None:
         client = self._client()
-        if self._session_id is None and _names_session(call.params):
+        if self._session_id is None and names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())
         elif self._questions and call.method in ASKS_A_PERSON:
             self._ask_people(self._questions, link, call)
@@ -124,7 +104,7 @@ class ToClient:
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params = self._for_client(client, link, call)
-        asked = _Question(link, call, client)
+        asked = _AtOneClient(link, call, client)
         link.at_clients.add(asked)
         try:
             asked.client_id = client.peer.request(
@@ -150,8 +130,8 @@ class ToClient:
         if self._permissions:
             self._permissions.tell_that_it_waits(call)
 
-    def _answered(self, asked: _Question, answer: Answer) -> None:
-        if asked not in asked.link.at_clients.questions:
+    def _answered(self, asked: _AtOneClient, answer: Answer) -> None:
+        if not asked.is_open:
             self._late_terminal(asked, answer)
             return
         asked.link.at_clients.remove(asked)
@@ -162,7 +142,7 @@ class ToClient:
             case Err(error):
                 asked.link.peer.fail(asked.call.id, error)
 
-    def _note_terminal(self, asked: _Question, result: object) -> None:
+    def _note_terminal(self, asked: _AtOneClient, result: object) -> None:
         params, terminals = asked.call.params, asked.link.at_clients.terminals
         if asked.call.method == protocol.CREATE_TERMINAL:
             if terminal := _terminal_of(result):
@@ -170,7 +150,7 @@ class ToClient:
         elif asked.call.method == protocol.RELEASE_TERMINAL:
             terminals.pop(_terminal_of(params) or "", None)
 
-    def _late_terminal(self, asked: _Question, answer: Answer) -> None:
+    def _late_terminal(self, asked: _AtOneClient, answer: Answer) -> None:
         """Release a terminal that was made after its agent was dead: nobody else does."""
         if asked.call.method != protocol.CREATE_TERMINAL or isinstance(answer, Err):
             return
@@ -212,47 +192,6 @@ class ToClient:
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
         return changed, card
-
-
-def end_questions(link: Link) -> None:
-    """End a process's permissions and elicitations now, whatever the client does with them."""
-    for asked in link.at_clients.questions:
-        if asked.asks_a_person:
-            asked.end()
-
-
-def give_up_session(link: Link) -> None:
-    """End what a process asked, and release what it made, for a session that came to nothing."""
-    for asked in link.at_clients.questions:
-        if asked.names_session:
-            asked.end()
-    _release_terminals(link)
-
-
-def take_back(link: Link, request_id: object) -> None:
-    """Take an agent's `$/cancel_request` for one of its own requests."""
-    for asked in link.at_clients.questions if is_id(request_id) else ():
-        if asked.call.id == request_id:
-            asked.call_back()
-            return
-
-
-def release(link: Link) -> None:
-    """Release the terminals of a dead process, and call its requests back."""
-    for asked in link.at_clients.questions:
-        link.at_clients.remove(asked)
-        asked.call_back()
-    _release_terminals(link)
-
-
-def _release_terminals(link: Link) -> None:
-    terminals, link.at_clients.terminals = link.at_clients.terminals, {}
-    for let_go in terminals.values():
-        let_go()
-
-
-def _names_session(params: object) -> bool:
-    return isinstance(params, dict) and isinstance(params.get("sessionId"), str)
 
 
 def _terminal_of(result: object) -> str | None:

@@ -17,12 +17,12 @@ from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
-from acp_bridge.session.client_view import ClientView, Quiet
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import OpenCards, for_replay
 from acp_bridge.wire.jsonrpc import encode
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.updates import Updates
 from acp_bridge.wire.peer import Call
 
@@ -46,32 +47,14 @@ class PermissionHooks(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Deciding:
+class _Deciding(OpenRequest):
     """A permission about which hooks run; no client knows of it yet."""
 
-    link: Link
-    call: Call
     stop: Callable[[], None] = lambda: None
-
-    @property
-    def names_session(self) -> bool:
-        """True: a permission is about a session."""
-        return True
-
-    @property
-    def asks_a_person(self) -> bool:
-        """True: the process waits for a decision, as for a person's."""
-        return True
 
     def call_back(self) -> None:
         """Stop the hooks: nobody waits for them any more."""
         self.stop()
-
-    def end(self) -> None:
-        """Answer the agent in the place of the hooks, which are stopped."""
-        self.link.at_clients.remove(self)
-        self.stop()
-        self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
 
 
 class Permissions:
@@ -111,7 +94,7 @@ class Permissions:
         self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: str | None
     ) -> None:
         link, call = asked.link, asked.call
-        if asked not in link.at_clients.questions:
+        if not asked.is_open:
             return  # it was answered when the hooks were stopped
         link.at_clients.remove(asked)
         option = option_for(decision, call.params.get("options"))

@@ -29,7 +29,7 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.session.opening import in_words
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 #: the methods that are the user's word, as `/queue pause` and its kin are.

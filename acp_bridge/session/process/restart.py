@@ -14,12 +14,12 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.session.memory import Memory
 from acp_bridge.session.opening import NotLoaded, Opening, Refused, Workspace
-from acp_bridge.session.sleep import Sleep
-from acp_bridge.session.to_agent import ToAgent
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import RpcError
 

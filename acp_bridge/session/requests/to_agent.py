@@ -18,9 +18,9 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
-from acp_bridge.session.asked import Asked
-from acp_bridge.session.transcript_out import TranscriptOut
-from acp_bridge.session.user_settings import UserSettings
+from acp_bridge.session.requests.asked import Asked
+from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 

@@ -17,8 +17,8 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.log import event
-from acp_bridge.session.client_view import ClientView
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 #: so many times the limit is too much for a client, whatever it takes meanwhile.
 _FLOOD: Final = 4

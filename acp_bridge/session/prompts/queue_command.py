@@ -26,11 +26,11 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
-from acp_bridge.session import queue_words
-from acp_bridge.session.memory import Memory
-from acp_bridge.session.pauses import Pauses
-from acp_bridge.session.prompts import Prompts
-from acp_bridge.session.transcript_out import TranscriptOut
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 
 class QueuePort(Protocol):

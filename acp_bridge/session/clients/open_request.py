@@ -1,0 +1,52 @@
+"""A request of an agent that is not answered yet: what ends it is the same, whoever is asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION
+from acp_bridge.wire.peer import Call
+
+
+@dataclass(slots=True, eq=False)
+class OpenRequest(ABC):
+    """A request that is among `link.at_clients.questions` until somebody has answered it."""
+
+    link: Link
+    call: Call
+
+    @property
+    def is_open(self) -> bool:
+        """True while the agent waits for an answer."""
+        return self in self.link.at_clients.questions
+
+    @property
+    def names_session(self) -> bool:
+        """True when the request is about a session, not about the agent as such."""
+        return names_session(self.call.params)
+
+    @property
+    def asks_a_person(self) -> bool:
+        """True when the answer comes only after a person's word."""
+        return self.call.method in ASKS_A_PERSON
+
+    @abstractmethod
+    def call_back(self) -> None:
+        """Tell whoever is asked that nobody waits for the answer any more."""
+
+    def end(self) -> None:
+        """Answer the agent in the place of whoever is asked, who is told so."""
+        self.link.at_clients.remove(self)
+        self.call_back()
+        if self.call.method == REQUEST_PERMISSION:
+            self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
+        else:
+            self.link.peer.fail(self.call.id, errors.cancelled())
+
+
+def names_session(params: object) -> bool:
+    """Return True for the parameters of a request about a session."""
+    return isinstance(params, dict) and isinstance(params.get("sessionId"), str)

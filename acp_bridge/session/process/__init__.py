@@ -1,0 +1,1 @@
+"""The agent processes of one session: given the session, ended, replaced, asleep."""

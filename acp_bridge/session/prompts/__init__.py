@@ -1,0 +1,1 @@
+"""The prompts of one session: kept, run, paused, hooked; `/queue`."""

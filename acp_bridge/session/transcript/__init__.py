@@ -1,0 +1,1 @@
+"""What a session shows: recorded, then given to each client that has it."""
