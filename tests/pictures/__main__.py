@@ -35,12 +35,12 @@ async def demo(folder: Path) -> Cast:
 
 async def chat(folder: Path) -> Cast:
     """Record a conversation: an edit is asked for and allowed, and the next prompt waits."""
-    work = folder / "work"
-    work.mkdir()
-    (work / "parser.py").write_text(_PARSER)
-    (work / "answers").write_bytes(_DIALOGUE.read_bytes())
+    project = folder / "project"
+    project.mkdir()
+    (project / "parser.py").write_text(_PARSER)
+    (project / "answers").write_bytes(_DIALOGUE.read_bytes())
     command = ["chat", "--model", "scripted:answers"]
-    async with record.recording(command, work, folder, (80, 30)) as there:
+    async with record.recording(command, project, folder, (80, 30)) as there:
         await there.sees("»")
         await there.types("parser.py fails on empty lines, fix it")
         await there.sees("1 or y")
@@ -51,7 +51,7 @@ async def chat(folder: Path) -> Cast:
         await there.sees("Shall I add it?")
         await there.presses("\x04")
         await there.process.wait()
-    return there.cast("acp-bridge chat", {str(work): "~/work"})
+    return there.cast("acp-bridge chat", {str(project): "~/project"})
 
 
 RECORDINGS: dict[str, Callable[[Path], Awaitable[Cast]]] = {"demo": demo, "chat": chat}
