@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards test-clients test-agents test-mcp test-openhands \
+.PHONY: help demo test check format bench crash fuzz mutants hazards man test-clients test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -47,6 +47,9 @@ mutants: $(VENV)/.ready ## mutation testing of the turn machine and the codec
 
 hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants.md
 	@$(PY) -m tests.hazards
+
+man: $(VENV)/.ready ## write the man page from the help
+	@$(PY) -m tests.packaging.man_page
 
 test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
 	$(PY) -m pytest tests/clients_not_ours $(ARGS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, Json, own_meta, text_chunk, with_own_meta
+from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -126,14 +126,6 @@ def notice(text: str) -> Json:
     return with_own_meta({"update": chunk}, {"notice": True})
 
 
-def says_closed(params: Json) -> bool:
-    """Return True for an update with which a bridge says that a client has closed the session."""
-    match params:
-        case {"update": {"content": {"text": str(text)}}} if own_meta(params).get("notice"):
-            return text.strip() == CLOSED_BY_OTHER
-    return False
-
-
 def given_up(name: str, before: object, now: object) -> str:
     """Return what is said when the agent goes on with another setting than the one before."""
     value = "its own setting" if now is None else repr(now)
@@ -160,7 +152,7 @@ def held(prompts: list[Json]) -> str:
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
-        f"{_numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
+        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
 
 
@@ -195,9 +187,9 @@ def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None 
     lines = [standstill] if standstill else []
     lines.append(f"{len(waiting)} waiting." if waiting else "Nothing is waiting.")
     if waiting:
-        lines.append(_numbered(waiting))
+        lines.append(numbered(waiting))
     if held_prompts:
-        lines += ["Held since a restart:", _numbered(held_prompts)]
+        lines += ["Held since a restart:", numbered(held_prompts)]
         lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
     return "\n\n".join(lines)
 
@@ -246,7 +238,7 @@ def changed_hooks(files: list[str], folder: str) -> str:
 
 def hook_failed(event: str, command: str, why: str) -> str:
     """Return what is said of a hook that has failed."""
-    return f"[acp-bridge] A hook of {event} failed (`{_code(command)}`): {why}."
+    return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {why}."
 
 
 def prompt_refused(why: str) -> str:
@@ -256,7 +248,7 @@ def prompt_refused(why: str) -> str:
 
 def permission_refused(title: str, why: str) -> str:
     """Return what is said of a tool call that a hook has refused."""
-    return f"[acp-bridge] A hook refused `{_code(title)}`: {why}"
+    return f"[acp-bridge] A hook refused `{code(title)}`: {why}"
 
 
 def feedback(text: str) -> str:
@@ -272,7 +264,7 @@ def enough_feedback(text: str) -> str:
     )
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return a text as one short line that can stand between backticks."""
     line = " ".join(text.split()).replace("`", "'")
     return line if len(line) <= 80 else f"{line[:79]}…"
@@ -292,5 +284,6 @@ def first_line(prompt: list[Any], length: int) -> str:
     return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
-def _numbered(prompts: list[Json]) -> str:
+def numbered(prompts: list[Json]) -> str:
+    """Return a list of prompts, each with its number and the beginning of its text."""
     return "\n".join(f"{n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))

@@ -88,6 +88,8 @@ ASK: Final = "_acp_bridge/ask"
 ATTACH: Final = "_acp_bridge/attach"
 #: a notification: where a session stands.
 SESSION_STATE: Final = "_acp_bridge/state"
+#: the state of a session that was closed or deleted for all. The end of a bridge is not told.
+CLOSED_STATE: Final = "closed"
 #: lists the sessions that are live here.
 LIVE: Final = "_acp_bridge/live"
 #: cancels the running turn, whoever asked for it.

@@ -93,6 +93,9 @@ PEER: Final = 1.0
 #: A client begins with `initialize`.
 GREETING: Final = 10.0
 
+#: All other bridges say what is live there: a new session's client is told of work in its folder.
+KEPT_WORK: Final = 1.0
+
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 
 #: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.

@@ -35,7 +35,6 @@ import select
 import signal
 import socket
 import sys
-from functools import partial
 from typing import Final, NoReturn
 
 from acp_bridge.agents import guard
@@ -95,14 +94,18 @@ def load_agent(model: str | None, home: str | None) -> list[str]:
     from acp_bridge.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
-    import anyio._backends._asyncio  # noqa: F401
+    import anyio._backends._asyncio
+    import anyio._core._signals  # noqa: F401
 
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
     from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
+    from agent.serve.introduction import introduction
     from agent.settings import read_settings
+
+    introduction()  # it looks the version up
 
     try:
         models = AllModels(read_settings(model, os.environ, home), os.environ)
@@ -125,13 +128,18 @@ def load(model: str | None, home: str | None) -> None:
 
 
 class Parent:
-    """Forks guards, and through them agents, until the bridge is gone."""
+    """Forks guards, and through them agents, until the bridge is gone.
+
+    When all is loaded, a guard waits for the next request: a fork copies the tables of 200 MB.
+    """
 
     def __init__(self, bridge: socket.socket, model: str | None, home: str | None) -> None:
         """`model` and `home` are the agents' arguments."""
         self._bridge = bridge
         self._arguments = model, home
         self._light = False
+        #: the pid of a guard that waits for its streams, and the socket that they go to.
+        self._waiting: tuple[int, socket.socket] | None = None
         #: tells of guards that have ended.
         self._children = guard.listen_for_signals()
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -160,8 +168,9 @@ class Parent:
         poll.register(self._children, select.POLLIN)
         self._bridge.send(said)
         while True:
+            self._have_guard_wait()
             poll.poll()
-            _reap(self._children)
+            self._reap()
             try:
                 request, fds = self._receive()
             except BlockingIOError:
@@ -182,7 +191,7 @@ class Parent:
     def _answer(self, request: bytes, fds: list[int]) -> None:
         pidfd = -1
         try:
-            pid = self._fork(request.removeprefix(FORK).decode(), fds)
+            pid = self._start(request, fds)
             pidfd = os.pidfd_open(pid)  # it is not reaped yet
             socket.send_fds(self._bridge, [b"%d" % pid], [pidfd])
         except OSError:
@@ -191,28 +200,63 @@ class Parent:
             for fd in (*fds, *([pidfd] if pidfd >= 0 else [])):
                 os.close(fd)
 
-    def _fork(self, files: str, fds: list[int]) -> int:
+    def _start(self, request: bytes, fds: list[int]) -> int:
+        """Gives a guard its streams and its control socket; returns its pid. Raises OSError."""
         if len(fds) != _STREAMS + 1:
             raise OSError("there was no room for the descriptors")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self._be_guard(files, fds)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                os._exit(0)
+        pid, streams = self._waiting or self._fork()
+        self._waiting = None
+        with streams:
+            socket.send_fds(streams, [request], fds)
         return pid
 
-    def _be_guard(self, files: str, fds: list[int]) -> None:
-        """Ends when the agent's tree is dead; runs in a forked process."""
+    def _have_guard_wait(self) -> None:
+        """Forks the next guard ahead; what it forks must have all."""
+        if self._light or self._waiting:
+            return
+        try:
+            self._waiting = self._fork()
+        except OSError:
+            return  # the next request will find out
+
+    def _fork(self) -> tuple[int, socket.socket]:
+        """Forks a guard; returns its pid and the socket that it waits at. Raises OSError."""
+        ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            try:
+                pid = os.fork()
+            except OSError:
+                ours.close()
+                raise
+            if pid == 0:
+                try:
+                    self._be_guard(other.detach())
+                except BaseException:
+                    sys.excepthook(*sys.exc_info())
+                finally:
+                    os._exit(0)
+        return pid, ours
+
+    def _be_guard(self, streams: int) -> None:
+        """Ends when the agent's tree is dead; runs in a forked process.
+
+        `streams`: the socket from which it gets those of the agent; it ends with the parent.
+        """
         signal.set_wakeup_fd(-1)
         os.setsid()
+        guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGCONT)
         self._bridge.detach()
-        for at, fd in enumerate((*fds[:_STREAMS], fds[_STREAMS])):
+        os.dup2(streams, _CONTROL, inheritable=False)
+        os.closerange(_CONTROL + 1, _MOST_FILES)
+        waiting = socket.socket(fileno=_CONTROL)
+        request, fds, _, _ = socket.recv_fds(waiting, 64, _STREAMS + 1)
+        waiting.detach()
+        if not fds:
+            return
+        for at, fd in enumerate(fds):
             os.dup2(fd, at, inheritable=at < _STREAMS)
         os.closerange(_CONTROL + 1, _MOST_FILES)
-        guard.guard_agent(_CONTROL, partial(self._be_agent), files)
+        guard.guard_agent(_CONTROL, self._be_agent, request.removeprefix(FORK).decode())
 
     def _be_agent(self) -> NoReturn:
         """Is the agent; runs in a process that the guard has forked."""
@@ -231,18 +275,19 @@ class Parent:
         finally:
             os._exit(1)
 
-
-def _reap(children: int) -> None:
-    """Collects every guard that has ended, if a signal came that one has."""
-    try:
-        os.read(children, 4096)
-    except BlockingIOError:
-        return
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
+    def _reap(self) -> None:
+        """Collects every guard that has ended, if a signal came that one has."""
+        try:
+            os.read(self._children, 4096)
+        except BlockingIOError:
+            return
+        try:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                if self._waiting and self._waiting[0] == pid:
+                    self._waiting[1].close()
+                    self._waiting = None
+        except ChildProcessError:
             pass
-    except ChildProcessError:
-        pass
 
 
 if __name__ == "__main__":

@@ -52,8 +52,11 @@ def read_settings(
 
 
 def _home(folder: str | None) -> Path:
-    if folder:
-        return Path(folder).expanduser().absolute()
+    return Path(folder).expanduser().absolute() if folder else default_home()
+
+
+def default_home() -> Path:
+    """Returns the data folder of a user who has chosen none."""
     from platformdirs import user_data_path
 
     return user_data_path("acp-bridge", appauthor=False)

@@ -14,7 +14,7 @@ from tests.test_house import imports, modules, ours, tree
 #: functions, never from its own floor's other rooms.
 FLOORS: list[set[str]] = [
     {"fork_parent"},
-    {"__main__"},
+    {"__main__", "model_report"},
     {"openhands"},
     {"serve"},
     {"session"},
@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
     {"providers"},
     {"scripted"},
     {"errors", "content"},
+    {"key_help"},
     {"client", "guarded_process", "model", "secrets", "settings", "wire_form"},
 ]
 

@@ -7,6 +7,8 @@ import pytest
 from acp_bridge.attendance import LINGER, Attendance
 from acp_bridge.unattended import Unattended
 
+pytestmark = pytest.mark.hazard("V7")
+
 HOUR = 3600.0
 
 

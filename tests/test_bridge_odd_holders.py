@@ -258,3 +258,90 @@ async def test_a_holder_that_dies_while_the_client_closes_leaves_nothing_open_he
         await until(lambda: not it.bridge._sessions.passages._continued)
         assert it.bridge._sessions.live == {}
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+
+
+# --- one that is silent: stopped, say --------------------------------------------------------
+
+LIVE = "_acp_bridge/live"
+
+
+@asynccontextmanager
+async def passed_through(home: Path) -> AsyncIterator[tuple[Bench, OddHolder, str]]:
+    """A session that the client has from somebody who answers the load, and not much more."""
+    async with held(home, reach_timeout=0.05, lease_timeout=0) as (it, odd, session_id):
+        odd.says["session/load"] = [said(id="ID", result={})]
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        yield it, odd, session_id
+
+
+def got(odd: OddHolder, method: str) -> list[Json]:
+    return [message for message in odd.got if message.get("method") == method]
+
+
+@pytest.mark.hazard("C1", "Q9")
+@pytest.mark.parametrize("stop", ["session/cancel", "$/cancel_request", None])
+async def test_what_a_silent_holder_was_sent_comes_to_an_end_with_or_without_a_stop(
+    home: Path, stop: str | None
+) -> None:
+    async with passed_through(home) as (it, odd, session_id):
+        prompt = it.editor.prompt(session_id, "one")
+        setting = it.editor.send("session/set_mode", {"sessionId": session_id, "modeId": "x"})
+        if stop:
+            it.editor.notify(stop, {"sessionId": session_id, "requestId": prompt})
+        for request in (prompt, setting):
+            assert "does not answer" in (await it.editor.refusal(request)).message
+            assert len(it.editor.answers(request)) == 1
+        await until(lambda: any("not shown here" in text for text in it.editor.texts(session_id)))
+        later = it.editor.prompt(session_id, "two")
+        assert (await it.editor.refusal(later)).code == -32002
+        load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        odd.says["initialize"] = []
+        assert "it does not answer" in (await it.editor.refusal(load)).message
+
+
+@pytest.mark.parametrize("shown", [True, False])
+async def test_a_load_comes_to_an_end_where_the_holder_falls_silent(
+    home: Path, shown: bool
+) -> None:
+    async with passed_through(home) as (it, odd, session_id):
+        odd.says["session/load"] = [update(session_id, "hel")] if shown else []
+        load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        assert "does not answer" in (await it.editor.refusal(load)).message
+        await it.editor.refusal(it.editor.prompt(session_id, "two"))
+        again = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        await it.editor.refusal(again)
+        assert [len(it.editor.answers(each)) for each in (load, again)] == [1, 1]
+
+
+async def test_one_that_lives_is_waited_for_however_long_its_turn_and_its_load_take(
+    home: Path,
+) -> None:
+    async with passed_through(home) as (it, odd, session_id):
+        odd.says[LIVE] = [said(id="ID", result={"sessions": []})]
+        odd.says["session/load"] = [update(session_id, "hel")]
+        load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        await until(lambda: len(got(odd, LIVE)) > 3)  # while a load is not answered
+        prompt = it.editor.prompt(session_id, "one")
+        before = len(got(odd, LIVE))
+        it.editor.notify("session/cancel", {"sessionId": session_id})
+        await until(lambda: len(got(odd, LIVE)) > before + 3)
+        assert it.editor.answers(load) == it.editor.answers(prompt) == []
+
+
+async def test_only_a_prompt_that_a_silent_holder_may_not_have_read_is_taken_back(
+    home: Path,
+) -> None:
+    async with passed_through(home) as (it, odd, session_id):
+        odd.says[LIVE] = [said(id="ID", result={"sessions": []})]
+        asked = len(got(odd, LIVE))
+        it.editor.prompt(session_id, "read")
+        await until(lambda: len(got(odd, LIVE)) > asked)
+        (passage,) = it.bridge._sessions.passages._passages.values()
+        await until(lambda: passage._life.has_read > got(odd, "session/prompt")[0]["id"])
+        del odd.says[LIVE]
+        it.editor.prompt(session_id, "/queue wait")  # taken back, it would stop the turn
+        unread = it.editor.prompt(session_id, "unread")
+        await it.editor.refusal(unread)
+        await until(lambda: got(odd, "$/cancel_request"))
+        (taken_back,) = got(odd, "$/cancel_request")
+        assert taken_back["params"] == {"requestId": got(odd, "session/prompt")[-1]["id"]}

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
+from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.listening import peers
 from acp_bridge.listening.listener import Listener
@@ -189,6 +190,25 @@ async def test_a_cancel_goes_through_and_stops_the_turn(home: Path) -> None:
         turn.open()
 
 
+async def test_a_turn_of_one_that_is_gone_is_told_waited_for_and_stopped_through(
+    home: Path,
+) -> None:
+    async with two(home) as it:
+        gone = await it.holder.attached(it.session_id)
+        turn = it.holder.agent.stops_at("session/prompt")
+        gone.prompt(it.session_id, "runs")
+        await until(lambda: turn.reached)
+        gone.leaves()
+        await gone.parted.wait()
+        await it.load()
+        assert "A turn runs in this session: “runs”." in it.other.editor.texts(it.session_id)[-1]
+        waits = it.other.editor.prompt(it.session_id, "/queue wait")
+        it.other.editor.notify("session/cancel", it.params)
+        await until(lambda: it.holder.agent.params("session/cancel"))
+        turn.open()
+        assert await it.other.editor.stop_reason(waits) == "cancelled"
+
+
 async def test_a_close_goes_through_and_the_session_can_be_loaded_again(home: Path) -> None:
     async with two(home) as it:
         await it.load()
@@ -293,6 +313,44 @@ async def test_a_load_that_is_given_up_leaves_the_holder(home: Path) -> None:
         assert (await it.other.editor.refusal(load)).code == -32800
         gate.open()
         await it.load()
+
+
+@pytest.mark.parametrize("how", ["_acp_bridge/close", "session/delete"])
+async def test_one_that_was_silent_since_a_session_was_closed_there_does_not_open_it_either(
+    home: Path, how: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        other, _, _ = await stack.enter_async_context(listening(home, lease_timeout=5))
+        async with listening(home) as (holder, _, _):
+            it = Two(holder, other, await holder.new())
+            await it.load()
+            turn = holder.agent.stops_at("session/prompt")
+            prompt = other.editor.prompt(it.session_id, "hello")
+            await until(lambda: turn.reached)
+            other.editor.notify("session/cancel", it.params)
+            await until(lambda: holder.agent.params("session/cancel"))
+            turn.open()
+            assert await other.editor.stop_reason(prompt) == "cancelled"
+            quiet = len(other.editor.messages)
+            (passage,) = other.bridge._sessions.passages._passages.values()
+            await holder.editor.ask(how, it.params)
+            await until(lambda: passage.leaving)
+        await until(lambda: not other.bridge._sessions.passages._passages)
+        await until(lambda: not other.bridge._sessions.passages._continued)
+        assert (other.bridge._sessions.live, len(other.editor.messages)) == ({}, quiet)
+
+
+@pytest.mark.parametrize("hears", [True, False])
+async def test_where_the_session_stands_is_told_through_if_the_client_wants_to_know(
+    home: Path, hears: bool
+) -> None:
+    async with two(home) as it:
+        declared = ClientAbilities({"_meta": {"acp_bridge": {"state": hears}}})
+        it.other.bridge._clients[0].abilities = declared
+        await it.load()
+        await it.other.editor.stop_reason(it.other.editor.prompt(it.session_id, "there"))
+        told = it.other.editor.asked("_acp_bridge/state")
+        assert [each["params"]["state"] for each in told][:2] == ["idle", "running"][: 2 * hears]
 
 
 async def test_a_session_that_was_closed_there_is_not_opened_here_when_the_holder_ends(

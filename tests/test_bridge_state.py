@@ -100,6 +100,27 @@ async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that
         gate.open()
 
 
+@pytest.mark.hazard("V2", "P2")
+async def test_the_end_of_the_bridge_is_the_end_of_the_connection_and_closes_no_session(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, drain_timeout=60) as it:
+        busy, idle = await it.new(), await it.new()
+        other = await it.attached(busy, state=True)
+        await other.ask("_acp_bridge/attach", {"sessionId": idle})
+        gate = it.agent.stops_at("session/prompt")
+        it.editor.prompt(busy, "runs")
+        await until(lambda: gate.reached)
+        await until(lambda: words(other)[-1:] == ["running"])
+        told = len(other.asked(STATE))
+        it.editor.leaves()  # which ends the block, too
+        await until(lambda: it.agent.params("session/cancel"))
+        gate.open()
+        await it.ended.wait()
+    assert len(other.asked(STATE)) == told
+    assert other.way.ended[-1] == "closed"
+
+
 async def test_what_is_live_is_listed_with_what_it_waits_for(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         stranger = await it.joined(observer=True)

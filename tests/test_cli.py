@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
-from acp_bridge.cli import options, own_agent, serve
+from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
@@ -277,7 +277,7 @@ def test_another_package_named_agent_is_not_started_and_the_log_names_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str | None, main: str | None
 ) -> None:
     path = package(tmp_path / "site", init, main)
-    monkeypatch.setattr(serve, "isolated_path", lambda env: path)
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: path)
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(anyio, "run", lambda *args: None)
     written = tmp_path / "log"
@@ -341,7 +341,7 @@ def test_an_agent_of_ours_that_lacks_a_package_is_not_started_and_the_command_is
     said: str,
 ) -> None:
     path = site_with(tmp_path / "site", *there)
-    monkeypatch.setattr(serve, "isolated_path", lambda env: path)
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: path)
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(anyio, "run", lambda *args: pytest.fail("it serves"))
     written = tmp_path / "log"
@@ -355,7 +355,7 @@ def test_a_foreign_agent_is_served_whatever_ours_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[Any] = []
-    monkeypatch.setattr(serve, "isolated_path", lambda env: [str(tmp_path)])
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: [str(tmp_path)])
     monkeypatch.setattr(anyio, "run", lambda *args: served.append(args))
     monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
     assert cli.run(["--", "agent"]) == 0

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.cli import setup
 from acp_bridge.terminal.exits import Exit
 from agent.providers.known_providers import PROVIDERS, Provider
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-    (ROOT / "docs").glob("*.md")
-)
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+] + sorted((ROOT / "docs").glob("*.md"))
 README, SETTINGS = (ROOT / "README.md", ROOT / "docs" / "settings.md")
 TERMINAL = ROOT / "docs" / "commands.md"
 #: The programs with options of their own.
@@ -128,12 +129,13 @@ def snippets(language: str) -> list[str]:
 
 def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
     project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
-    servers = [
-        one for body in snippets("json") for one in json.loads(body)["agent_servers"].values()
-    ]
-    commands = {Path(server["command"]).name for server in servers}
+    commands: set[str] = set()
+    for body in map(json.loads, snippets("json")):
+        commands |= {server["command"] for server in body.get("agent_servers", {}).values()}
+        commands |= {agent["argv"][0] for agent in body.get("agents", {}).values()}
     for body in snippets("lua") + snippets("elisp"):
-        commands |= set(re.findall(r'(?:default = \{ |:command )"([^"]+)"', body))
+        commands |= set(re.findall(r'(?:default = \{ |:command |command = )"([^"]+)"', body))
+    commands = {Path(command).name for command in commands}
     assert commands
     assert commands <= project["scripts"].keys()
 
@@ -142,7 +144,7 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
 @pytest.mark.parametrize("name", ["README.md", "docs/editors.md", "docs/agents.md"])
 def test_the_snippets_use_options_that_there_are(name: str) -> None:
     own = [line.partition(" -- ")[0] for line in text(ROOT / name).splitlines()]
-    assert set(OPTION.findall("\n".join(own))) <= options()
+    assert set(OPTION.findall("\n".join(own))) <= options() | set(OPTION.findall(setup.HELP))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)

@@ -13,7 +13,7 @@ NUMBERS = [
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 10)),
     *(f"P{n}" for n in range(1, 17)),
-    *(f"V{n}" for n in (1, 2, 3, 4, 5, 6, 8)),
+    *(f"V{n}" for n in range(1, 9)),
     *(f"F{n}" for n in range(1, 5)),
 ]
 

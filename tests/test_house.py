@@ -23,7 +23,8 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli", "demo"},
     {"serving"},
-    {"terminal"},
+    {"doctor"},
+    {"setup", "terminal"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -32,12 +33,14 @@ FLOORS: list[set[str]] = [
     {"late_replay", "machine"},
     {"hooks", "listening"},
     {"agents", "journal"},
+    {"work_notices"},
     {"notices"},
     {
         "attendance",
         "errors",
         "keep",
         "keyed_locks",
+        "keys",
         "log",
         "open_files",
         "settings",
@@ -66,6 +69,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.epochs",
+    "machine.event_taker",
     "machine.events",
     "machine.gate",
     "machine.hook_events",
@@ -85,8 +89,10 @@ SANS_IO = (
     "hooks.definitions",
     "hooks.verdict",
     "late_replay",
+    "keys.forms",
     "notices",
     "protocol",
+    "setup.jsonc",
     "updates",
     "terminal.chat.bottom",
     "terminal.chat.local_commands",
@@ -95,7 +101,7 @@ SANS_IO = (
     "terminal.view.blocks",
     "terminal.view.content",
     "terminal.view.diff",
-    "terminal.view.harmless",
+    "terminal.view.block_text",
     "terminal.view.look",
     "terminal.view.paragraphs",
     "terminal.view.tool_calls",
@@ -110,7 +116,7 @@ HEAVY = {
     *("agent", "openai"),
 }
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
-COMMANDS = "acp_bridge.terminal"
+COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
 
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
 #: What may be longer, how long, and why. An entry that is not needed any more fails too.

@@ -10,7 +10,7 @@ from select import select
 
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
 
 PROGRAM = """
 import os, select, signal, sys

@@ -94,6 +94,8 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
         assert [hint for hint in hints if hint not in optional] == [
             "/queue hold",
             "/queue go",
+            "/queue wait",
+            "/queue stop",
             "/queue run",
             "/queue drop [number]",
             "/queue memory new",

@@ -124,8 +124,11 @@ def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(
     built: dict[str, Path],
 ) -> None:
     with zipfile.ZipFile(built["wheel"]) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        files = [name for name in wheel.namelist() if ".dist-info/" not in name]
         assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+    beside = {name.partition(".data/")[2] for name in files if ".data/" in name}
+    assert beside == {"data/share/man/man1/acp-bridge.1"}
+    names = {name for name in files if ".data/" not in name}
     assert {name.partition("/")[0] for name in names} == {"acp_bridge", "agent"}
     kept = {
         path.relative_to(ROOT).as_posix()

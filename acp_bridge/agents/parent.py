@@ -18,30 +18,20 @@ Invariants
 from __future__ import annotations
 
 import os
-import select
-import signal
-import socket
-import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from enum import Enum, auto
 from typing import Final
 
 import anyio
 
 from acp_bridge import waits
-from acp_bridge.agents.birth import ForkedGuard, NoParent, StartedGuard
-from acp_bridge.agents.orphans import ORPHANS
+from acp_bridge.agents.birth import NoParent, StartedGuard
+from acp_bridge.agents.parent_process import LIGHT, READY, THREADS, ParentProcess
 from acp_bridge.log import event
 
-_LIGHT: Final = b"light"
-_LOAD: Final = b"load"
-_READY: Final = b"ready"
-_THREADS: Final = b"threads"
-_FORK: Final = b"fork"
-_FAILED: Final = b"failed"
 #: parents in a row that end before they are ready; then there is no other.
 _TRIES: Final = 3
 
@@ -82,11 +72,11 @@ class AgentParent:
         #: replaced when the phase has changed.
         self._changed = anyio.Event()
         self._wanted, self._served = anyio.Event(), anyio.Event()
-        #: the bridge's end while the parent can fork.
-        self._channel: socket.socket | None = None
-        #: held while a request is answered, and while a parent comes or goes.
+        #: the one that lives, and the same one while it can fork.
+        self._process: ParentProcess | None = None
+        self._forks: ParentProcess | None = None
+        #: held while a request is answered, and while a parent begins or stops to fork.
         self._turn = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def ready(self) -> bool:
@@ -148,107 +138,52 @@ class AgentParent:
 
     async def _live(self) -> tuple[bool, bool]:
         """Start a parent and wait for its end; returns if it was ready, and if another may come."""
-        ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        process = self._process = ParentProcess(self._command, self._folder)
         said = b""
         try:
-            ours.setblocking(False)
             with anyio.CancelScope(shield=True):  # or nobody would own what is started
-                await anyio.to_thread.run_sync(self._start, other)
-            with anyio.move_on_after(waits.PARENT_LIGHT):
-                said = await self._said(ours)
-            if said == _LIGHT:
-                said = await self._loaded(ours)
-            if said == _READY:
+                await anyio.to_thread.run_sync(process.start)
+            said = await process.said(waits.PARENT_LIGHT)
+            if said == LIGHT:
+                said = await self._loaded(process)
+            if said == READY:
                 event("parent.ready", pid=self.pid)
-                self._channel = ours
+                self._forks = process
                 self._enter(Phase.READY)
-                await self._ended()
+                await process.ended()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._end, ours)
-        if said == _THREADS:
+                await anyio.to_thread.run_sync(self._end, process)
+        if said == THREADS:
             event("parent.threads")
-        return said == _READY, said != _THREADS
+        return said == READY, said != THREADS
 
-    async def _said(self, ours: socket.socket) -> bytes:
-        """Return the next word of a parent that loads; empty when it has ended or hangs."""
-        used = -1
-        while used != (used := self._processor_time()):
-            with anyio.move_on_after(waits.PARENT_HANGS):
-                await anyio.wait_readable(ours)
-                with suppress(OSError):
-                    return ours.recv(64)
-                break
-        return b""
-
-    def _processor_time(self) -> int:
-        """Return how long the parent has run, in ticks; on a busy machine that alone tells."""
-        with open(f"/proc/{self.pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    async def _loaded(self, ours: socket.socket) -> bytes:
+    async def _loaded(self, process: ParentProcess) -> bytes:
         """Let a light parent serve the first start, then load the library; returns its next word.
 
         What it says is read here only when no request can be with it any more.
         """
         is_first = self._phase is Phase.COMING
         if is_first:
-            self._channel = ours
+            self._forks = process
             self._enter(Phase.LIGHT)
         await self._served.wait()
         await anyio.to_thread.run_sync(self._stop_forking)
-        ours.send(_LOAD)
+        process.load_library()
         if is_first:
             self._enter(Phase.LOADING)
-        with anyio.move_on_after(waits.PARENT_LOAD):
-            return await self._said(ours)
-        return b""
+        return await process.said(waits.PARENT_LOAD)
 
     def _stop_forking(self) -> None:
         """Let no start use the parent, when no request is with it; runs in a thread."""
         with self._turn:
-            self._channel = None
+            self._forks = None
 
-    def _start(self, other: socket.socket) -> None:
-        number = other.fileno()
-
-        def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                [*self._command, str(number)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=self._folder,
-                pass_fds=[number],
-                env=os.environ,
-                start_new_session=True,
-            )
-
-        try:
-            self._process = ORPHANS.start_guard(start)
-        finally:
-            other.close()
-
-    async def _ended(self) -> None:
-        assert self._process is not None
-        pidfd = os.pidfd_open(self._process.pid)
-        try:
-            await anyio.wait_readable(pidfd)
-        finally:
-            os.close(pidfd)
-
-    def _end(self, ours: socket.socket) -> None:
-        """Kill and collect the parent, when no request is with it; runs in a thread."""
-        with self._turn:
-            self._channel = None
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
-                ORPHANS.forget_guard(self._process.pid)
-                event("parent.ended", pid=self._process.pid)
-                self._process = None
-            ours.close()
+    def _end(self, process: ParentProcess) -> None:
+        """End the parent, when no request is with it; runs in a thread."""
+        self._stop_forking()
+        self._process = None
+        process.end()
 
     # --- forks ---------------------------------------------------------------------------------
 
@@ -260,28 +195,10 @@ class AgentParent:
         Raises NoParent.
         """
         with self._turn:
-            if self._channel is None or self._process is None:
+            if self._forks is None:
                 raise NoParent
-            try:
-                request = _FORK + str(open_files or "").encode()
-                socket.send_fds(self._channel, [request], [*streams, control])
-                return self._answer(self._channel), self._phase is Phase.LIGHT
-            except (OSError, ValueError):
-                self._process.send_signal(signal.SIGKILL)
-                raise NoParent from None
-
-    def _answer(self, channel: socket.socket) -> ForkedGuard:
-        """Return the guard that was forked; raises NoParent, OSError, ValueError."""
-        poll = select.poll()
-        poll.register(channel, select.POLLIN)
-        if not poll.poll(waits.FORK * 1000):
-            raise TimeoutError
-        answer, fds, _, _ = socket.recv_fds(channel, 64, 1, socket.MSG_CMSG_CLOEXEC)
-        if answer == _FAILED:  # the system has no room for one more process
-            raise NoParent
-        if not fds:
-            raise ValueError("no guard was forked")
-        return ForkedGuard(int(answer), fds[0])
+            guard = self._forks.fork(control, streams, open_files)
+            return guard, self._phase is Phase.LIGHT
 
 
 class ByParent:

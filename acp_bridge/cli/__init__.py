@@ -55,6 +55,10 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "close": _command("cli.live", "close"),
     "delete": _command("cli.live", "delete"),
     "trust": _command("cli.trust"),
+    "doctor": _command("cli.doctor"),
+    "key": _command("cli.key"),
+    "setup": _command("cli.setup"),
+    "completion": _command("cli.completion"),
     "demo": _command("demo"),
 }
 

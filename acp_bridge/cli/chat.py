@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -21,13 +21,15 @@ from acp_bridge.cli.own_bridge import (
     not_its_agent,
     own_bridge,
 )
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.terminal import known
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import over_process
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 HELP: Final = """\
 usage: acp-bridge chat [--resume [ID]] [OPTIONS] [-- COMMAND ARGS...]

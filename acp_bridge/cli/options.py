@@ -108,7 +108,8 @@ def split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
     return words[:at], at < len(words), words[at + 1 :]
 
 
-def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
+def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return what reads the options; what is not given is taken from `env`."""
     parser = _Parser(prog="acp-bridge", add_help=False, allow_abbrev=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
@@ -120,7 +121,11 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
             parser.add_argument(f"--{name}", default=default)
-    given, rest = parser.parse_known_args(arguments)
+    return parser
+
+
+def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
+    given, rest = parser(env).parse_known_args(arguments)
     if given.help:
         print(HELP, end="")
         raise SystemExit(0)

@@ -21,6 +21,29 @@ _PREPARED: Final = _BUILT_IN[:-1]
 OPENHANDS: Final = ("acp", "websockets")
 
 
+def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: bool) -> str | None:
+    """Return why an agent of ours can't be started, None if nothing is known to be in its way.
+
+    `packages`: what it imports that an installation may lack.
+    """
+    path = isolated_path(env)
+    found = foreign_agent(path)
+    if found is not None:
+        return (
+            "the built-in agent can't be started: another Python package named 'agent' is installed"
+            f" at {found}; uninstall it, or install acp-bridge in an environment of its own"
+        )
+    if lacking := missing(packages, path):
+        who = (
+            "OpenHands' agent can't be started"
+            if openhands
+            else "the built-in agent can't be started (another one can: acp-bridge -- COMMAND)"
+        )
+        add = install_command("openhands" if openhands else "", path)
+        return f"{who}: not installed: {', '.join(lacking)}. Run: {add}"
+    return None
+
+
 def foreign_agent(path: Sequence[str]) -> str | None:
     """Return where the package `agent` on this import path lies if it is not ours, else None.
 

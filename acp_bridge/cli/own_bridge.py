@@ -5,20 +5,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.process import BRIDGE
 
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
+
 #: the options of the bridge that a command takes: those that always have a value, and not what
 #: lets a bridge outlive its client.
 _NAMES: Final = tuple(name for name in options.NAMES if name not in {*options.FLAGS, "keep"})
+
+
+#: where the parsers go whose help is asked for, instead of it being printed.
+_CAUGHT: ContextVar[list[Parser] | None] = ContextVar("_CAUGHT", default=None)
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,10 +42,28 @@ class Parser(argparse.ArgumentParser):
         """Return the help that a person wrote."""
         return self._help
 
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """Print the help, or let the parser itself be looked at."""
+        if (caught := _CAUGHT.get()) is not None:
+            caught.append(self)
+        else:
+            super().print_help(file)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; raises SystemExit."""
         sys.stderr.write(f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
         raise SystemExit(2)
+
+
+@contextmanager
+def parsers_caught() -> Iterator[list[Parser]]:
+    """Give a list that gets the parser of each command whose help is asked for in the body."""
+    caught: list[Parser] = []
+    token = _CAUGHT.set(caught)
+    try:
+        yield caught
+    finally:
+        _CAUGHT.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +74,8 @@ class OwnBridge:
     settings: Settings
     #: the user said which agent: with a command or by `--openhands`.
     agent_given: bool
+    #: what its agent needs that an installation may lack, if it is one of ours.
+    packages: Sequence[str]
 
 
 def divided(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
@@ -86,7 +114,7 @@ def own_bridge(
         words += ["--", *agent]
     parsed = options.parse(words, env)
     named = agent is not None or not parsed.settings.builtin
-    return OwnBridge((*BRIDGE, *words), parsed.settings, named)
+    return OwnBridge((*BRIDGE, *words), parsed.settings, named, parsed.packages)
 
 
 def environment() -> dict[str, str]:

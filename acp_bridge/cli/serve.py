@@ -18,7 +18,7 @@ from typing import Final
 from acp_bridge import keep, log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import foreign_agent, install_command, isolated_path, missing
+from acp_bridge.cli.own_agent import hindrance
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
 #: interpreter's default.
@@ -118,26 +118,12 @@ def _make_room(file: Path) -> None:
 
 def _has_its_agent(options: Options) -> bool:
     """Tell if an agent of ours, where one is wanted, is what would be started."""
-    path = isolated_path(os.environ)
-    found = foreign_agent(path) if options.own_agent else None
-    if found is not None:
-        log.logger.error(
-            "the built-in agent can't be started: another Python package named 'agent' is installed"
-            " at %s; uninstall it, or install acp-bridge in an environment of its own",
-            found,
-        )
-        return False
-    lacking = missing(options.packages, path)
-    if lacking:
-        builtin = options.settings.builtin
-        log.logger.error(
-            "%s can't be started%s: not installed: %s. Run: %s",
-            "the built-in agent" if builtin else "OpenHands' agent",
-            " (another one can: acp-bridge -- COMMAND)" if builtin else "",
-            ", ".join(lacking),
-            install_command("" if builtin else "openhands", path),
-        )
-    return not lacking
+    if not options.own_agent:
+        return True
+    why = hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
+    if why is not None:
+        log.logger.error("%s", why)
+    return why is None
 
 
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:

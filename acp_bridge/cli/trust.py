@@ -10,6 +10,7 @@ from typing import Final
 
 from acp_bridge.agents import ancestors
 from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.hooks import config, read, trust
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.terminal.harmless import exact
@@ -35,25 +36,23 @@ exit code: 0 done, 1 not trusted, 2 wrong usage.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
-    words, home = list(arguments), os.environ.get("ACP_BRIDGE_HOME")
-    if "-h" in words or "--help" in words:
-        print(HELP, end="")
-        return 0
-    if "--home" in words[:-1]:
-        at = words.index("--home")
-        home = words[at + 1]
-        del words[at : at + 2]
-    folder = data_folder(home)
+    parser = Parser("trust", HELP)
+    parser.add_argument("folder", metavar="FOLDER", nargs="?")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--remove", metavar="FOLDER")
+    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
+    given = parser.parse_args(list(arguments))
+    home = data_folder(given.home)
     try:
-        match words:
-            case ["--list"]:
-                return _list(folder)
-            case ["--remove", name] if not name.startswith("-"):
-                return _remove(folder, _real(name))
-            case [name] if not name.startswith("-"):
-                return _trust(folder, Path(_real(name)))
+        match given.list, given.remove, given.folder:
+            case True, None, None:
+                return _list(home)
+            case False, str(name), None:
+                return _remove(home, _real(name))
+            case False, None, str(name):
+                return _trust(home, Path(_real(name)))
     except OSError as error:
-        return _fail(f"{error.filename or folder}: {error.strerror}", 1)
+        return _fail(f"{error.filename or home}: {error.strerror}", 1)
     return _fail("name one folder, or --list, or --remove FOLDER")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -12,11 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 import anyio
 
 from acp_bridge import __version__
+from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
@@ -52,18 +52,9 @@ exit code: 0 every check passed, 1 one failed, 2 wrong usage, 130 interrupted.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"acp-bridge demo: {message}\nTry 'acp-bridge demo --help'.\n")
-        raise SystemExit(2)
-
-    def format_help(self) -> str:
-        return _HELP
-
-
 def main(arguments: Sequence[str], *, bridge: Sequence[str] = BRIDGE) -> int:
     """Run the demo with this command as the bridge; returns the exit code."""
-    parser = _Parser(prog="acp-bridge demo", allow_abbrev=False)
+    parser = Parser("demo", _HELP)
     parser.add_argument("--record", metavar="FILE")
     try:
         options = parser.parse_args(list(arguments))

@@ -1,5 +1,6 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
+import sqlite3
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from acp_bridge.journal.schema import (
     make_file,
     make_folder,
     migrate,
-    sync_folder,
+    sync_path,
     wal_of,
 )
 from acp_bridge.journal.tables import SESSION_SCHEMA
@@ -59,23 +60,30 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
 def _create(path: Path, info: SessionInfo) -> SessionFile:
     with journal_errors():
         make_file(path)
+        with closing(connect(path, wait=1)) as connection:
+            connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
+            migrate(connection, SESSION_SCHEMA)
+            _insert(connection, info)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        sync_path(path)
         connection = connect(path, wait=1)
         try:
-            migrate(connection, SESSION_SCHEMA)
-            created = connection.execute(
-                f"INSERT INTO session(id, {', '.join(_INFO)})"
-                f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
-                asdict(info),
-            )
-            if created.rowcount == 0:
-                raise JournalError("the session exists already")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
             begin_wal(connection)
-            sync_folder(path.parent)
+            sync_path(path.parent)
             return SessionFile(path, connection)
         except BaseException:
             connection.close()
             raise
+
+
+def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
+    created = connection.execute(
+        f"INSERT INTO session(id, {', '.join(_INFO)})"
+        f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
+        asdict(info),
+    )
+    if created.rowcount == 0:
+        raise JournalError("the session exists already")
 
 
 def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:

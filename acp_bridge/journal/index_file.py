@@ -29,7 +29,7 @@ from acp_bridge.journal.schema import (
     make_file,
     make_folder,
     migrate,
-    sync_folder,
+    sync_path,
     wal_of,
 )
 from acp_bridge.journal.tables import INDEX_SCHEMA
@@ -176,7 +176,7 @@ def _make(path: Path) -> None:
                 draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def _fill(index: sqlite3.Connection, folder: Path) -> None:

@@ -75,7 +75,7 @@ def make_folder(path: Path) -> None:
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(path.parent)
+        sync_path(path.parent)
 
 
 def make_file(path: Path) -> None:
@@ -96,8 +96,8 @@ def wal_of(path: Path) -> Path:
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+def sync_path(path: Path) -> None:
+    """Make a file's content, or the names in a folder, survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

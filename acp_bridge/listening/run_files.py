@@ -88,6 +88,42 @@ def live_bridges(home: Path) -> list[LiveBridge]:
     return [bridge for bridge in found if bridge is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What stands in the folder of run files."""
+
+    live: list[LiveBridge]
+    #: those that were killed; a file that says nothing is None.
+    dead: list[LiveBridge | None]
+    #: the paths of all sockets in the folder.
+    sockets: list[str]
+
+
+def listed(home: Path) -> Listed:
+    """Return what stands in the folder of run files, of which nothing is removed. Raises OSError.
+
+    Drafts are left alone: a bridge that makes one would take a reader for another bridge.
+    """
+    folder = run_folder(home)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        names = []
+    found = Listed([], [], [str(folder / name) for name in names if name.endswith(".sock")])
+    for path in (folder / name for name in names if name.endswith(_READY)):
+        with suppress(OSError):  # it has ended meanwhile
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                bridge = _read(fd)
+                if not _is_locked(fd):
+                    found.dead.append(bridge)
+                elif bridge is not None:
+                    found.live.append(bridge)
+            finally:
+                os.close(fd)
+    return found
+
+
 def _locked_draft(folder: Path) -> tuple[Path, int]:
     """Return the path and the descriptor of a new file; raises OSError."""
     for _ in range(_TRIES):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from acp_bridge.machine.effects import Dropped, Effect, StillWaits
-from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.event_taker import EventTaker
 from acp_bridge.machine.events import (
     AgentAnswered,
     AgentEvent,
@@ -23,37 +23,12 @@ from acp_bridge.machine.events import (
     TreeDead,
     Unclean,
 )
-from acp_bridge.machine.gate import Gate
-from acp_bridge.machine.open_hooks import OpenHooks
 from acp_bridge.machine.outcomes import Failed, Failure
-from acp_bridge.machine.prompt_queue import PromptQueue
-from acp_bridge.machine.restarts import Restarts
-from acp_bridge.machine.stage import Stage
 from acp_bridge.machine.states import State, Timer
-from acp_bridge.machine.turn_end import TurnEnd
 
 
-class ProcessEvents:
+class ProcessEvents(EventTaker):
     """Takes what processes and deadlines do; methods return effects."""
-
-    def __init__(
-        self,
-        stage: Stage,
-        queue: PromptQueue,
-        gate: Gate,
-        epochs: Epochs,
-        open_hooks: OpenHooks,
-        restarts: Restarts,
-        turn_end: TurnEnd,
-    ) -> None:
-        """`epochs` says whose event one is."""
-        self._stage = stage
-        self._queue = queue
-        self._gate = gate
-        self._epochs = epochs
-        self._open_hooks = open_hooks
-        self._restarts = restarts
-        self._turn_end = turn_end
 
     def take(self, event: AgentEvent) -> list[Effect]:
         """Take one event, by the epoch that it comes from."""

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_never
 
 from acp_bridge.machine.effects import AnswerPrompt, Commit, Dropped, Effect, SendPrompt
-from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.event_taker import EventTaker
 from acp_bridge.machine.events import (
     Cancel,
     CancelPrompt,
@@ -22,40 +23,17 @@ from acp_bridge.machine.events import (
     PromptReceived,
     RunHeld,
 )
-from acp_bridge.machine.gate import Gate
-from acp_bridge.machine.open_hooks import OpenHooks
 from acp_bridge.machine.outcomes import Cancelled, Failed, Failure
-from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
-from acp_bridge.machine.restarts import Restarts
-from acp_bridge.machine.stage import Stage
+from acp_bridge.machine.prompt_queue import Hooks, QueuedPrompt
 from acp_bridge.machine.states import State
-from acp_bridge.machine.turn_end import TurnEnd
 
 
-class PromptEvents:
+@dataclass(slots=True, eq=False)
+class PromptEvents(EventTaker):
     """Takes what the client and the journal say of prompts; methods return effects."""
 
-    def __init__(
-        self,
-        stage: Stage,
-        queue: PromptQueue,
-        gate: Gate,
-        epochs: Epochs,
-        open_hooks: OpenHooks,
-        restarts: Restarts,
-        turn_end: TurnEnd,
-        *,
-        clear_on_cancel: bool,
-    ) -> None:
-        """`clear_on_cancel`: a Stop cancels all that wait, too."""
-        self._stage = stage
-        self._queue = queue
-        self._gate = gate
-        self._epochs = epochs
-        self._open_hooks = open_hooks
-        self._restarts = restarts
-        self._turn_end = turn_end
-        self._clear = clear_on_cancel
+    #: a Stop cancels all that wait, too.
+    _clear: bool
 
     def take(self, event: PromptEvent) -> list[Effect]:
         """Take one event; raises ValueError if a prompt is received twice."""

@@ -9,39 +9,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from acp_bridge.machine.effects import Dropped, Effect
-from acp_bridge.machine.epochs import Epochs
+from acp_bridge.machine.event_taker import EventTaker
 from acp_bridge.machine.events import Close, Shutdown
-from acp_bridge.machine.gate import Gate
-from acp_bridge.machine.open_hooks import OpenHooks
 from acp_bridge.machine.outcomes import Cancelled
-from acp_bridge.machine.prompt_queue import PromptQueue
-from acp_bridge.machine.restarts import Restarts
-from acp_bridge.machine.stage import Stage
 from acp_bridge.machine.states import State
-from acp_bridge.machine.turn_end import TurnEnd
 
 
-class SessionEnd:
+class SessionEnd(EventTaker):
     """Takes the word that the session ends; methods return effects."""
-
-    def __init__(
-        self,
-        stage: Stage,
-        queue: PromptQueue,
-        gate: Gate,
-        epochs: Epochs,
-        open_hooks: OpenHooks,
-        restarts: Restarts,
-        turn_end: TurnEnd,
-    ) -> None:
-        """`stage` keeps that the session ends."""
-        self._stage = stage
-        self._queue = queue
-        self._gate = gate
-        self._epochs = epochs
-        self._open_hooks = open_hooks
-        self._restarts = restarts
-        self._turn_end = turn_end
 
     def take(self, event: Close | Shutdown) -> list[Effect]:
         """Begin to end the session, or hurry, if it ends already."""

@@ -85,7 +85,7 @@ class Turns:
         )
         end = self._turn_end = TurnEnd(stage, queue, epochs, open_hooks, restarts)
         shared = stage, queue, gate, epochs, open_hooks, restarts, end
-        self._prompts = PromptEvents(*shared, clear_on_cancel=clear_on_cancel)
+        self._prompts = PromptEvents(*shared, clear_on_cancel)
         self._hooks = HookEvents(stage, queue, open_hooks, end)
         self._processes = ProcessEvents(*shared)
         self._session_end = SessionEnd(*shared)

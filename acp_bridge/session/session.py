@@ -82,7 +82,7 @@ class Session:
         machine = new_machine(settings, said.moments, link)
         self._machine, self._stepping = machine, Stepping(machine, self)
         people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        how = shown.asked, updates, shown.record_at_once
+        how, limit = (shown.asked, updates, shown.record_at_once), settings.client_limit
         asks = ToClient(self.id, *how, Permissions(said, updates, shown.show), people)
         self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
         ask = self.ask = Ask(self, context, self.to_agent, shown)
@@ -90,7 +90,7 @@ class Session:
         self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
         self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
         pauses = self.pauses = Pauses(self, shown, context.capabilities)
-        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, settings.client_limit)
+        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, self.audience, limit)
         self.title = Title(self, context.journal, journal, shown)
         own = pauses, ask.command, self.title.set_own, words
         self._queue = queue_command.QueueCommand(self, prompts, shown, memory, *own)

@@ -36,6 +36,7 @@ from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
+from acp_bridge.sessions.kept_work import KeptWork
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
@@ -58,6 +59,7 @@ class Sessions:
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
+        self._kept_work = KeptWork(context, self.attaching)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
         self.ending = Ending(*of_live, self._store, context, self._listing, waiting)
@@ -87,7 +89,10 @@ class Sessions:
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/new` with the agent's answer, under an id of ours."""
+        """Answer `session/new` with the agent's answer, under an id of ours.
+
+        That work is kept in its folder is said behind the answer, which doesn't wait for it.
+        """
         workspace = params.workspace(given)
         with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
@@ -95,6 +100,7 @@ class Sessions:
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
         link.adopt(session.from_agent)
+        session.spawn(self._kept_work.tell, session, request.client)
         return ANSWERED
 
     async def _create(

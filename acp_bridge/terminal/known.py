@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from acp_bridge.journal import JournalError, Owns, SessionInfo
-from acp_bridge.journal.reading import all_sessions
 from acp_bridge.terminal.harmless import one_line
+
+if TYPE_CHECKING:
+    from acp_bridge.journal import Owns, SessionInfo
 
 #: characters of an id that are shown, if that is enough to tell it from all others.
 _SHORTEST: Final = 8
@@ -46,6 +47,9 @@ def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInf
 
 def listing(home: Path) -> list[SessionInfo]:
     """Return all sessions, newest first. Raises NotFound if they can't be read."""
+    from acp_bridge.journal import JournalError  # what is live alone is told without
+    from acp_bridge.journal.reading import all_sessions
+
     try:
         return all_sessions(home)
     except JournalError as error:

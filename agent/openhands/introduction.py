@@ -18,6 +18,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
+from agent.key_help import key_help
 from agent.openhands.settings import KEY_VARIABLE
 from agent.serve.extension import ABILITIES
 
@@ -28,6 +29,7 @@ AUTH_METHOD = AuthMethodAgent(
     description=(
         f"Set the environment variable {KEY_VARIABLE} to the agent-server's key, or write it into"
         " keys.env in acp-bridge's data folder, and start the agent again."
+        f" {key_help(KEY_VARIABLE)}"
     ),
 )
 

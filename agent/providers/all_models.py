@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from agent.key_help import key_help
 from agent.model import DEMO, Model, ModelChoice, ModelError
 from agent.providers.abilities import Abilities
 from agent.providers.keys import Access, Keys, Look
@@ -85,6 +86,7 @@ class AllModels:
         if id == DEMO:
             file = self._settings.keys_file
             how = f"Prepared answers. For a model put a key into {file}; no --model is needed."
+            how = f"{how} {key_help(keys_file=file)}"
             return ModelChoice(id, "Demo (no model)", how)
         provider = provider_of(id)
         if provider is None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 #: LiteLLM's names of the providers that are reached with credentials of AWS
 PROVIDERS = frozenset(["bedrock", "bedrock_converse", "sagemaker", "sagemaker_chat"])
 #: LiteLLM's parameters by the variables that hold them; these belong together
-_CREDENTIALS = {
+CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
     "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
     "AWS_SESSION_TOKEN": "aws_session_token",
@@ -34,8 +34,8 @@ def parameters(
     if provider not in PROVIDERS:
         return ()
     found: dict[str, str] = {}
-    if not any(env.get(name) for name in _CREDENTIALS):
-        found |= {p: value for name, p in _CREDENTIALS.items() if (value := _value(lines, name))}
+    if not any(env.get(name) for name in CREDENTIALS):
+        found |= {p: value for name, p in CREDENTIALS.items() if (value := _value(lines, name))}
     region = next(filter(None, (_value(lines, name) for name in _REGIONS)), "")
     if region and not any(env.get(name) for name in _REGIONS):
         found["aws_region_name"] = region

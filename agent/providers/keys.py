@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +44,18 @@ class Access:
     def lacks_key(self) -> bool:
         """Tells if a key is missing; with the user's own base URL none may be needed."""
         return bool(self.key_variable) and self.key is None and self.base_url is None
+
+
+class FileUse(Enum):
+    """Says if the file of keys is there, and if it counts."""
+
+    MISSING = "missing"
+    USED = "used"
+    #: it counts, though others than its owner may read it
+    EXPOSED = "exposed"
+    #: anybody may write it, or it is another user's: nothing in it counts
+    REFUSED = "refused"
+    UNREADABLE = "unreadable"
 
 
 class Keys:
@@ -109,30 +122,44 @@ class Look:
             return ()
         return aws.parameters(provider, self._env, self._lines)
 
-    @cached_property
+    @property
+    def file_use(self) -> FileUse:
+        return self._content[0]
+
+    @property
+    def in_file(self) -> Sequence[str]:
+        """The names that have a value in the file, if it counts."""
+        return [name for name, value in self._lines.items() if (value or "").strip()]
+
+    @property
     def _lines(self) -> Mapping[str, str | None]:
+        return self._content[1]
+
+    @cached_property
+    def _content(self) -> tuple[FileUse, Mapping[str, str | None]]:
         """The lines `NAME=value` of the file; quotes and `export` as in a shell, `$` is plain."""
         from dotenv import dotenv_values
 
         try:
             with self._file.open(encoding="utf-8") as lines:
-                if not self._may_be_used(os.fstat(lines.fileno())):
-                    return {}
-                return dotenv_values(stream=lines, interpolate=False)
+                use = self._use(os.fstat(lines.fileno()))
+                counts = use is not FileUse.REFUSED
+                return use, dotenv_values(stream=lines, interpolate=False) if counts else {}
         except FileNotFoundError:
-            return {}
+            return FileUse.MISSING, {}
         except (OSError, ValueError) as error:
             _log.warning("the file of keys can't be read: %s", error)
-            return {}
+            return FileUse.UNREADABLE, {}
 
-    def _may_be_used(self, status: os.stat_result) -> bool:
+    def _use(self, status: os.stat_result) -> FileUse:
         # Where each user has a group of their own, what they make is often writable for the group.
-        anybody_writes = status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002
-        if anybody_writes:
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             self._warn("%s is not used: anybody may write it. Run chmod 600 on it.")
-        elif status.st_mode & 0o066:
+            return FileUse.REFUSED
+        if status.st_mode & 0o066:
             self._warn("%s holds keys, and others may read it. Run chmod 600 on it.")
-        return not anybody_writes
+            return FileUse.EXPOSED
+        return FileUse.USED
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warned:

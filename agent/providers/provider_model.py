@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 
 from anyio import to_thread
 
+from agent.key_help import key_help
 from agent.model import (
     Completion,
     Message,
@@ -211,7 +212,8 @@ def missing_key(access: Access) -> ModelError:
     name = access.key_variable
     return ModelError(
         f"No key for {access.name}: set {name} in the environment, or write a line `{name}=...`"
-        f" into `{access.keys_file}`, or choose another model.",
+        f" into `{access.keys_file}`, or choose another model."
+        f" {key_help(name, access.keys_file)}",
         "missing_key",
     )
 

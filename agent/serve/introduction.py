@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from acp.schema import (
     AgentCapabilities,
     AuthMethodAgent,
@@ -18,6 +20,7 @@ from acp.schema import (
     SessionResumeCapabilities,
 )
 
+from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 
 PROTOCOL_VERSION = 1
@@ -28,6 +31,7 @@ AUTH_METHOD = AuthMethodAgent(
         "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY or"
         " OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
         " (ACP_BRIDGE_HOME); the file is read again without a restart."
+        f" {key_help()}"
     ),
 )
 
@@ -54,6 +58,7 @@ def introduction() -> InitializeResponse:
     )
 
 
+@cache
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from agent.conversation.history import History
+from agent.key_help import key_help
 from agent.model import DEMO
 from agent.session.config_options import ConfigOptions
 from agent.settings import Settings
@@ -66,5 +67,6 @@ def _notice(keys_file: str) -> str:
         " For a real one you need a key: write a line such as `ANTHROPIC_API_KEY=...`,"
         " `OPENAI_API_KEY=...` or `GEMINI_API_KEY=...` into this file:\n\n"
         f"- `{keys_file}`\n\n"
-        "Your next prompt here then goes to a model; no `--model` and no restart is needed."
+        f"{key_help(keys_file=keys_file)}"
+        " Your next prompt here then goes to a model; no `--model` and no restart is needed."
     )

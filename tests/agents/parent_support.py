@@ -33,24 +33,11 @@ PARENT = [sys.executable, "-I", "-m", "agent.fork_parent", *DEMO]
 AGENT = [sys.executable, "-I", "-m", "agent", *DEMO]
 
 
-class SeenParent(AgentParent):
-    """Tells when it is ready."""
-
-    def __init__(self, command: list[str]) -> None:
-        super().__init__(command)
-        self.came = anyio.Event()
-
-    async def _ended(self) -> None:
-        self.came.set()
-        await super()._ended()
-        self.came = anyio.Event()
-
-
 @dataclass
 class Family:
     """A parent, and the tasks that its agents live in."""
 
-    parent: SeenParent
+    parent: AgentParent
     tasks: TaskGroup
     mark: str
 
@@ -65,7 +52,8 @@ class Family:
     async def until_ready(self) -> int:
         """Wait until the parent can fork; returns its pid."""
         with anyio.fail_after(SLOW):
-            await self.parent.came.wait()
+            while not self.parent.ready or self.parent.pid is None:
+                await self.parent._changed.wait()
         assert self.parent.pid is not None
         return self.parent.pid
 
@@ -77,7 +65,7 @@ async def new_parent(home: Path, command: list[str] | None = None) -> AsyncItera
     try:
         with patch.dict(os.environ, {**env, "ACP_BRIDGE_HOME": str(home)}):
             async with anyio.create_task_group() as tasks:
-                parent = SeenParent(command or PARENT)
+                parent = AgentParent(command or PARENT)
                 tasks.start_soon(parent.run)
                 yield Family(parent, tasks, mark)
                 tasks.cancel_scope.cancel()

@@ -28,7 +28,7 @@ from tests.agents.parent_support import (
     new_parent,
     parent_code,
 )
-from tests.support.processes import command_line, gone, marked
+from tests.support.processes import children, command_line, gone, marked
 
 pytestmark = pytest.mark.process
 
@@ -85,6 +85,15 @@ async def forked(
     return process
 
 
+async def waiting_guard(parent: int, *others: int | None) -> int:
+    """The guard that the parent has forked ahead: none of the `others`."""
+    with anyio.fail_after(SLOW):
+        while not (found := set(children(parent)) - set(others)):
+            await anyio.lowlevel.checkpoint()
+    (pid,) = found
+    return pid
+
+
 # F1: what a forked process holds
 
 
@@ -104,6 +113,18 @@ async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(
             for other, others in held.items():
                 assert pid == other or not names & others, command_line(pid)
         assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
+
+
+@pytest.mark.hazard("F1")
+async def test_a_guard_that_waits_for_an_agent_holds_one_socket(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        process = await forked(world)
+        parent, guard = await world.until_ready(), parent_of(process.pid)
+        waiting = await waiting_guard(parent, guard)
+        with anyio.fail_after(SLOW):
+            while len(held := shared(waiting)) != 1:  # it closes what it has of the parent's
+                await anyio.lowlevel.checkpoint()
+        assert not held & (shared(parent) | shared(guard) | shared(process.pid))
 
 
 @pytest.mark.hazard("F1")
@@ -222,6 +243,28 @@ async def test_the_parents_death_ends_no_agent_and_another_parent_comes(tmp_path
     with anyio.fail_after(SLOW):
         while zombies():  # a thread collects a guard whose owner waits no more
             await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.hazard("F2")
+async def test_a_waiting_guard_that_is_killed_costs_nothing(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        parent = await world.until_ready()
+        waited = await waiting_guard(parent)
+        os.kill(waited, signal.SIGKILL)
+        await gone(waited)
+        another = await waiting_guard(parent)
+        assert parent_of((await forked(world)).pid) == another
+        assert await world.until_ready() == parent
+
+
+@pytest.mark.hazard("F2")
+async def test_a_waiting_guard_ends_with_the_parent_even_if_it_was_stopped(tmp_path: Path) -> None:
+    async with family(tmp_path) as world:
+        parent = await world.until_ready()
+        waited = await waiting_guard(parent)
+        os.kill(waited, signal.SIGSTOP)
+        os.kill(parent, signal.SIGKILL)
+        await gone(waited)
 
 
 @pytest.mark.hazard("F2")

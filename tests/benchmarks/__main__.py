@@ -1,7 +1,8 @@
 """`make bench`: measure, keep the raw rows as JSON, write the table in docs/benchmarks.md.
 
-make bench                       everything (about 3 minutes; leave the machine alone)
+make bench                       everything (about 8 minutes; leave the machine alone)
 make bench ARGS="--only cancel"  one row, printed, nothing written
+make bench ARGS="--only clients" a group of rows; with their lines of the table, to be pasted
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.figures import Figures
-from tests.benchmarks.rows import ROWS
+from tests.benchmarks.client_table import client_rows
+from tests.benchmarks.figures import Figures, markdown
+from tests.benchmarks.rows import GROUPS, ROWS
 from tests.benchmarks.table import write_table
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -53,14 +55,18 @@ def measure(names: list[str]) -> Figures:
 
 
 def main() -> int:
+    # Where this is set nothing keeps what was compiled, so each process would compile all again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--only", choices=ROWS, action="append")
+    parser.add_argument("--only", choices=[*ROWS, *GROUPS], action="append")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     if load > 0.7:
         print(f"note: the machine is busy (load {load:.1f}); these figures will be too high")
-    figures = measure(options.only or list(ROWS))
+    asked = [row for name in options.only or ROWS for row in GROUPS.get(name, (name,))]
+    figures = measure(asked)
     if options.only:
+        print(*markdown(client_rows(figures)), sep="\n")
         return 0
     about = {"commit": commit(), "machine": machine(), "date": time.strftime("%Y-%m-%d")}
     RESULTS.write_text(

@@ -16,7 +16,9 @@ from tests.benchmarks.client import Client, children, now
 from tests.benchmarks.figures import Figures, ms
 from tests.benchmarks.memory import private_mb, pss_mb, tree
 
-_BRIDGES, _FURTHER, _STREAMING = 3, 4, 20
+_FURTHER, _STREAMING = 4, 20
+#: bridges whose sessions are measured; without forks each takes half a minute.
+_BRIDGES = {True: 3, False: 1}
 #: a bridge in which no system can fork
 _WITHOUT = (
     "import sys; from acp_bridge.agents import parent; parent.can_fork = lambda: False;"
@@ -36,7 +38,9 @@ def forks(home: Path) -> Figures:
 
 
 def _taken(home: Path, url: str, *, forking: bool) -> Figures:
-    runs = [_second(home / str(number), url, forking=forking) for number in range(_BRIDGES)]
+    runs = [
+        _second(home / str(number), url, forking=forking) for number in range(_BRIDGES[forking])
+    ]
     figures = {name: round(statistics.median(run[name] for run in runs), 2) for name in runs[0]}
     with _client(home / "more", url, forking=forking) as client:
         figures |= _restarts(client)

@@ -10,14 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-import anyio
-
-from acp_bridge.cli import agent_name
-from acp_bridge.journal import Journal
-from acp_bridge.wire.jsonrpc import encode
-from tests.benchmarks import agent_rows, fork_rows, hundred_rows, spare_rows
+from tests.benchmarks import (
+    agent_rows,
+    asleep_rows,
+    client_rows,
+    fork_rows,
+    hundred_rows,
+    spare_rows,
+)
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms, p99
+from tests.benchmarks.journals import filled
 from tests.support.fixture_agents import fixture_command
 
 FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
@@ -225,27 +228,12 @@ def memory(home: Path) -> Figures:
         }
 
 
-async def _fill(home: Path, session_id: str, messages: int) -> None:
-    journal = Journal(home)
-    session = await journal.create(session_id, cwd="/tmp", agent=agent_name(FLOOR))
-    for number in range(messages // 2):
-        words = {"type": "text", "text": f"question {number} " + "why " * 20}
-        seq = session.accept(uuid4().hex, {"sessionId": session_id, "prompt": [words]})
-        session.start_turn(seq)
-        said = {"type": "text", "text": f"answer {number} " + "because " * 60}
-        chunk = {"update": {"sessionUpdate": "agent_message_chunk", "content": said}}
-        session.record(seq, encode(chunk))
-        session.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
-    await session.compact(messages)
-    await journal.close()
-
-
 def load(home: Path) -> Figures:
     """A session of 10,000 messages, loaded; and what more memory it takes than one of 100."""
     figures: Figures = {}
     for messages in (100, 10_000):
         session_id = uuid4().hex
-        anyio.run(_fill, home, session_id, messages)
+        filled(home, session_id, messages, FLOOR)
         with Client(bridge(home, *FLOOR)) as client:
             client.initialize()
             params = {"sessionId": session_id, "cwd": "/tmp", "mcpServers": []}
@@ -268,10 +256,17 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "start": start,
     "memory": memory,
     "load": load,
+    "second": client_rows.second,
+    "keep": client_rows.keep,
+    "attach": client_rows.attach,
+    "commands": client_rows.commands,
     "spare": spare_rows.spare,
     "hundred": hundred_rows.hundred,
     "forks": fork_rows.forks,
+    "asleep": asleep_rows.asleep,
     "first-words": agent_rows.first_words,
     "words": agent_rows.words,
     "stop": agent_rows.stop,
 }
+#: Rows that are asked for by one name.
+GROUPS: dict[str, tuple[str, ...]] = {"clients": ("second", "keep", "attach", "commands")}

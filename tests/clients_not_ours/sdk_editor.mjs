@@ -30,10 +30,13 @@ export class Editor {
     this.decide = () => ({ outcome: "cancelled" });
     this.served = [];
     this.waiters = [];
-    const [program, ...args] = given.command;
-    this.process = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
+    this.process = this.launch(given.command);
     const streams = [Writable.toWeb(this.process.stdin), Readable.toWeb(this.process.stdout)];
     this.connection = this.app().connect(ndJsonStream(...streams));
+  }
+
+  launch([program, ...args]) {
+    return spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
   }
 
   app() {

@@ -133,7 +133,7 @@ async def test_a_session_that_could_not_be_made_leaves_no_file(
 
     await journal.create(A, cwd="/p", agent="demo")
     journal.lock_path(B).touch()
-    monkeypatch.setattr("acp_bridge.journal.files.sync_folder", fail)
+    monkeypatch.setattr("acp_bridge.journal.files.sync_path", fail)
     for session_id in (A, B):
         with pytest.raises(JournalError):
             await journal.create(session_id, cwd="/p", agent="demo")

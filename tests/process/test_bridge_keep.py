@@ -13,11 +13,11 @@ import pytest
 
 from acp_bridge import attendance
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
-from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted
+from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
 
 
 async def kept_bridge(world: World) -> LiveBridge:
@@ -100,6 +100,23 @@ async def test_a_permission_waits_for_the_next_client_and_is_asked_there(world: 
             await other.load_session(client.session_id, world.cwd)
             await other.until_text("[permission allow]")
             await other.until_text("done")
+
+
+async def test_after_the_return_the_turn_is_waited_for_and_the_stop_reaches_it(
+    world: World,
+) -> None:
+    async with kept(world) as client:
+        client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        group_killed(client)
+        await client.wait()
+        async with world.bridge(session=False) as other:
+            await other.load_session(client.session_id, world.cwd)
+            assert "A turn runs in this session: “say one; gate g; say two”." in other.texts()[-1]
+            waits = other.send_prompt("/queue wait")
+            other.cancel()
+            assert await stopped(other, waits) == "cancelled"
+            assert "two" not in other.texts()
 
 
 async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) -> None:

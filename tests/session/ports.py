@@ -59,6 +59,9 @@ class Port:
         #: the client has asked the agent something that is not answered yet.
         self.excused = False
         self.waiting: tuple[int, ...] = ()
+        self.unanswered: tuple[int, ...] = ()
+        #: what is said to a client that loads of work that goes on.
+        self.work: str | None = None
         self.closing = self.occupied = self.asleep = False
         self.ending = False
         self.standstill = Standstill.OPEN
@@ -102,6 +105,9 @@ class Port:
     def note_state(self, update: Json) -> Json | None:
         self.kept.append(update)
         return update
+
+    def at_work(self, client: Client) -> str | None:
+        return self.work
 
     def disturb(self) -> None:
         self.disturbed += 1

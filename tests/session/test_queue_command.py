@@ -74,7 +74,7 @@ class Stage:
             seq = journal.accept(words, prompt(words))
             journal.hold(seq)
             self.prompts.add_held(prompt(words), seq)
-        self._command = QueueCommand(
+        self.command = QueueCommand(
             self.port,
             self.prompts,
             self.transcript,
@@ -95,7 +95,7 @@ class Stage:
         request = self.client.asks("session/prompt", params, self._asked)
         found = parse(params["prompt"])
         assert found is not None
-        self._command.run(request, params, found)
+        self.command.run(request, params, found)
         return self.sent()
 
     def sent(self) -> list[Any]:
@@ -258,6 +258,19 @@ async def test_a_question_is_handed_on_as_it_was_written_and_leaves_no_trace(
     assert await recorded(journal) == []
     assert stage.types("/queue ask") == [ASK_WHAT, DONE]
     assert len(stage.asked) == 1
+
+
+async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_something_runs(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    for word in ("wait", "stop"):
+        assert stage.command.takes([word], agent_has_one=False)
+        assert not stage.command.takes([word], agent_has_one=True)
+    stage.port.unanswered = (1,)
+    for word in ("wait", "stop"):
+        assert stage.command.takes([word], agent_has_one=True)
+        assert not stage.command.takes([word, "more"], agent_has_one=True)
 
 
 async def test_a_title_is_given_in_words(journal: SessionJournal) -> None:

@@ -59,7 +59,8 @@ class Dead:
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, Port())
         settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript, None)
-        return Replay(Port(), self.journal, transcript, self.prompts, settings, pauses, 1)
+        shown = transcript, self.prompts, settings, pauses
+        return Replay(Port(), self.journal, *shown, Port(), 1)
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""

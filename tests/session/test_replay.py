@@ -56,6 +56,7 @@ class Stage:
             self.prompts,
             self.settings,
             Pauses(self.port, self.transcript, None),
+            self.port,
             LIMIT,
         )
         self.client = ClientEnd()

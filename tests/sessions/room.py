@@ -1,7 +1,8 @@
 """The room of the process without a session, the agent behind it, and a client to be asked."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -12,6 +13,8 @@ from acp_bridge.clients.client import Client
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from tests.session.memory import ClientEnd
 from tests.sessions.agent import Agent
+
+T = TypeVar("T")
 
 
 class Room:
@@ -29,14 +32,15 @@ class Room:
     async def both(self) -> list[Link]:
         """Let two take a process at once; returns what they got."""
         got: list[Link] = []
-
-        async def take() -> None:
-            got.append(await self.waiting.take())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, self.waiting.take)
+            tasks.start_soon(into, got, self.waiting.take)
         return got
+
+
+async def into(got: list[T], work: Callable[[], Awaitable[T]]) -> None:
+    """Add to `got` what the work comes to."""
+    got.append(await work())
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from acp_bridge.sessions.spare import Spare, SpareTimes
 from tests.session.waiting import quiet
 from tests.sessions.agent import Process, until
 from tests.sessions.bench import bench
-from tests.sessions.room import Room, room
+from tests.sessions.room import Room, into, room
 
 #: seconds, as short as a test likes; and more than any test takes.
 SOON, LONG = 0.01, 60.0
@@ -92,11 +92,8 @@ async def test_a_session_that_comes_while_it_starts_gets_it_and_the_next_one_ano
         await until(lambda: gate.reached)
         got: list[Link] = []
 
-        async def take() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, it.waiting.take)
             await quiet()
             gate.open()
         assert got == it.agent.processes[1:2]
@@ -108,13 +105,10 @@ async def test_the_first_session_may_take_the_process_that_starts_with_the_bridg
     async with kept() as it:
         gate, got = it.agent.stops_at("initialize"), list[Link]()
 
-        async def take() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.waiting.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, it.waiting.take)
             await quiet()
             gate.open()
         await it.ready()

@@ -11,7 +11,7 @@ from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import beside
 from tests.sessions.agent import Json, Process, until
-from tests.sessions.room import room
+from tests.sessions.room import into, room
 
 # --- who gets it -----------------------------------------------------------------------------
 
@@ -40,12 +40,9 @@ async def test_all_who_want_a_process_that_stays_get_the_same_one() -> None:
         gate = it.agent.stops_at("initialize")
         got: list[Link] = []
 
-        async def want() -> None:
-            got.append(await it.waiting.ready())
-
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(want)
+                tasks.start_soon(into, got, it.waiting.ready)
             await until(lambda: gate.reached)
             gate.open()
         assert got == it.agent.processes * 3
@@ -58,15 +55,12 @@ async def test_nobody_waits_for_the_start_of_a_process_that_another_one_needs() 
     async with room() as it:
         gate, got = it.agent.stops_at("initialize"), list[Link]()
 
-        async def take() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, it.waiting.take)
             await until(lambda: gate.reached)
             before = it.agent.script["initialize"]
             it.agent.script["initialize"] = {"protocolVersion": 1}
-            await take()
+            await into(got, it.waiting.take)
             assert got == it.agent.processes[1:]
             await it.waiting.ready()
             assert it.agent.processes[2] is it.waiting.link
@@ -99,13 +93,10 @@ async def test_a_claim_on_a_process_that_does_not_start_is_followed_by_a_try_of_
     async with room() as it:
         gate, got = it.agent.stops_at("initialize"), list[Link]()
 
-        async def take() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.waiting.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, it.waiting.take)
             await anyio.lowlevel.checkpoint()
             it.agent.processes[0].dies()
             gate.open()
@@ -122,13 +113,10 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
             with given_up:
                 await it.waiting.take()
 
-        async def take() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(give_up)
             await until(lambda: gate.reached)
-            tasks.start_soon(take)
+            tasks.start_soon(into, got, it.waiting.take)
             given_up.cancel()
             gate.open()
         first, second = it.agent.processes
@@ -145,17 +133,15 @@ async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for
         gate = it.agent.stops_at("initialize")
         got: list[Link | None] = []
 
-        async def load() -> None:
-            got.append(await it.waiting.take_warming())
-
         async def new() -> None:
             got.append(await it.waiting.take())
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.waiting.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(load)
-            tasks.start_soon(load)  # the second one is not kept waiting: it starts its own
+            tasks.start_soon(into, got, it.waiting.take_warming)
+            # the second one is not kept waiting: it starts its own
+            tasks.start_soon(into, got, it.waiting.take_warming)
             await until(lambda: got)
             assert got == [None]
             tasks.start_soon(new)
@@ -171,13 +157,10 @@ async def test_a_process_that_a_new_session_waits_for_is_not_promised_to_a_load(
         gate = it.agent.stops_at("initialize")
         got: list[Link] = []
 
-        async def new() -> None:
-            got.append(await it.waiting.take())
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.waiting.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(new)
+            tasks.start_soon(into, got, it.waiting.take)
             await anyio.lowlevel.checkpoint()
             assert await it.waiting.take_warming() is None
             gate.open()
@@ -232,13 +215,10 @@ async def test_a_load_that_waited_for_a_process_that_did_not_start_is_told_so() 
         it.agent.unstartable = StartFailed("no", permanent=True)
         got: list[Link | None] = []
 
-        async def load() -> None:
-            got.append(await it.waiting.take_warming())
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.waiting.warm)
             await anyio.lowlevel.checkpoint()
-            tasks.start_soon(load)
+            tasks.start_soon(into, got, it.waiting.take_warming)
         assert got == [None]
 
 

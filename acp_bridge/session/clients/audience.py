@@ -2,6 +2,7 @@
 
 - A client's Stop is about its own prompts. One that has none stops the turn that runs only if no
   client that has the session waits for it: some send a Stop before every prompt (invariant V4).
+- What a client waits for (`/queue wait`) is its own for a Stop, whoever has asked for it.
 - What a client that leaves has prompted is run like anything else; its answer goes nowhere.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from acp_bridge import errors, notices
+from acp_bridge import errors, notices, work_notices
 from acp_bridge.clients.client import Client
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
@@ -66,6 +67,7 @@ class Audience:
         self._prompts = prompts
         self._questions = questions
         self._ask = ask
+        self._machine = machine
         self.standing = Standing(port.id, machine, transcript, prompts, questions)
         #: the clients that the session went on without, since they did not read.
         self._detached: set[Client] = set()
@@ -95,13 +97,14 @@ class Audience:
             self._port.feed(ev.Cancel(frozenset(self._port.unanswered[:1])))
 
     def own(self, client: Client) -> frozenset[int]:
-        """Return the keys of the requests of this client that wait for an answer."""
-        return frozenset(key for key in self._port.unanswered if self._prompts.asker(key) is client)
+        """Return the keys of the requests whose answer this client waits for."""
+        keys, clients_of = self._port.unanswered, self._prompts.clients_of
+        return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
         """Return True if nobody who has the session waits for the oldest prompt."""
-        asker = self._prompts.asker(self._port.unanswered[0])
-        waits = asker is not None and self._transcript.view_of(asker) is not None
+        clients = self._prompts.clients_of(self._port.unanswered[0])
+        waits = any(self._transcript.view_of(each) is not None for each in clients)
         stranger = client.on_socket and self._transcript.view_of(client) is None
         return not waits and not stranger and not client.observes
 
@@ -110,6 +113,20 @@ class Audience:
         cancelled = bool(self._port.unanswered)
         self._port.feed(ev.Cancel())
         return {"cancelled": cancelled}
+
+    def at_work(self, client: Client) -> str | None:
+        """Return what is said of turns that run and prompts that wait to a client that loads.
+
+        None if there are none but its own.
+        """
+        unanswered, keys = self._port.unanswered, self._machine.waiting
+        if len(self.own(client)) == len(unanswered):
+            return None
+        running, waiting = self._machine.running, [self._prompts.get(key).params for key in keys]
+        if running is None and not waiting:  # hooks run at the end of its turn
+            running = unanswered[0]
+        runs = None if running is None else self._prompts.get(running).params
+        return work_notices.at_work(runs, waiting)
 
     # --- who comes and goes --------------------------------------------------------------------
 
@@ -160,6 +177,6 @@ class Audience:
         """Tell that the session ends to all but the client that closes it; loads of it end, too."""
         if by and not self._ended:
             self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
-        self._ended = True
+        self._ended = self.standing.closing = True
         for view in self._transcript.views:
             view.hurry()

@@ -50,6 +50,13 @@ class ReplayPort(Protocol):
         """True when a process that is given the session will replay it, too."""
 
 
+class WorkPort(Protocol):
+    """What a replay needs of the session's other clients and their prompts."""
+
+    def at_work(self, client: Client) -> str | None:
+        """Return what is said to a client of prompts without an end, if there are any."""
+
+
 class Replay:
     """Shows one session to the clients that load it."""
 
@@ -61,6 +68,7 @@ class Replay:
         prompts: Prompts,
         user_settings: UserSettings,
         pauses: Pauses,
+        work: WorkPort,
         limit: int,
     ) -> None:
         """`limit`: bytes that may wait for a client before more is read."""
@@ -70,6 +78,7 @@ class Replay:
         self._prompts = prompts
         self._user_settings = user_settings
         self._pauses = pauses
+        self._work = work
         self._limit = limit
         #: what was said of a turn that another bridge has left.
         self._left: list[Json] = []
@@ -133,6 +142,8 @@ class Replay:
                 view.replay(notices.notice(notices.held(held)))
             if said := self._pauses.said:
                 view.replay(notices.notice(said))
+            if request.method != ATTACH and (work := self._work.at_work(request.client)):
+                view.replay(notices.notice(work))
             request.answer(self.result(request, attached=attached))
         except JournalError:
             if self._port.closing:  # it was deleted while it was read

@@ -1,7 +1,8 @@
 """Where one session stands, told to the clients that want to know at each change.
 
 It is told past any quiet, since it is no update of the session, and to a client that is being
-shown the session only behind that.
+shown the session only behind that. That it is closed is told only if somebody has closed it: when
+the bridge ends, the session is kept, and may be opened elsewhere at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import anyio
 
 from acp_bridge import notices
 from acp_bridge.machine.states import Standstill, State
-from acp_bridge.protocol import SESSION_STATE, Json
+from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, Json
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.client_view import ClientView
@@ -22,7 +23,7 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 _LENGTH: Final = 200
 #: the words for states that nothing else decides.
 _WORDS: Final = {
-    State.CLOSED: "closed",
+    State.CLOSED: CLOSED_STATE,
     State.DRAINING: "cancelling",
     State.BLOCKED: "blocked",
     State.UNAUTHENTICATED: "blocked",
@@ -56,6 +57,10 @@ class StandingPort(Protocol):
     def asleep(self) -> bool:
         """True while there is no process because the session was at rest."""
 
+    @property
+    def ending(self) -> bool:
+        """True once the session is being closed, or ends with the bridge."""
+
 
 class Standing:
     """Tells one session's state."""
@@ -69,6 +74,8 @@ class Standing:
         questions: Questions,
     ) -> None:
         """The session has no client yet."""
+        #: somebody closes the session for all.
+        self.closing = False
         self._session_id = session_id
         self._port = port
         self._transcript = transcript
@@ -79,7 +86,9 @@ class Standing:
         self._told: tuple[object, ...] = ()
 
     def look_again(self) -> None:
-        """Tell a change."""
+        """Tell a change; nothing is told of a bridge's end."""
+        if self._port.ending and not self.closing:
+            return
         word = self._state()
         if word != self._word:
             self._word, self._since = word, anyio.current_time()

@@ -32,6 +32,14 @@ def of_outcome(outcome: Outcome) -> Answer:
             assert_never(outcome)
 
 
+def of_wait(outcome: Outcome) -> Answer:
+    """Return the answer to `/queue wait` when what it waited for has ended."""
+    answer = of_outcome(outcome)
+    if isinstance(answer, Err) or isinstance(outcome, Cancelled):
+        return answer
+    return of_outcome(Done())
+
+
 def _failure(why: Failure, detail: object) -> RpcError:
     match why:
         case Failure.JOURNAL:

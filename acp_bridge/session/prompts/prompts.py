@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
 import anyio
 
-from acp_bridge import notices, waits
+from acp_bridge import notices, waits, work_notices
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.log import event
@@ -23,10 +24,15 @@ from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.wire.jsonrpc import Answer
 
 
 class PromptsPort(Protocol):
     """What the prompts need of their session."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
@@ -56,6 +62,13 @@ class Prompt:
     #: how often its client had been shown the session from the beginning when it sent this.
     replays: int = 0
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
+    #: the requests that wait for its end beside its own (`/queue wait`).
+    waits: list[ClientRequest] = field(default_factory=list)
+
+    @property
+    def requests(self) -> list[ClientRequest]:
+        """The requests that are answered when it ends, its own first."""
+        return [self.request, *self.waits] if self.request else self.waits
 
 
 class Prompts:
@@ -85,6 +98,15 @@ class Prompts:
         prompt = self._open.get(key)
         return prompt.request.client if prompt and prompt.request else None
 
+    def clients_of(self, key: int) -> list[Client]:
+        """Return the clients that wait for the end of this prompt, whoever asked for it."""
+        prompt = self._open.get(key)
+        return [request.client for request in prompt.requests] if prompt else []
+
+    def wait_for(self, key: int, request: ClientRequest) -> None:
+        """Let one more request be answered when this prompt ends; raises KeyError."""
+        self._open[key].waits.append(request)
+
     def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
         """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""
         self._last_key += 1
@@ -110,9 +132,9 @@ class Prompts:
         self._held.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
-        """Return the key of the prompt that this request of this client brought."""
+        """Return the key of the prompt that this request of this client brought, or waits for."""
         for key, prompt in self._open.items():
-            if prompt.request and prompt.request.is_of(client, request_id):
+            if any(request.is_of(client, request_id) for request in prompt.requests):
                 return key
         return None
 
@@ -157,11 +179,20 @@ class Prompts:
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
-            if request := prompt.request:
-                self._transcript.then(request.client, lambda: request.respond(answer))
+            if own_request := prompt.request:
+                self._transcript.then(own_request.client, partial(own_request.respond, answer))
+            for request in prompt.waits:
+                self._end_wait(request, answers.of_wait(outcome))
         # Another turn may run: this prompt had waited behind it.
-        if prompt.request and isinstance(outcome, Cancelled) and not self._transcript.seq:
-            self._transcript.hush(prompt.request.client)
+        if isinstance(outcome, Cancelled) and not self._transcript.seq:
+            for request in prompt.requests:
+                self._transcript.hush(request.client)
+
+    def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
+        """Answer a `/queue wait`, and say before if more is to run: nobody may wait for that."""
+        if self._port.unanswered:
+            self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))
+        self._transcript.then(request.client, partial(request.respond, answer))
 
     def end_turn(self, key: int, answer: object) -> None:
         """Keep how the agent ended the turn; the client is answered later (invariant Q11)."""

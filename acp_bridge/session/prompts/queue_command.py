@@ -5,6 +5,9 @@
                   can do that
 /queue hold       lets the turn end, and starts nothing more
 /queue go         ends a pause or a hold
+/queue wait       stays open until the turn that runs has ended, whoever asked for it (Stop reaches
+                  that turn)
+/queue stop       stops the turn that runs, whoever asked for it
 /queue title WORDS
                   gives the session a title, which stays
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
@@ -21,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from uuid import uuid4
 
-from acp_bridge import notices
+from acp_bridge import notices, work_notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
@@ -39,6 +42,10 @@ class QueuePort(Protocol):
     @property
     def waiting(self) -> tuple[int, ...]:
         """The keys of the prompts in the queue, the next one first."""
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The keys of the requests that wait for an answer, the oldest first."""
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
@@ -88,6 +95,8 @@ class QueueCommand:
                 needed = self._memory.refusal is not None
             case ["go"]:
                 needed = self._pauses.said is not None
+            case ["wait" | "stop"]:
+                needed = bool(self._port.unanswered)
             case _:
                 needed = False
         return needed or not agent_has_one
@@ -105,6 +114,20 @@ class QueueCommand:
                 request.client, with_own_meta({"update": said}, {"command": True})
             )
         match words:
+            case ["run"]:
+                self._run_held(request, params)
+                return
+            case ["wait"] if unanswered := self._port.unanswered:
+                self._prompts.wait_for(unanswered[0], request)
+                return
+            case _:
+                self._do(words)
+        done = {"stopReason": "end_turn"}
+        self._transcript.then(request.client, lambda: request.answer(done))
+
+    def _do(self, words: list[str]) -> None:
+        """Do what the words say, and say what came of it."""
+        match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._port.waiting]
                 held = list(self._prompts.held.values())
@@ -116,17 +139,24 @@ class QueueCommand:
                 self._transcript.notice(notices.titled(kept))
             case ["ask"]:
                 self._transcript.notice(notices.ASK_WHAT)
-            case ["run"]:
-                self._run_held(request, params)
-                return
+            case ["wait"]:
+                self._transcript.notice(work_notices.NOTHING_RUNS)
+            case ["stop"]:
+                self._stop()
             case ["drop", *rest]:
                 self._transcript.notice(self._drop(rest))
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
             case _:
                 self._transcript.notice(self._usage)
-        done = {"stopReason": "end_turn"}
-        self._transcript.then(request.client, lambda: request.answer(done))
+
+    def _stop(self) -> None:
+        if unanswered := self._port.unanswered:
+            stopped = self._prompts.get(unanswered[0]).params
+            self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
+            self._port.feed(ev.Cancel())
+        else:
+            self._transcript.notice(work_notices.NOTHING_RUNS)
 
     def _run_held(self, request: ClientRequest, params: Json) -> None:
         held = list(self._prompts.held)

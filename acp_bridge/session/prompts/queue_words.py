@@ -13,6 +13,8 @@ from acp_bridge.protocol import CAN_PAUSE, Json, can_ask, can_own
 _WORDS: Final = (
     "hold",
     "go",
+    "wait",
+    "stop",
     "run",
     "drop [number]",
     "memory new",
@@ -32,8 +34,8 @@ def command(words: tuple[str, ...]) -> Json:
     return {
         "name": "queue",
         "description": (
-            "Show the prompts that wait; stop or start what waits; run or drop what is held since"
-            " a restart"
+            "Show the prompts that wait; wait for or stop the turn that runs; hold, run or drop"
+            " what waits"
         ),
         "input": {"hint": " | ".join(words)},
     }

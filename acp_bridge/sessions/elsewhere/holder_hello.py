@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from acp_bridge import __version__
-from acp_bridge.protocol import INITIALIZE, VERSION, Json, own_meta
+from acp_bridge.protocol import HEARS_STATE, INITIALIZE, VERSION, Json, own_meta, with_own_meta
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok
 from acp_bridge.wire.peer import Peer
 
@@ -17,7 +17,8 @@ class NotLive(Exception):
 async def introduce(peer: Peer, capabilities: Json) -> Json:
     """Introduce a client with these capabilities; returns what the bridge says of itself.
 
-    Raises NotLive.
+    It is also told where its sessions stand, whatever its quiet is: one may be closed. Raises
+    NotLive.
     """
     answers: list[Answer] = []
     answered = anyio.Event()
@@ -28,7 +29,9 @@ async def introduce(peer: Peer, capabilities: Json) -> Json:
 
     hello: Json = {
         "protocolVersion": VERSION,
-        "clientCapabilities": capabilities,
+        "clientCapabilities": with_own_meta(
+            capabilities, {**own_meta(capabilities), HEARS_STATE: True}
+        ),
         "clientInfo": {"name": "acp-bridge", "version": __version__},
     }
     peer.request(INITIALIZE, hello, take)

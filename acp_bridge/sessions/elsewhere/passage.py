@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import errors, notices, protocol
+from acp_bridge import errors, protocol, waits
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     CLOSE_FOR_ALL,
+    CLOSED_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
+    SESSION_PROMPT,
     SESSION_RESUME,
     ErrorCode,
     Json,
@@ -28,9 +30,13 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.session.prompts import queue_command
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
-from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, RequestId, is_id
+from acp_bridge.sessions.elsewhere.holder_life import HolderLife
+from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
+from acp_bridge.settings import Settings
+from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, is_id
 from acp_bridge.wire.peer import Call, Peer
 
 #: requests with which a client leaves the session.
@@ -44,9 +50,9 @@ class Passage:
     """The way between one client and the bridge that holds one session of it."""
 
     def __init__(
-        self, client: Client, session_id: str, incoming: Incoming, outgoing: Outgoing, limit: int
+        self, client: Client, session_id: str, streams: tuple[Incoming, Outgoing], bounds: Settings
     ) -> None:
-        """Own both streams; `limit`: bytes that may wait for the client before more is read."""
+        """Own both streams; `bounds` has for how long and for how much is waited."""
         self.client = client
         self.session_id = session_id
         #: the parameters with which the session was loaded.
@@ -60,16 +66,15 @@ class Passage:
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
         self.ended = anyio.Event()
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._limit = limit
-        self._peer = Peer(self, outgoing.write, answer_malformed=False)
+        self._incoming, self._outgoing = streams
+        self._bounds = bounds
+        self._peer = Peer(self, self._outgoing.write, answer_malformed=False)
+        self._questions = PassedQuestions(self._peer, client.peer)
+        self._life = HolderLife(self._peer, bounds.reach_timeout, self._owes)
         #: what the other bridge says of its settings.
         self._holder: Json = {}
         #: requests of the client that are open, by the id that each has there.
-        self._open: dict[RequestId, ClientRequest] = {}
-        #: what the other bridge asks the client, by its id there, with the client's.
-        self._asked: dict[RequestId, int] = {}
+        self._open: dict[int, ClientRequest] = {}
         #: the other bridge has said a word of the session.
         self._has_shown = False
         #: the answer to the load, or a word of the session: it is live there.
@@ -86,27 +91,46 @@ class Passage:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write, tasks.cancel_scope)
+                tasks.start_soon(self._watch)
                 await self._read()
                 tasks.cancel_scope.cancel()
         finally:
             self._settle()
             on_end(self)
 
+    def _owes(self) -> bool:
+        return not self._answered.is_set()
+
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self._outgoing.run()
         scope.cancel()
+
+    async def _watch(self) -> None:
+        """Give up a bridge that is silent; what it may not have read is not to run there later."""
+        await self._life.lost()
+        event("holder.silent", session=self.session_id)
+        self.let_go = passage_words.HOLDER_SILENT
+        for there, request in self._open.items():
+            if there > self._life.has_read and _begins_a_turn(request):
+                self._peer.cancel(there)
+        await self._outgoing.flush(waits.FLUSH)
+        self._incoming.close()
+        self._outgoing.close()
 
     async def _read(self) -> None:
         decoder = Decoder()
         try:
             while data := await self._incoming.read():
+                self._life.note_heard()
                 messages = list(decoder.feed(data))
                 for message in messages:
                     match message:  # an error that answers no request: who may not connect
                         case {"id": None, "error": {"message": str(reason)}}:
                             self.let_go = reason
                 self._peer.feed_messages(messages)
-                await self.client.outgoing.drain_below(self._limit)
+                self._life.held_up = True
+                await self.client.outgoing.drain_below(self._bounds.client_limit)
+                self._life.held_up = False
         except OSError as exc:
             event("holder.unreadable", what=exc.strerror)
 
@@ -122,22 +146,20 @@ class Passage:
         self._outgoing.close()
         self._cut_off = self._answer is None
         self._peer.close(errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED))
-        for client_id in self._asked.values():
-            self.client.peer.cancel(client_id)
-        self._asked.clear()
+        self._questions.end()
         self._sign.set()
         self._answered.set()
         self.ended.set()
 
     # --- the beginning -------------------------------------------------------------------------
 
-    async def open(self, request: ClientRequest, seconds: float) -> None:
+    async def open(self, request: ClientRequest) -> None:
         """Send the request with which the client wants the session; it is live when this returns.
 
         Raises NotLive, and the RpcError with which the other bridge refuses it.
         """
         try:
-            with anyio.fail_after(seconds):
+            with anyio.fail_after(self._bounds.reach_timeout):
                 self._holder = await introduce(self._peer, self.client.abilities.declared)
                 self.load(request)
                 await self._sign.wait()
@@ -199,12 +221,14 @@ class Passage:
         """Pass a notification on."""
         if self._outgoing.pending <= _FLOOD:
             self._peer.notify(method, params)
+            self._life.note_sent()
 
     def cancel_request(self, request_id: object) -> bool:
         """Pass on that the client gives a request up; False if none is open under this id."""
         for there, request in self._open.items():
             if request.is_of(self.client, request_id):
                 self._peer.notify(CANCEL_REQUEST, {"requestId": there})
+                self._life.note_sent()
                 return True
         return False
 
@@ -224,6 +248,7 @@ class Passage:
         there = self._peer.request(method, params, answered)
         if not self.ended.is_set():
             self._open[there] = request
+            self._life.note_sent()
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
         request.respond(answer)
@@ -234,31 +259,21 @@ class Passage:
 
     def on_request(self, call: Call) -> None:
         self._note_word()
-        self._asked[call.id] = 0
-        params = self._with_its_id(call.params)
-        client_id = self.client.peer.request(call.method, params, partial(self._reply, call.id))
-        if call.id in self._asked:
-            self._asked[call.id] = client_id
-
-    def _reply(self, call_id: RequestId, answer: Answer) -> None:
-        if self._asked.pop(call_id, None) is None:
-            return
-        match answer:
-            case Ok(result):
-                self._peer.answer(call_id, result)
-            case Err(error):
-                self._peer.fail(call_id, error)
+        self._questions.ask(call.id, call.method, self._with_its_id(call.params))
 
     def on_notification(self, method: str, params: Any) -> None:
         match method, params:
             case protocol.CANCEL_REQUEST, {"requestId": call_id} if is_id(call_id):
-                if client_id := self._asked.get(call_id):
-                    self.client.peer.cancel(client_id)
+                self._questions.take_back(call_id)
             case protocol.LET_GO, {"reason": str(reason)}:
                 self.let_go = reason
+            case protocol.SESSION_STATE, {"state": word}:
+                self._note_word()
+                self.leaving |= word == CLOSED_STATE
+                if self.client.hears_state:
+                    self.client.peer.notify(method, params)
             case _:
                 self._note_word()
-                self.leaving |= isinstance(params, dict) and notices.says_closed(params)
                 self.client.peer.notify(method, self._with_its_id(params))
 
     def _note_word(self) -> None:
@@ -277,3 +292,9 @@ class Passage:
         if isinstance(there, int) and (request := self._open.get(there)):
             return {**params, "requestId": request.call.id}
         return params
+
+
+def _begins_a_turn(request: ClientRequest) -> bool:
+    """Return True for a prompt that is for the agent."""
+    prompt = request.params.get("prompt") if request.method == SESSION_PROMPT else None
+    return isinstance(prompt, list) and queue_command.parse(prompt) is None

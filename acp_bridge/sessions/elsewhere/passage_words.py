@@ -9,6 +9,9 @@ HOLDER_ENDED: Final = (
     " in it is held"
 )
 HOLDER_DEAF: Final = "the acp-bridge that runs this session does not read"
+HOLDER_SILENT: Final = (
+    "the acp-bridge that runs this session does not answer; what it had begun may go on there"
+)
 
 
 def other_agent(there: str, here: str) -> str:
@@ -31,11 +34,8 @@ def held_elsewhere(why: str | None) -> str:
 
 
 def holder_let_go(why: str) -> str:
-    """Return what is said when the bridge that runs a session shows it no more."""
-    return (
-        f"[acp-bridge] The acp-bridge that runs this session shows it no more: {why}."
-        " Load the session again to go on."
-    )
+    """Return what is said when the bridge that runs a session shows it no more, or is silent."""
+    return f"[acp-bridge] This session is not shown here any more: {why}. Load it again to go on."
 
 
 def not_continued(why: str) -> str:

@@ -90,13 +90,12 @@ class Passages:
     async def open(self, request: ClientRequest, holder: Holder) -> Passage:
         """Return a passage that has taken the request; raises OSError, NotLive, RpcError."""
         self._check(holder)
-        settings = self._context.settings
         session_id: str = request.params["sessionId"]
         streams = connect(holder.socket)
-        passage = Passage(request.client, session_id, *streams, settings.client_limit)
+        passage = Passage(request.client, session_id, streams, self._context.settings)
         self._context.tasks.start_soon(passage.run, self._on_end)
         try:
-            await passage.open(request, settings.reach_timeout)
+            await passage.open(request)
         except BaseException:
             passage.leave()
             raise

@@ -13,7 +13,7 @@ from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.files import Files
 from acp_bridge.terminal.chat.local_commands import commands, values
 from acp_bridge.terminal.chat.mentions import written
-from acp_bridge.terminal.view.harmless import one_line
+from acp_bridge.terminal.view.block_text import one_line
 
 _COMMAND: Final = re.compile(r"/(\S*)\Z")
 _VALUE: Final = re.compile(r"/(\S+) +(\S*)\Z")

@@ -24,8 +24,8 @@ from acp_bridge.terminal.chat.unprinted import Unprinted
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view import tool_calls
+from acp_bridge.terminal.view.block_text import one_line
 from acp_bridge.terminal.view.blocks import Line, Tone
-from acp_bridge.terminal.view.harmless import one_line
 from acp_bridge.terminal.view.transcript import Transcript
 from acp_bridge.wire.jsonrpc import RpcError
 

@@ -20,8 +20,8 @@ from acp_bridge.terminal.chat.opening import Open
 from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit, of_error
 from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
+from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Tone
-from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.terminal.view.look import look
 from acp_bridge.wire.jsonrpc import RpcError
 

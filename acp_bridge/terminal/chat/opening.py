@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import Connection
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 #: seconds. The agent may have to be started, and to load.
 _OPENS: Final = 120.0

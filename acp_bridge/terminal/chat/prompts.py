@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from acp_bridge.protocol import ErrorCode, Json
 from acp_bridge.terminal.sent import ConnectionLost, Sent
+from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Line, Tone
-from acp_bridge.terminal.view.harmless import harmless, one_line
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the command under which a bridge has its own.

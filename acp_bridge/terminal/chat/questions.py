@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from acp_bridge.protocol import Json
+from acp_bridge.terminal.view.block_text import one_line
 from acp_bridge.terminal.view.content import objects
-from acp_bridge.terminal.view.harmless import one_line
 
 #: seconds without a key after which a question may be answered by one.
 _SETTLED: Final = 0.6

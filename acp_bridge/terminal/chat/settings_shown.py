@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from acp_bridge import protocol as acp
 from acp_bridge.protocol import Json
+from acp_bridge.terminal.view.block_text import one_line
 from acp_bridge.terminal.view.content import objects
-from acp_bridge.terminal.view.harmless import one_line
 
 #: what can be chosen by a command of this program's own: by its name, as sessions call it.
 KINDS: Final = ("mode", "model")

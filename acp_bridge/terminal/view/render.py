@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.text import Text as Words
 from rich.theme import Theme
 
+from acp_bridge.terminal.view.agent_markdown import AgentMarkdown
 from acp_bridge.terminal.view.blocks import (
     Block,
     Card,
@@ -31,7 +32,6 @@ from acp_bridge.terminal.view.blocks import (
 )
 from acp_bridge.terminal.view.diff import unified
 from acp_bridge.terminal.view.look import Look
-from acp_bridge.terminal.view.markdown import AgentMarkdown
 
 #: lines that are shown of a user's paragraph, of a tool call's output and of a diff.
 _MOST_USER: Final = 40

@@ -10,7 +10,7 @@ from agent.openhands.turn_words import MAY_GO_ON, STILL_RUNS
 from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import Conversation, FakeServer, say_hello
 from tests.agent.openhands.conftest import Adapt
-from tests.agent.openhands.test_on_a_server import error_of, prompt
+from tests.agent.openhands.test_on_a_server import error_of, lose_policy, prompt
 
 
 @pytest.fixture
@@ -114,10 +114,7 @@ async def test_a_policy_that_may_be_lost_is_set_again_though_the_feed_tells_the_
     adapt: Adapt, fake: FakeServer
 ) -> None:
     async with adapt() as client:
-        params = {"sessionId": client.session_id, "modeId": "always"}
-        await client.request("session/set_mode", params)
-        await client.prompt("one")
-        fake.only.policy = {"kind": "NeverConfirm"}  # as after a restart
+        await lose_policy(client, fake)
         fake.first_snapshot = anyio.Event()
         await fake.cut()
         running = client.send_prompt("two")

@@ -12,6 +12,7 @@ from tests.agent.openhands import events as told
 from tests.agent.openhands.agent_server import KEY, Conversation, Cut, FakeServer
 from tests.agent.openhands.conftest import Adapt
 from tests.agent.openhands.test_on_a_server import error_of, prompt
+from tests.support.client import RecordingClient
 
 
 def posts(fake: FakeServer, name: str) -> int:
@@ -31,6 +32,13 @@ class Gated:
         self.reached.set()
         await self.gate.wait()
         await it.emit(told.delta("A2 "), told.agent("A0 A1 A2 "))
+
+
+async def in_a_turn(client: RecordingClient) -> int:
+    """The request whose turn has come to the gate."""
+    running: int = client.send_prompt("hello")
+    await client.until_text("A1 ")
+    return running
 
 
 def _has_connected(fake: FakeServer, count: int) -> bool:
@@ -120,8 +128,7 @@ async def test_a_feed_that_is_cut_in_a_message_shows_each_word_once(
 ) -> None:
     gated = Gated(fake)
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         for count in (2, 3, 4):
             await fake.cut()
             await fake.until(partial(_has_connected, fake, count))
@@ -136,8 +143,7 @@ async def test_what_ended_while_nobody_was_connected_ends_the_turn(
     gated = Gated(fake)
     fake.refusals = []
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         fake.refusals = [503, 503]
         await fake.cut()
         gated.gate.set()
@@ -148,8 +154,7 @@ async def test_what_ended_while_nobody_was_connected_ends_the_turn(
 async def test_a_feed_that_died_without_a_cut_is_found_out(adapt: Adapt, fake: FakeServer) -> None:
     gated = Gated(fake)
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         fake.deafen()
         gated.gate.set()
         assert (await client.answer_to(running))["result"]["stopReason"] == "end_turn"
@@ -161,8 +166,7 @@ async def test_a_server_that_is_lost_in_a_turn_is_told_of_once(
 ) -> None:
     gated = Gated(fake)
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         fake.deeds["GET"] = [503] * 9
         fake.refusals = [503] * 1000
         await fake.cut()
@@ -230,8 +234,7 @@ async def test_a_conversation_that_is_deleted_in_a_turn_ends_it(
 ) -> None:
     Gated(fake)
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         fake.conversations.clear()
         answer = await client.answer_to(running)
         assert "error" in answer
@@ -410,8 +413,7 @@ async def test_a_server_that_can_not_be_reached_for_a_cancel_is_told_of_and_stop
 ) -> None:
     gated = Gated(fake)
     async with adapt() as client:
-        running = client.send_prompt("hello")
-        await client.until_text("A1 ")
+        running = await in_a_turn(client)
         fake.deeds["POST interrupt"] = [503] * 5
         fake.deeds["GET"] = [503] * 15
         client.cancel()

@@ -182,10 +182,7 @@ async def test_a_policy_that_the_server_lost_is_set_again_before_the_next_run(
     adapt: Adapt, fake: FakeServer
 ) -> None:
     async with adapt() as client:
-        params = {"sessionId": client.session_id, "modeId": "always"}
-        await client.request("session/set_mode", params)
-        await client.prompt("one")
-        fake.only.policy = {"kind": "NeverConfirm"}  # as after a restart
+        await lose_policy(client, fake)
         await fake.cut()
         await fake.until(lambda: fake.asked.count("socket") == 2)
         await client.prompt("two")
@@ -403,6 +400,14 @@ async def test_sessions_are_listed_by_folder_and_deleted_on_the_server(
         assert list(fake.conversations) == [other.id]
         error = await error_of(client, "session/prompt", prompt(client, "hello"))
         assert error.code == -32002
+
+
+async def lose_policy(client: RecordingClient, fake: FakeServer) -> None:
+    """Have one turn in a mode of which the server knows nothing after it, as after a restart."""
+    params = {"sessionId": client.session_id, "modeId": "always"}
+    await client.request("session/set_mode", params)
+    await client.prompt("one")
+    fake.only.policy = {"kind": "NeverConfirm"}
 
 
 def prompt(client: RecordingClient, text: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.markdown import markdown
 from acp_bridge.terminal.table import table
+from acp_bridge.terminal.transcript_markdown import markdown
 
 
 def said(

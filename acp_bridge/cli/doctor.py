@@ -1,0 +1,85 @@
+"""`acp-bridge doctor`: looks at everything that acp-bridge needs, and says what to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+
+from acp_bridge import log
+from acp_bridge.cli.own_agent import hindrance
+from acp_bridge.cli.own_bridge import Parser, add_options, divided, own_bridge
+from acp_bridge.doctor.examination import examine
+from acp_bridge.doctor.findings import Subject
+from acp_bridge.doctor.masking import Mask
+from acp_bridge.doctor.report import Section, as_json, as_text, exit_code, summary
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.printing import columns, print_json, print_text
+
+HELP: Final = """\
+usage: acp-bridge doctor [OPTIONS] [-- COMMAND ARGS...]
+
+Look at everything that acp-bridge needs, and say of each thing if it is well, and what to do if
+not: Python, the data folder and its disk, the sessions, the bridges that run, keys and the model
+that follows from them, the agent, and the settings of editors. Nothing is changed, and no key is
+shown. The agent is started, asked to introduce itself, and ended; it gets no session.
+
+  acp-bridge doctor
+  acp-bridge doctor -- codex-acp
+  acp-bridge doctor --json > report.json
+
+  --json           write the report as one line of JSON
+  --strict         a warning counts for the exit code
+  --online         send the built-in agent's model one short request, too; without it, nothing goes
+                   to the network but what the agent does that is started
+  --home FOLDER    the data folder (ACP_BRIDGE_HOME)
+  --help           show this
+
+The options of 'acp-bridge' itself may be given too: what is looked at is what they would start.
+
+exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    words, agent = divided(arguments)
+    parser = Parser("doctor", HELP)
+    for name in ("json", "strict", "online"):
+        parser.add_argument(f"--{name}", action="store_true")
+    add_options(parser)
+    given = parser.parse_args(words)
+    bridge = own_bridge(given, agent)
+    settings = bridge.settings
+    own_agent = agent is None
+    if given.online and not settings.builtin:
+        parser.error("--online asks the built-in agent's model, and no other agent")
+    why_not = hindrance(os.environ, bridge.packages, openhands=not settings.builtin)
+    subject = Subject(
+        settings,
+        own_agent=own_agent,
+        model=given.model,
+        hindrance=why_not if own_agent else None,
+        env=os.environ,
+        mask=Mask.of(os.environ, settings.home),
+        online=given.online,
+    )
+    log.configure("error", None)
+    return anyio.run(_examine, subject, given)
+
+
+async def _examine(subject: Subject, given: argparse.Namespace) -> int:
+    sections: list[Section] = []
+    async for section in examine(subject):
+        sections.append(section)
+        if not given.json:
+            text = as_text(section, subject.mask, columns())
+            print_text(text if len(sections) == 1 else f"\n{text}")
+    if given.json:
+        written = print_json([as_json(sections, subject.mask, strict=given.strict)])
+    else:
+        written = print_text(f"\n{summary(sections)}")
+    return exit_code(sections, strict=given.strict) if written == Exit.DONE else written

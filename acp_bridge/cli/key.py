@@ -1,0 +1,183 @@
+"""`acp-bridge key`: a key for the built-in agent, asked for without echo and kept in keys.env."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from acp_bridge import log
+from acp_bridge.agents import ancestors
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.keys import file
+from acp_bridge.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of
+from acp_bridge.terminal.exits import Exit
+from acp_bridge.terminal.harmless import harmless, one_line
+from acp_bridge.terminal.printing import columns, fail, print_text
+from acp_bridge.terminal.table import table
+
+HELP: Final = """\
+usage: acp-bridge key [NAME] [--home FOLDER]
+       acp-bridge key --remove NAME
+       acp-bridge key --list
+
+Ask for a key of the built-in agent, without showing it, and keep it in keys.env in the data folder,
+which nobody else may read. NAME is the variable, such as ANTHROPIC_API_KEY, or the provider, such
+as anthropic; without it you are asked for that, too. From a pipe the first line is taken.
+
+  acp-bridge key anthropic
+  pass show openai | acp-bridge key OPENAI_API_KEY
+  acp-bridge key --list
+
+  --list           show which keys the agent finds, in the environment and in keys.env, and which
+                   model follows from them; never a key itself
+  --remove         remove NAME from keys.env
+  --home FOLDER    the data folder (ACP_BRIDGE_HOME)
+  --help           show this
+
+The agent reads keys.env whenever it needs a key: open sessions have a new one with their next
+prompt. A key in the agent's environment wins over one in keys.env.
+
+exit code: 0 done, 1 not done: nothing was changed, 2 wrong usage.
+"""
+#: bytes of a line on stdin.
+_LONGEST: Final = 64 * 1024
+
+
+class _NoAnswer(Exception):
+    """The user gave none; the text says what is missing."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    parser = Parser("key", HELP)
+    given = _parsed(parser, arguments)
+    home = data_folder(given.home)
+    if given.list:
+        return _list(home)
+    if ancestors.descends_from_guard():
+        return fail("key", "an agent can't change keys: use a terminal of your own")
+    try:
+        variable = _variable(parser, given.name)
+        return _remove(home, variable) if given.remove else _set(home, variable)
+    except (_NoAnswer, NotAKey, file.Unusable) as why:
+        return fail("key", why)
+
+
+def _parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--remove", action="store_true")
+    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
+    log.configure("error", None)
+    given, rest = parser.parse_known_args(list(arguments))
+    if rest:  # it may be a key: it is not repeated
+        parser.error("there is an argument too many; the key itself is asked for, and is none")
+    if given.list and (given.name or given.remove):
+        parser.error("--list stands alone")
+    if given.remove and not given.name:
+        parser.error("--remove: name the variable that is to be removed")
+    return given
+
+
+def _variable(parser: Parser, word: str | None) -> str:
+    """Return the variable that is meant. Raises SystemExit, _NoAnswer."""
+    if word is None:
+        if not _at_a_terminal():
+            parser.error("name the variable: acp-bridge key ANTHROPIC_API_KEY")
+        word = _asked_variable()
+    found = variable_of(word)
+    if found is None:  # it may be the key: it is not repeated
+        parser.error(
+            "that is neither a variable, such as ANTHROPIC_API_KEY, nor a provider that is known."
+            " If it is the key itself, your shell may have kept it in its history: the key is"
+            " asked for, and is no argument"
+        )
+    return found
+
+
+def _asked_variable() -> str:
+    lines = [f"{number:3}  {known.name}" for number, known in enumerate(KNOWN, 1)]
+    sys.stderr.write("A key of which provider?\n\n" + "\n".join(lines) + "\n\n")
+    sys.stderr.write("Number, provider or variable: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    if not answer:
+        raise _NoAnswer("no provider was chosen")
+    if answer.isdecimal() and 1 <= int(answer) <= len(KNOWN):
+        return KNOWN[int(answer) - 1].variables[0]
+    return answer
+
+
+def _set(home: Path, variable: str) -> int:
+    """Raises NotAKey, _NoAnswer, file.Unusable."""
+    key = cleaned(_asked_key(variable))
+    file.set_key(home, variable, key)
+    for what in oddities(variable, key):
+        fail("key", f"it was kept as you gave it, but {what}")
+    if os.environ.get(variable, "").strip():
+        fail("key", f"{variable} is in this environment as well: where it is, that one counts")
+    return print_text(
+        f"{variable} is in {harmless(str(home / file.NAME))}. The built-in agent uses it from the"
+        " next prompt on, also in open sessions.\n"
+    )
+
+
+def _asked_key(variable: str) -> str:
+    """Return what was typed or piped. Raises NotAKey, _NoAnswer."""
+    if sys.stdin is None:
+        raise _NoAnswer("there is no stdin to read the key from")
+    if not _at_a_terminal():
+        line = sys.stdin.buffer.readline(_LONGEST + 1)
+        if len(line) > _LONGEST:
+            raise NotAKey("it is too long for a key")
+        try:
+            return line.decode()
+        except ValueError:
+            raise NotAKey("it is not UTF-8") from None
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # it would be shown
+        try:
+            return getpass(f"{variable} (not shown): ", sys.stderr)
+        except GetPassWarning:
+            raise _NoAnswer("this terminal would show the key; give it by a pipe") from None
+        except EOFError:
+            raise _NoAnswer("no key was given") from None
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _remove(home: Path, variable: str) -> int:
+    """Raises file.Unusable."""
+    if not file.remove_key(home, variable):
+        return fail("key", f"{variable} is not in {home / file.NAME}")
+    if os.environ.get(variable, "").strip():
+        fail("key", f"{variable} is still in this environment")
+    return print_text(f"{variable} is no more in {harmless(str(home / file.NAME))}.\n")
+
+
+def _list(home: Path) -> int:
+    import anyio
+
+    from acp_bridge.keys import found
+
+    try:
+        report = anyio.run(found.report, home, None)
+    except found.NoReport as why:
+        return fail("key", why, Exit.FAILED)
+    for what in found.troubles(report):
+        fail("key", what)
+    rows = [[key.name, key.origin, key.provider or ""] for key in report.keys if not key.is_address]
+    model = f"The built-in agent begins with the model {one_line(report.model)}.\n"
+    if not rows:
+        return print_text(f"No keys.\n{model}")
+    return print_text(table(["NAME", "FROM", "PROVIDER"], rows, columns()) + f"\n{model}")

@@ -1,0 +1,147 @@
+"""`acp-bridge setup`: what makes an editor start this installation as its agent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.cli import options
+from acp_bridge.cli.naming import agent_name
+from acp_bridge.cli.own_bridge import Parser, divided
+from acp_bridge.setup import installation
+from acp_bridge.setup.editor import Editor, Launch
+from acp_bridge.setup.editors import EDITORS
+from acp_bridge.setup.settings_file import NotWritten, Written, write
+from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.printing import fail, print_text
+
+HELP: Final = f"""\
+usage: acp-bridge setup EDITOR [--write] [OPTIONS] [-- COMMAND ARGS...]
+
+Print what makes an editor start this acp-bridge as its agent: what goes into its settings, with
+this installation's path, where that goes, and what you do in the editor then. EDITOR is one of
+{", ".join(EDITORS)}.
+
+  acp-bridge setup zed
+  acp-bridge setup zed --write -- codex-acp
+
+  --write          write it, where the settings are plain JSON (zed, jetbrains, acpx): a backup is
+                   made first, and everything else in the file stays, comments too. For the others
+                   it says why not
+  --help           show this
+
+With a command after -- it is that agent that runs behind the bridge, under a name of its own in
+the editor. The options of 'acp-bridge' itself may be given too, such as --model, --keep and
+--home; the editor hands them on.
+
+exit code: 0 printed, or written, 1 not written, or there is nothing to start, 2 wrong usage.
+"""
+#: the options whose value is a path, which an editor would take from a folder of its own.
+_PATHS: Final = frozenset({"home", "log-file"})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    words, agent = divided(arguments)
+    given = parser().parse_args(words)
+    try:
+        launch = _launch(given, agent)
+    except installation.NotInstalled as why:
+        return fail("setup", why)
+    editor: Editor = EDITORS[given.editor]
+    if not given.write:
+        return print_text(_shown(editor, launch, given.editor))
+    if editor.entry is None:
+        print_text(_shown(editor, launch, given.editor))
+        return fail("setup", f"not written. {editor.why_not}")
+    file = editor.file(os.environ)
+    assert file is not None, "what is JSON is a file"
+    try:
+        return print_text(_told(write(Path(file), editor.entry(launch)), file, editor, launch))
+    except NotWritten as why:
+        print_text(_shown(editor, launch, given.editor))
+        return fail("setup", why)
+
+
+def parser() -> Parser:
+    """Return what reads the arguments."""
+    parser = Parser("setup", HELP)
+    parser.add_argument("editor", metavar="EDITOR", choices=tuple(EDITORS))
+    parser.add_argument("--write", action="store_true")
+    for name in options.NAMES:
+        if name in options.FLAGS:
+            parser.add_argument(f"--{name}", nargs="?", const="on")
+        else:
+            parser.add_argument(f"--{name}")
+    for name in options.SWITCHES:
+        parser.add_argument(f"--no-{name}", action="store_true")
+    return parser
+
+
+def _launch(given: argparse.Namespace, agent: list[str] | None) -> Launch:
+    """Return the command that the editor is to start. Raises NotInstalled, SystemExit."""
+    words: list[str] = []
+    for name in options.NAMES:
+        if (value := getattr(given, name.replace("-", "_"))) is not None:
+            path = name in _PATHS
+            words += [f"--{name}", os.path.abspath(os.path.expanduser(value)) if path else value]
+    words += [f"--no-{name}" for name in options.SWITCHES if getattr(given, f"no_{name}")]
+    if agent is not None:
+        words += ["--", *_fixed(agent)]
+    options.parse(words, {})  # says what is wrong with them
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(words)):
+        parser().error("settings are text: one of the arguments is none")
+    named = agent_name(agent) if agent else None
+    return Launch(installation.program(), tuple(words), named)
+
+
+def _fixed(agent: list[str]) -> list[str]:
+    """Return an agent's command that does not depend on the folder that it is started in."""
+    first = agent[0] if agent else ""
+    if "/" in first and not os.path.isabs(first) and os.path.exists(first):
+        return [os.path.abspath(first), *agent[1:]]
+    return agent
+
+
+def _shown(editor: Editor, launch: Launch, name: str) -> str:
+    """Return what is put where, and what is done then."""
+    file = editor.file(os.environ)
+    if file is None:
+        where = "In a terminal, in the folder of your project:"
+    else:
+        where = f"Into {one_line(file)}{', beside what is there' if os.path.exists(file) else ''}:"
+    parts = [editor.title, where, editor.snippet(launch).rstrip(), f"Then: {editor.then(launch)}"]
+    parts += _warnings(launch)
+    if editor.entry is not None:
+        parts.append(f"'acp-bridge setup {name} --write' writes it, with a backup first.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:
+    """Return what was done to a settings file."""
+    shown = one_line(file)
+    if not written.changed:
+        done = f"{shown} has it already: nothing was changed."
+    elif written.backup is None:
+        done = f"Written: {shown}, which is new."
+    else:
+        done = f"Written: {shown}\nAs it was: {one_line(str(written.backup))}"
+    return "\n\n".join([done, f"Then: {editor.then(launch)}", *_warnings(launch)]) + "\n"
+
+
+def _warnings(launch: Launch) -> list[str]:
+    """Return what may keep the editor from starting it."""
+    found = []
+    if installation.is_passing(launch.program):
+        found.append(
+            f"Note: {one_line(launch.program)} is in a cache, and may be thrown away:"
+            " install acp-stdio-bridge (uv tool install, pipx install) and run this again."
+        )
+    command = launch.args[launch.args.index("--") + 1] if launch.agent else None
+    if command is not None and shutil.which(command) is None:
+        found.append(f"Note: there is no command {one_line(command)} here.")
+    return found

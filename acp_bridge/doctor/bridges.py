@@ -1,0 +1,189 @@
+"""Looks at the bridges that run, what killed ones have left, and who holds which session."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from acp_bridge import __version__
+from acp_bridge.agents import ancestors
+from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
+from acp_bridge.listening.holder import read_holder
+from acp_bridge.listening.places import NoPlace, new_socket_path
+from acp_bridge.listening.run_files import Listed, LiveBridge, listed
+from acp_bridge.protocol import Json
+from acp_bridge.terminal import live
+from acp_bridge.terminal.live import Answer
+
+AREA: Final = "bridges"
+#: seconds for bridges to answer, and for the disk.
+_GLANCE, _PATIENCE = 1.0, 10.0
+#: seconds after which a socket without a run file is no bridge that is just starting.
+_OLD: Final = 60.0
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose lock somebody has."""
+
+    session_id: str
+    #: the path of its bridge's socket, if that is said.
+    socket: str | None
+    #: the process that took the lock, if the system tells.
+    pid: int | None
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Return what is to be said of bridges that run, or have run, on this data folder."""
+    home = subject.settings.home
+    try:
+        found = await in_thread(lambda: listed(home), _PATIENCE)
+        held = await in_thread(lambda: held_sessions(home), _PATIENCE)
+    except (Silent, OSError) as failed:
+        return [error(f"the bridges of {home} can't be looked at: {failed}")]
+    if ancestors.descends_from_guard():  # they would refuse
+        asked = [Answer(bridge, []) for bridge in found.live]
+    else:
+        asked = await live.ask_all(found.live, _GLANCE, live.by_socket)
+    findings = [*running(asked, held), *others(found.live, held), *left(found)]
+    return findings + sockets(home, subject)
+
+
+def running(answers: Sequence[Answer], held: Sequence[Held]) -> list[Finding]:
+    """Return a finding for each bridge, or one that says that there is none."""
+    if not answers:
+        return [ok("no acp-bridge runs now", live=[])]
+    return [_bridge(answer, held) for answer in answers]
+
+
+def _bridge(answer: Answer, held: Sequence[Held]) -> Finding:
+    bridge = answer.bridge
+    ids = [each.session_id for each in held if each.socket == bridge.socket]
+    holds = f"holds {_named(ids)}" if ids else "holds no session"
+    text = f"process {bridge.pid} ({bridge.agent}) {holds}"
+    data: Json = {
+        "pid": bridge.pid,
+        "agent": bridge.agent,
+        "version": bridge.version,
+        "sessions": ids,
+    }
+    if bridge.version != __version__:
+        return warning(
+            f"{text}; it is of version {bridge.version}, and this is {__version__}",
+            "restart the editor that has started it",
+            **data,
+        )
+    if answer.sessions is None:
+        return warning(
+            f"{text}; it has not answered within {_GLANCE:g} s",
+            f"if that stays so: kill {bridge.pid}; its sessions are kept",
+            **data,
+        )
+    return ok(text, **data)
+
+
+def others(bridges: Sequence[LiveBridge], held: Sequence[Held]) -> list[Finding]:
+    """Return a finding for the sessions that are held by nobody who can be asked."""
+    known = {bridge.socket for bridge in bridges}
+    found = [each for each in held if each.socket not in known]
+    if not found:
+        return []
+    pids = sorted({each.pid for each in found if each.pid is not None})
+    whom = f"process {', '.join(map(str, pids))}" if pids else "a process that can't be named"
+    ids = [each.session_id for each in found]
+    return [
+        warning(
+            f"{_named(ids)} held by {whom}, which listens on no socket: a bridge with --no-listen,"
+            " or what a killed one has left",
+            "if it is no bridge of yours: end that process",
+            sessions=ids,
+            pids=pids,
+        )
+    ]
+
+
+def left(found: Listed) -> list[Finding]:
+    """Return what is to be said of what killed bridges have left."""
+    named = {bridge.socket for bridge in (*found.live, *found.dead) if bridge}
+    strays = [path for path in found.sockets if path not in named and _is_old(path)]
+    findings = []
+    if found.dead:
+        count = f"{len(found.dead)} bridge{'' if len(found.dead) == 1 else 's'}"
+        findings.append(
+            ok(f"{count} that were killed left run files; the next bridge removes them")
+        )
+    if strays:
+        findings.append(
+            warning(f"sockets without a bridge: {', '.join(strays[:_NAMED])}", "remove them")
+        )
+    return findings
+
+
+def sockets(home: Path, subject: Subject) -> list[Finding]:
+    """Return a warning if no bridge can have a socket, so that no other client can join."""
+    if subject.settings.listen:
+        try:
+            new_socket_path(home, subject.env)
+        except NoPlace as why:
+            return [warning(f"no other client can join a session: {why}", "a shorter --home helps")]
+    return []
+
+
+def held_sessions(home: Path) -> list[Held]:
+    """Return the sessions that somebody holds. Raises OSError."""
+    owners: dict[int, int] | None = None
+    found = []
+    for path in sorted((home / "sessions").glob("*.lock")):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            if _is_free(fd):
+                continue
+            owners = _owners() if owners is None else owners
+            holder = read_holder(path)
+            pid = owners.get(os.fstat(fd).st_ino)
+            found.append(Held(path.stem, holder.socket if holder else None, pid))
+        finally:
+            os.close(fd)
+    return found
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a bridge that wants it now tries again
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owners() -> dict[int, int]:
+    """Return who has taken each flock, by the inode of the file, as far as the system tells."""
+    found = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and int(words[4]) > 0:
+                found[int(words[5].rpartition(":")[2])] = int(words[4])
+    return found
+
+
+def _is_old(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_mtime > _OLD
+    except OSError:
+        return False
+
+
+def _named(ids: Sequence[str]) -> str:
+    named = ", ".join(each[:8] for each in ids[:_NAMED])
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return f"session{'' if len(ids) == 1 else 's'} {named}{more}"

@@ -1,0 +1,162 @@
+"""Starts an agent as the bridge does, asks it to initialize, and ends it with its whole tree.
+
+Nothing else is asked: a session, or a login, would change something at the agent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge import __version__, waits
+from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.protocol import INITIALIZE, VERSION, ErrorCode, Json
+from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RpcError
+from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.stdio import Reader, Writer
+
+#: lines of stderr that are kept: enough for a whole private key, which is masked as a whole.
+_LINES: Final = 200
+#: bytes of stdout in which a line that is no message is looked for.
+_HEAD: Final = 64 * 1024
+#: seconds. Where stdout has ended, the process is about to.
+_LAST_MOMENT: Final = waits.CUT_OFF_GRACE
+_ENDED: Final = RpcError(ErrorCode.INTERNAL_ERROR, "the agent's output has ended")
+
+
+@dataclass(slots=True)
+class Trial:
+    """How it went. Without `answer`, `failed`, `exit` and `ended` it has not answered in time."""
+
+    #: why it did not start, in words for the user.
+    failed: str | None = None
+    #: the answer to `initialize`, and seconds from the start to it.
+    answer: Answer | None = None
+    seconds: float = 0.0
+    #: it has closed its stdout without an answer, and how the process ended, if it has.
+    ended: bool = False
+    exit: Exit | None = None
+    #: the first line on its stdout that was no JSON.
+    noise: str | None = None
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
+
+    @property
+    def result(self) -> Any:
+        """The result of `initialize`; None if there is none."""
+        return self.answer.result if isinstance(self.answer, Ok) else None
+
+    @property
+    def error(self) -> RpcError | None:
+        """The error that `initialize` was answered with."""
+        return self.answer.error if isinstance(self.answer, Err) else None
+
+
+class _Deaf:
+    """Takes nothing that an agent says before it is asked."""
+
+    def on_request(self, call: Call) -> None:
+        raise RpcError(ErrorCode.METHOD_NOT_FOUND, "nothing can be asked before a session")
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Drop it."""
+
+    def on_malformed(self, line: Malformed) -> None:
+        """Drop it: the first such line is found in what was read."""
+
+    def on_batch_end(self) -> None:
+        """Do nothing."""
+
+
+async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
+    """Return how an agent answers `initialize` within so many seconds; it has ended then."""
+    trial = Trial()
+    async with anyio.create_task_group() as tasks:
+        began = anyio.current_time()
+        try:
+            process = await AgentProcess.start(
+                tasks, command, folder=folder, on_stderr=trial.stderr.append
+            )
+        except StartFailed as failed:
+            trial.failed = str(failed)
+            return trial
+        stdin, stdout = process.take_pipes()
+        writer, reader = Writer(stdin), Reader(stdout)
+        try:
+            with anyio.move_on_after(within):
+                await _initialize(trial, process, writer, reader)
+            trial.seconds = anyio.current_time() - began
+        finally:
+            with anyio.CancelScope(shield=True):  # each of these is bounded
+                writer.close()
+                await process.close(waits.CLOSE_GRACE)
+                reader.close()
+            tasks.cancel_scope.cancel()
+    return trial
+
+
+async def _initialize(trial: Trial, process: AgentProcess, writer: Writer, reader: Reader) -> None:
+    """Return when it has answered, or can't any more."""
+    settled = anyio.Event()
+
+    def on_answer(answer: Answer) -> None:
+        if answer != Err(_ENDED):
+            trial.answer = answer
+        settled.set()
+
+    peer = Peer(_Deaf(), writer.write, answer_malformed=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        tasks.start_soon(_read, trial, peer, reader)
+        tasks.start_soon(_note_exit, trial, process, peer)
+        peer.request(INITIALIZE, _params(), on_answer)
+        await settled.wait()
+        if trial.answer is None:
+            trial.ended = True
+            with anyio.move_on_after(_LAST_MOMENT):
+                trial.exit = await process.wait_exit()
+        tasks.cancel_scope.cancel()
+
+
+def _params() -> Json:
+    return {
+        "protocolVersion": VERSION,
+        "clientCapabilities": {},
+        "clientInfo": {"name": "acp-bridge doctor", "version": __version__},
+    }
+
+
+async def _read(trial: Trial, peer: Peer, reader: Reader) -> None:
+    head = bytearray()
+    while data := await reader.read():
+        if len(head) < _HEAD:
+            head += data[: _HEAD - len(head)]
+            trial.noise = noise_in(bytes(head))
+        peer.feed(data)
+    peer.eof()
+    peer.close(_ENDED)
+
+
+async def _note_exit(trial: Trial, process: AgentProcess, peer: Peer) -> None:
+    """End the wait for an answer when the process has ended and something keeps its stdout open."""
+    await process.wait_exit()
+    await anyio.sleep(waits.LAST_WORDS)
+    peer.close(_ENDED)
+
+
+def noise_in(output: bytes) -> str | None:
+    """Return the first whole line that is no JSON object."""
+    for line in output.split(b"\n")[:-1]:
+        if not line.strip():
+            continue
+        try:
+            is_message = isinstance(json.loads(line), dict | list)
+        except (ValueError, RecursionError):
+            is_message = False
+        if not is_message:
+            return line.decode(errors="replace").strip()
+    return None

@@ -1,0 +1,78 @@
+"""Looks at the index and the session files without changing them, to say what is wrong with them.
+
+Nothing is made, migrated, mended or put aside, as in `reading`.
+"""
+
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.files import read_info
+from acp_bridge.journal.index_file import is_damage
+from acp_bridge.journal.schema import connect, wal_of
+from acp_bridge.journal.tables import INDEX_SCHEMA
+
+
+class IndexState(Enum):
+    """Says in which state the index of the sessions is."""
+
+    MISSING = "missing"
+    WHOLE = "whole"
+    #: the next bridge puts it aside and makes another from the session files.
+    DAMAGED = "damaged"
+    NEWER = "newer"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The session files of a home."""
+
+    count: int
+    #: bytes of all of them, with their write-ahead logs.
+    size: int
+    #: the ids of those that can't be read, and how many were not looked at for want of time.
+    unreadable: tuple[str, ...]
+    not_looked_at: int
+
+
+def index_state(home: Path) -> IndexState:
+    """Return the state of the index. Never raises for what is wrong with the file."""
+    path = home.absolute() / "index.db"
+    try:
+        if not path.exists():
+            return IndexState.MISSING
+        with closing(connect(path, wait=1, read_only=True)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version > INDEX_SCHEMA.version:
+                return IndexState.NEWER
+            (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            (tables,) = db.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = 'sessions'"
+            ).fetchone()
+            whole = version > 0 and verdict == "ok" and tables
+            return IndexState.WHOLE if whole else IndexState.DAMAGED
+    except sqlite3.Error as error:
+        return IndexState.DAMAGED if is_damage(error) else IndexState.UNREADABLE
+    except OSError:
+        return IndexState.UNREADABLE
+
+
+def look_at_sessions(home: Path, seconds: float) -> Sessions:
+    """Return what there is of sessions; files are opened for so long at most. Raises OSError."""
+    paths = sorted((home.absolute() / "sessions").glob("*.db"))
+    until = time.monotonic() + seconds
+    unreadable, size, looked_at = [], 0, 0
+    for path in paths:
+        size += sum(each.stat().st_size for each in (path, wal_of(path)) if each.exists())
+        if time.monotonic() < until:
+            looked_at += 1
+            try:
+                read_info(path, read_only=True)
+            except JournalError:
+                unreadable.append(path.stem)
+    return Sessions(len(paths), size, tuple(unreadable), len(paths) - looked_at)

@@ -1,0 +1,109 @@
+"""Keys of known providers: the variables that hold them, and how they begin (sans-IO)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """The key of a provider."""
+
+    #: the beginning of the names of the provider's models, and the provider's own name.
+    id: str
+    name: str
+    #: the variables that may hold it; the first is the one to use.
+    variables: tuple[str, ...]
+    #: how its keys begin; empty if they have no form.
+    begins: tuple[str, ...] = ()
+
+
+#: The providers of the built-in agent that need a key (a test compares the two).
+KNOWN: Final = (
+    KnownKey("anthropic", "Anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), ("sk-ant-",)),
+    KnownKey("openai", "OpenAI", ("OPENAI_API_KEY",), ("sk-",)),
+    KnownKey("gemini", "Google Gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("AIza", "AQ.")),
+    KnownKey("mistral", "Mistral", ("MISTRAL_API_KEY",)),
+    KnownKey("deepseek", "DeepSeek", ("DEEPSEEK_API_KEY",), ("sk-",)),
+    KnownKey("xai", "xAI", ("XAI_API_KEY",), ("xai-",)),
+    KnownKey("moonshot", "Moonshot", ("MOONSHOT_API_KEY",), ("sk-",)),
+    KnownKey("zai", "Z.AI", ("ZAI_API_KEY",)),
+    KnownKey("groq", "Groq", ("GROQ_API_KEY",), ("gsk_",)),
+    KnownKey("cerebras", "Cerebras", ("CEREBRAS_API_KEY",), ("csk-",)),
+    KnownKey("openrouter", "OpenRouter", ("OPENROUTER_API_KEY",), ("sk-or-",)),
+    KnownKey(
+        "fireworks_ai",
+        "Fireworks",
+        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
+        ("fw_",),
+    ),
+    KnownKey(
+        "together_ai",
+        "Together",
+        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHER_AI_TOKEN"),
+    ),
+    KnownKey("nvidia_nim", "NVIDIA", ("NVIDIA_NIM_API_KEY",), ("nvapi-",)),
+)
+#: beginnings that only keys of one provider have.
+_OWN: Final = {
+    begin: known
+    for known in KNOWN
+    for begin in known.begins
+    if sum(begin in other.begins for other in KNOWN) == 1 and begin != "sk-"
+}
+#: The name of a variable: several words in capitals, as no provider writes a key.
+_NAME: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+#: characters; keys are longer.
+_SHORT: Final = 16
+
+
+class NotAKey(Exception):
+    """What was given can be no key; the text says why, without any part of it."""
+
+
+def variable_of(word: str) -> str | None:
+    """Return the variable that a word means: itself, or that of a provider; None for neither."""
+    if _NAME.fullmatch(word):
+        return word
+    wanted = word.casefold()
+    for known in KNOWN:
+        if wanted in (known.id, known.name.casefold()):
+            return known.variables[0]
+    return None
+
+
+def cleaned(text: str) -> str:
+    """Return the key in what was typed or pasted. Raises NotAKey."""
+    key = text.strip()
+    if not key:
+        raise NotAKey("no key was given")
+    if any(ord(char) < 32 or ord(char) == 127 for char in key):
+        raise NotAKey("it has control characters: paste it as one plain line")
+    return key
+
+
+def oddities(variable: str, key: str) -> list[str]:
+    """Return what a key of this variable should not look like, in sentences without any of it."""
+    found = []
+    if any(char.isspace() for char in key):
+        found.append("it has white space inside")
+    if not key.isascii():
+        found.append("it has characters that are not ASCII, which no provider takes")
+    if key[0] in "\"'`" or key.startswith(("export ", f"{variable}=")):
+        found.append("it begins like a line of a file: only the key itself is wanted")
+    elif len(key) < _SHORT:
+        found.append(f"it has fewer than {_SHORT} characters")
+    return [*found, *_of_another(variable, key)]
+
+
+def _of_another(variable: str, key: str) -> list[str]:
+    meant = next((known for known in KNOWN if variable in known.variables), None)
+    owner = next((known for begin, known in _OWN.items() if key.startswith(begin)), None)
+    if owner is not None and owner is not meant:
+        return [f"it looks like a key of {owner.name}, which goes into {owner.variables[0]}"]
+    # Tokens that are no API keys, such as ANTHROPIC_AUTH_TOKEN, have other forms.
+    if meant and meant.begins and "TOKEN" not in variable and not key.startswith(meant.begins):
+        return [f"keys of {meant.name} begin with {' or '.join(meant.begins)}"]
+    return []

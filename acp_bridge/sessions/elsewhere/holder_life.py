@@ -1,0 +1,76 @@
+"""Whether the bridge that holds a session still does something: a stopped process says nothing.
+
+Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
+followed by a question that every bridge answers where it reads it. What is silent after that is
+given up, or the client would wait for ever for the end of what it cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import anyio
+
+from acp_bridge.protocol import LIVE
+from acp_bridge.wire.jsonrpc import Answer
+
+#: looks at the silence; one that this process itself has slept through costs one of them.
+_LOOKS: Final = 3
+
+
+class OtherBridge(Protocol):
+    """The way to the other bridge (`wire.peer.Peer`)."""
+
+    def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
+        """Send a request; returns its id."""
+
+
+class HolderLife:
+    """Watches one connection to another bridge."""
+
+    def __init__(self, there: OtherBridge, seconds: float, owes: Callable[[], bool]) -> None:
+        """`seconds` of silence are too much. `owes`: it is to answer something soon.
+
+        What is sent is noted with `note_sent`; who waits for more runs `lost`.
+        """
+        #: nothing of what it says is read now, so its silence says nothing.
+        self.held_up = False
+        #: the id of the newest request which the other bridge is known to have read, or 0.
+        self.has_read = 0
+        self._there = there
+        self._seconds = seconds
+        self._owes = owes
+        self._heard = 0
+        self._sent = anyio.Event()
+
+    def note_sent(self) -> None:
+        """Note that something was sent, which the other bridge is to read."""
+        self._sent.set()
+
+    def note_heard(self) -> None:
+        """Note that the other bridge has sent something."""
+        self._heard += 1
+
+    async def lost(self) -> None:
+        """Return when the other bridge has said nothing for too long."""
+        while True:
+            with anyio.move_on_after(self._seconds if self._owes() else None):
+                await self._sent.wait()
+            await anyio.sleep(self._seconds / _LOOKS)  # one question for all that is sent meanwhile
+            self._sent = anyio.Event()
+            if not await self._answers():
+                return
+
+    async def _answers(self) -> bool:
+        """Ask, and wait for the answer; False after a silence that is too long."""
+        answered, silent = anyio.Event(), 0
+        question = self._there.request(LIVE, {}, lambda answer: answered.set())
+        while silent < _LOOKS:
+            heard = self._heard
+            with anyio.move_on_after(self._seconds / _LOOKS):
+                await answered.wait()
+                self.has_read = question
+                return True
+            silent = 0 if self.held_up or heard != self._heard else silent + 1
+        return False

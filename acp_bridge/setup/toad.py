@@ -1,0 +1,22 @@
+"""Toad: the agent is named on its command line."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from acp_bridge.setup.editor import Editor, Launch
+
+
+def _snippet(launch: Launch) -> str:
+    # Toad gives the text to a shell, and so does the person who runs Toad.
+    return f"toad acp {shlex.quote(shlex.join(launch.words))} .\n"
+
+
+EDITOR: Final = Editor(
+    title="Toad",
+    snippet=_snippet,
+    file=lambda env: None,
+    then=lambda launch: "Type your prompt.",
+    why_not="Toad takes an agent of your own from its command line alone.",
+)

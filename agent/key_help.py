@@ -1,0 +1,23 @@
+"""The sentence that says how to give the agent a key, wherever one is missing."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from agent.settings import default_home
+
+
+def key_help(variable: str = "", keys_file: str | Path | None = None) -> str:
+    """Returns the sentence, for a terminal of the user's.
+
+    `variable`: the one that should hold the key, if it is known. `keys_file`: the file that the
+    agent reads; the commands name its folder where they would not find it themselves.
+    """
+    home = Path(keys_file).parent if keys_file else default_home()
+    folder = "" if home == default_home() else f" --home {shlex.quote(str(home))}"
+    key = f"acp-bridge key {variable}".strip()
+    return (
+        f"`{key}{folder}` in a terminal asks for a key, and `acp-bridge doctor{folder}` shows what"
+        " is found."
+    )

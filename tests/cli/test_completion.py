@@ -1,0 +1,226 @@
+"""`acp-bridge completion`: what the real shells complete, and that it is what the parsers take."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from acp_bridge import cli
+from acp_bridge.cli import options
+from acp_bridge.cli.completion import SHELLS
+from acp_bridge.cli.described import Command, commands
+from acp_bridge.cli.own_bridge import parsers_caught
+from acp_bridge.setup.editors import EDITORS
+
+#: seconds for a shell, on a machine that is busy.
+LIMIT = 60
+
+
+@pytest.fixture(scope="module")
+def described() -> Mapping[str, Command]:
+    return {command.name: command for command in commands()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the shells are started: a folder and a file to be completed."""
+    (tmp_path / "work" / "my folder").mkdir(parents=True)
+    (tmp_path / "work" / "my file").touch()
+    return tmp_path / "work"
+
+
+def written(tmp_path: Path, shell: str) -> Path:
+    script = tmp_path / f"completion.{shell}"
+    script.write_text(SHELLS[shell](commands()))
+    return script
+
+
+def shell(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"there is no {name} here")
+    return path
+
+
+def test_every_command_and_each_of_its_options_is_described(
+    described: Mapping[str, Command],
+) -> None:
+    assert described.keys() == {"", *cli.COMMANDS}
+    for name, command in described.items():
+        assert command.about or not name
+        assert not [
+            option
+            for option in command.options
+            if option.names[0][:2] == "--"
+            and not option.about
+            and option.names[0] not in ("--version", "--help")
+        ]
+
+
+def test_the_parsers_themselves_are_what_is_described(described: Mapping[str, Command]) -> None:
+    for name in cli.COMMANDS:
+        with parsers_caught() as caught:
+            assert cli.run([name, "--help"]) == 0
+        (parser,) = caught
+        taken = {text for action in parser._actions for text in action.option_strings}
+        assert {text for option in described[name].options for text in option.names} == taken
+    own = {f"--{name}" for name in options.NAMES}
+    assert own <= {text for option in described[""].options for text in option.names}
+
+
+def test_asking_for_a_parser_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    commands()
+    assert capsys.readouterr() == ("", "")
+    cli.run(["ps", "--help"])
+    assert capsys.readouterr().out.startswith("usage: acp-bridge ps")
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_the_command_prints_the_script(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["completion", name]) == 0
+    assert capsys.readouterr().out == SHELLS[name](commands())
+    assert cli.run(["completion", "csh"]) == 2
+
+
+#: What is typed, and everything that may follow.
+CASES = {
+    "acp-bridge se": {"sessions", "send", "setup"},
+    "acp-bridge setup ": set(EDITORS),
+    "acp-bridge setup z": {"zed"},
+    "acp-bridge setup zed --wr": {"--write"},
+    "acp-bridge --deliv": {"--delivery"},
+    "acp-bridge --delivery ": {"queue", "interrupt"},
+    "acp-stdio-bridge --delivery int": {"interrupt"},
+    "acp-bridge run --permissions ": {"allow", "deny"},
+    "acp-bridge run --perm": {"--permissions"},
+    "acp-bridge ps --j": {"--json"},
+    "acp-bridge ps --wr": set(),
+    "acp-bridge completion f": {"fish"},
+    "acp-bridge chat --model x": set(),
+    "acp-bridge -- acp-bridge-an-ag": {"acp-bridge-an-agent"},
+}
+HOME, FILE = "acp-bridge --home my", "acp-bridge demo --record my"
+
+
+@pytest.mark.process
+def test_bash_completes(tmp_path: Path, folder: Path) -> None:
+    script = written(tmp_path, "bash")
+    lines = [f"source {script}", "shopt -s expand_aliases; acp-bridge-an-agent() { :; }"]
+    for line in [*CASES, HOME, FILE]:
+        *before, word = line.split(" ")
+        lines += [
+            f"COMP_WORDS=({' '.join(before)} '{word}'); COMP_CWORD={len(before)}; _acp_bridge",
+            'printf "%s\\n" "${COMPREPLY[@]}"; echo END',
+        ]
+    command = [shell("bash"), "--norc", "--noprofile", "-c", "\n".join(lines)]
+    found = [set(part.split("\n")) - {""} for part in printed(command, folder).split("END\n")]
+    assert dict(zip([*CASES, HOME, FILE], found, strict=False)) == {
+        **CASES,
+        HOME: {"my folder"},
+        FILE: {"my file", "my folder"},
+    }
+
+
+@pytest.mark.process
+def test_fish_completes(tmp_path: Path, folder: Path) -> None:
+    script = written(tmp_path, "fish")
+    lines = [f"source {script}", "function acp-bridge-an-agent; end"]
+    for line in [*CASES, HOME, FILE]:
+        lines += [f"complete -C '{line}'", "echo END"]
+    command = [shell("fish"), "--no-config", "-c", "\n".join(lines)]
+    parts = printed(command, folder).split("END\n")
+    found = [{line.partition("\t")[0] for line in part.splitlines()} for part in parts]
+    assert dict(zip([*CASES, HOME, FILE], found, strict=False)) == {
+        **CASES,
+        HOME: {"my folder/"},
+        FILE: {"my file", "my folder/"},
+    }
+
+
+def printed(command: list[str], cwd: Path) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
+    done = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+#: What is typed on a terminal, with < for the Tab key, and what acp-bridge gets.
+TYPED = {
+    "setup z< --wri<": "setup|zed|--write",
+    "--deliv<int<": "--delivery|interrupt",
+    "run --perm<al< x": "run|--permissions|allow|x",
+    "completion f<": "completion|fish",
+    "--home my<": "--home|my folder",
+    "-- acp-bridge-an-ag<": "--|acp-bridge-an-agent",
+    "chat -- acp-bridge-an-ag< my\\ fi<": "chat|--|acp-bridge-an-agent|my file",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("installed", [True, False])
+def test_zsh_completes(tmp_path: Path, folder: Path, installed: bool) -> None:
+    script = written(tmp_path, "zsh")
+    if installed:  # as a package puts it; loaded when it is needed
+        script = script.rename(tmp_path / "_acp-bridge")
+    take = f"fpath+={tmp_path}" if installed else ":"
+    load = ":" if installed else f"source {script}"
+    got = 'print -r -- "G""OT:${(j:|:)@}:E""ND"'
+    with on_a_terminal([shell("zsh"), "-f", "-i"], folder) as terminal:
+        terminal.type(
+            f"PS1='REA''DY> '; {take}; autoload -Uz compinit; compinit -D -u; {load};"
+            f" acp-bridge() {{ {got} }}; acp-bridge-an-agent() {{ :; }}\n"
+        )
+        for line, words in TYPED.items():
+            terminal.until("READY> ")
+            terminal.type(f"acp-bridge {line.replace('<', chr(9))}\n")
+            assert terminal.until(":END").rpartition("GOT:")[2] == f"{words}:END"
+
+
+class Terminal:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def until(self, text: str) -> str:
+        """What is shown up to this text."""
+        end = time.monotonic() + LIMIT
+        while text not in self._seen:
+            ready, _, _ = select.select([self._descriptor], [], [], end - time.monotonic())
+            assert ready, f"no {text!r} in {self._seen!r}"
+            self._seen += os.read(self._descriptor, 65536).decode(errors="replace")
+        found, _, self._seen = self._seen.partition(text)
+        return found + text
+
+
+@contextmanager
+def on_a_terminal(command: list[str], cwd: Path) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    env = {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)

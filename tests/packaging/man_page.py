@@ -1,0 +1,71 @@
+"""The man page, made from the help of acp-bridge and of its commands.
+
+python -m tests.packaging.man_page
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from acp_bridge import __version__
+from acp_bridge.cli.described import Command, commands
+from acp_bridge.cli.help_text import Entry, Example, Heading, Paragraph, Part, parts_of, usage_of
+
+FILE = Path(__file__).parents[2] / "packaging" / "acp-bridge.1"
+_ABOUT = "stands between an editor and its coding agent"
+
+
+def page() -> str:
+    """The page, as roff with the macros of man."""
+    serving, *others = commands()
+    lines = [
+        f'.TH ACP\\-BRIDGE 1 "" "acp\\-bridge {_plain(__version__)}" "User Commands"',
+        *(".SH NAME", f"acp\\-bridge \\- {_ABOUT}", ".SH SYNOPSIS"),
+        *_usage(serving),
+        ".SH DESCRIPTION",
+        *_body(serving),
+    ]
+    for command in others:
+        lines += [f".SH ACP\\-BRIDGE {_plain(command.name.upper())}", *_usage(command)]
+        lines += _body(command)
+    return "\n".join(lines) + "\n"
+
+
+def _usage(command: Command) -> Iterator[str]:
+    for line in usage_of(command.help):
+        yield from (".nf", f"\\fB{_plain(line)}\\fR", ".fi")
+
+
+def _body(command: Command) -> Iterator[str]:
+    """The parts in order; examples that follow each other stand together."""
+    example = False
+    for part in parts_of(command.help):
+        if isinstance(part, Example) != example:
+            example = not example
+            yield from (".PP", ".RS 4", ".nf") if example else (".fi", ".RE")
+        yield from _lines(part)
+    if example:
+        yield from (".fi", ".RE")
+
+
+def _lines(part: Part) -> Iterator[str]:
+    match part:
+        case Paragraph(text):
+            yield from (".PP", _plain(text))
+        case Heading(text, 1):
+            yield f'.SS "{_plain(text)}"'
+        case Heading(text, _):
+            yield from (".PP", f"\\fI{_plain(text)}\\fR")
+        case Entry(name, text):
+            yield from (".TP", f"\\fB{_plain(name)}\\fR", *([_plain(text)] if text else []))
+        case Example(text):
+            yield _plain(text)
+
+
+def _plain(text: str) -> str:
+    """The text without what roff would take for its own."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    return f"\\&{text}" if text.startswith((".", "'")) else text
+
+
+if __name__ == "__main__":
+    FILE.write_text(page())

@@ -1,0 +1,98 @@
+"""What `acp-bridge setup` prints for each editor is what docs/editors.md has."""
+
+import re
+import shlex
+import string
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.setup.editor import Launch
+from acp_bridge.setup.editors import EDITORS
+from acp_bridge.setup.jsonc import parse
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: The installation that the documents speak of.
+PROGRAM = "/home/you/.local/bin/acp-bridge"
+BUILT_IN = Launch(PROGRAM)
+BRIDGED = Launch(PROGRAM, ("--", "codex-acp"), "codex-acp")
+#: Everything that somebody may quote wrongly.
+ODD = """a b"c\\d'e$f`g\th;i"""
+
+
+def section(name: str) -> str:
+    """The part of the document that shows `acp-bridge setup NAME`."""
+    text = (ROOT / "docs" / "editors.md").read_text("utf-8")
+    (found,) = (part for part in text.split("\n## ") if f"`acp-bridge setup {name}`" in part)
+    return found
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_the_documents_have_what_is_printed(name: str) -> None:
+    editor, shown = EDITORS[name], section(name)
+    assert shown.startswith(f"{editor.title}\n")
+    fences = FENCE.findall(shown)
+    assert editor.snippet(BUILT_IN) in fences
+    assert set(fences) <= {editor.snippet(BUILT_IN), editor.snippet(BRIDGED)}
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_the_documents_name_the_file_where_it_goes(name: str) -> None:
+    file = EDITORS[name].file({"HOME": "/home/you"})
+    assert file is None or f"`{file.replace('/home/you', '~')}`" in section(name)
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_it_is_either_written_or_the_reason_is_said(name: str) -> None:
+    editor = EDITORS[name]
+    assert (editor.entry is None) == bool(editor.why_not)
+    if editor.entry is not None:
+        assert parse(editor.snippet(BRIDGED)) == editor.entry(BRIDGED).document()
+
+
+def test_the_folder_of_settings_may_be_another_but_no_relative_one() -> None:
+    for name, below in (("zed", "zed/settings.json"), ("avante", "nvim/init.lua")):
+        file = EDITORS[name].file
+        assert file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == f"/c/{below}"
+        assert file({"HOME": "/h", "XDG_CONFIG_HOME": "c"}) == f"/h/.config/{below}"
+
+
+def test_two_agents_are_two_entries() -> None:
+    for editor in EDITORS.values():
+        if editor.entry is not None:
+            assert editor.entry(BUILT_IN).path != editor.entry(BRIDGED).path
+
+
+@pytest.mark.parametrize("name", ["codecompanion", "avante"])
+def test_an_odd_word_is_one_string_of_lua(name: str) -> None:
+    words = strings(EDITORS[name].snippet(Launch("/p q", ("--", ODD), "odd")), lua=True)
+    assert {"/p q", ODD} <= set(words)
+
+
+def test_an_odd_word_is_one_string_of_emacs_lisp() -> None:
+    words = strings(EDITORS["agent-shell"].snippet(Launch("/p q", ("--", ODD), "odd")), lua=False)
+    assert {"/p q", ODD} <= set(words)
+
+
+def test_an_odd_word_reaches_the_shell_that_toad_starts() -> None:
+    toad, acp, command, folder = shlex.split(EDITORS["toad"].snippet(Launch("/p q", (ODD,), "o")))
+    assert (toad, acp, folder) == ("toad", "acp", ".")
+    assert shlex.split(command) == ["/p q", ODD]
+
+
+def test_an_identifier_is_one_in_every_language() -> None:
+    launch = Launch("/p", ("--", "x"), "Ünder_score/agent@1.2")
+    assert set(launch.identifier("_")) <= {*string.ascii_lowercase, *string.digits, "_"}
+    assert launch.identifier("-") == "acp-bridge-nder-score-agent-1-2"
+
+
+def strings(code: str, *, lua: bool) -> list[str]:
+    """The strings of a piece of code, read by the language's own rules."""
+    found = re.findall(r'"((?:[^"\\]|\\.)*)"', code, re.DOTALL)
+    if not lua:
+        return [re.sub(r"\\(.)", r"\1", each) for each in found]
+    return [
+        re.sub(r"\\(\d{3}|.)", lambda m: chr(int(m[1])) if m[1].isdigit() else m[1], each)
+        for each in found
+    ]
