@@ -1,5 +1,6 @@
 """In an installation without LiteLLM a provider's model says so, in words that tell what to do."""
 
+import importlib
 import sys
 from functools import cache
 
@@ -15,7 +16,7 @@ PROMPT: list[Message] = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> ProviderModel:
-    """A model with a key. None in the table of modules fails an import as a missing package does."""
+    """A model with a key. None in the table of modules fails an import like a missing package."""
     for name in ("load", "split"):  # they keep what they found before
         monkeypatch.setattr(library, name, cache(getattr(library, name).__wrapped__))
     monkeypatch.setitem(sys.modules, "litellm", None)
@@ -42,6 +43,6 @@ def test_another_module_that_lacks_is_not_taken_for_it(monkeypatch: pytest.Monke
     def lacks(name: str) -> object:
         raise ModuleNotFoundError("No module named 'httpx'", name="httpx")
 
-    monkeypatch.setattr(library.importlib, "import_module", lacks)
+    monkeypatch.setattr(importlib, "import_module", lacks)
     with pytest.raises(ModuleNotFoundError, match="httpx"):
         library.load.__wrapped__()
