@@ -31,8 +31,8 @@ _LOG: Final = "bridge.log"
 _LOG_BYTES: Final = 4_000_000
 
 _AT_A_TERMINAL: Final = (
-    "acp-bridge speaks ACP on stdin and stdout: an editor starts it."
-    " 'acp-bridge demo' shows it working; Ctrl-D ends.\n"
+    "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
+    "'acp-bridge chat' talks with an agent here, 'acp-bridge demo' shows what the bridge does.\n"
 )
 
 
