@@ -12,6 +12,8 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
+from acp_bridge.agents import guard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
@@ -19,9 +21,14 @@ from acp_bridge.wire import stdio
 
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
-    """Serving changes what belongs to the process: the log, the collector, the switch interval."""
+    """Serving changes what belongs to the process: the log, the collector, the switch interval,
+    and that it adopts orphans."""
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    adopted = ORPHANS.adopts
     yield
+    if ORPHANS.adopts and not adopted:
+        guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
+        ORPHANS._adopts = False
     sys.setswitchinterval(interval)
     gc.set_threshold(*threshold)
     gc.unfreeze()
