@@ -5,11 +5,11 @@ import os
 import anyio
 import pytest
 
-from tests.crash.__main__ import phases, why
-from tests.crash.rounds import PHASES, play
+from tests.crash.__main__ import why
+from tests.crash.phases import PHASES, drawn, play
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-ROUNDS = list(enumerate(phases(20, seed=20)))
+ROUNDS = list(enumerate(drawn(20, seed=20)))
 
 
 @pytest.mark.hazard("K1", "P1", "Q1", "Q5", "Q6", "R1", "R12")
@@ -31,6 +31,6 @@ async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
 
 
 def test_half_of_the_rounds_are_killed_in_the_stream_and_every_phase_is_drawn() -> None:
-    drawn = [phase for _, phase in ROUNDS]
-    assert drawn.count("stream") == 10
-    assert set(drawn) == set(PHASES)
+    played = [phase for _, phase in ROUNDS]
+    assert played.count("stream") == 10
+    assert set(played) == set(PHASES)
