@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards man test-clients test-agents test-mcp test-openhands \
+.PHONY: help demo test check format bench crash fuzz mutants hazards man test-clients test-editors test-agents test-mcp test-openhands \
 	bench-openhands lock clean
 
 help: ## this list
@@ -54,6 +54,9 @@ man: $(VENV)/.ready ## write the man page from the help
 test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
 	$(PY) -m pytest tests/clients_not_ours $(ARGS)
 
+test-editors: $(VENV)/.ready ## editors that are not ours, set up by what `setup` prints (npm, package index, git)
+	$(PY) -m pytest tests/editors_not_ours $(ARGS)
+
 test-agents: $(VENV)/.ready ## agents that are not ours, behind the bridge (needs npm)
 	$(PY) -m tests.agents_not_ours $(ARGS)
 
@@ -79,7 +82,7 @@ lock: ## resolve the lock files anew (needs uv)
 	done
 
 clean: ## remove .venv and what the tools left
-	rm -rf $(VENV) dist build/openhands-agent-server .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build/openhands-agent-server build/editors .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two stamps: a change of the lock makes the environment anew, one of pyproject.toml only installs us.
 $(VENV)/.locked: requirements-dev.lock
