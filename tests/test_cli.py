@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,20 @@ def test_an_agent_of_ours_that_lacks_a_package_is_not_started_and_the_command_is
     line = written.read_text()
     assert line.count("\n") == 1
     assert line.endswith(said.format(sys.executable, "acp-stdio-bridge"))
+
+
+def test_a_package_that_a_finder_of_its_own_knows_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class InPlace:
+        """Finds what was installed in place, as setuptools' own finders do."""
+
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return ModuleSpec(name, None) if name == "litellm" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, InPlace])
+    assert own_agent.missing(("acp", "litellm"), []) == ["acp"]
 
 
 def test_a_foreign_agent_is_served_whatever_ours_lack(
