@@ -20,6 +20,7 @@ import anyio
 from acp_bridge import errors, protocol, signals, waits
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
+from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
@@ -72,6 +73,7 @@ class Bridge:
         self._settings = context.settings
         self._tasks = context.tasks
         self._clients: list[Client] = []
+        self._share = SocketShare()
         #: the client that started the bridge is.
         self._gone = False
         self._ended = anyio.Event()
@@ -165,7 +167,7 @@ class Bridge:
 
         Owns the streams. Raises nothing but a cancellation (invariant V5).
         """
-        client = Client(self, incoming, outgoing, on_socket=True)
+        client = Client(self, incoming, outgoing, self._share)
         self._clients.append(client)
         try:
             if not self._ended.is_set():

@@ -9,7 +9,8 @@
     -32000   auth_required     the key of a model's provider is missing
     -32603   model_failed      the model could not answer, and why; a key that was refused too
     -32603   request_error     a server that the agent drives failed, and why (ServiceError)
-    -32603   internal_error    anything else failed, such as the disk or the agent itself
+    -32603   disk_failed       the disk failed, in the system's words, without a path
+    -32603   internal_error    anything else failed, such as the agent itself
 
 `request_error` turns whatever a request raised into one of them. What is no request at all (-32700,
 -32600) is answered by `agent.serve.sdk_transport`, any other unknown method (-32601) by the SDK.
@@ -24,7 +25,9 @@ Invariants
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import uuid
 from collections.abc import Callable
 
@@ -36,6 +39,10 @@ from agent.model import ModelError
 
 logger = logging.getLogger(__name__)
 
+#: what is wrong with a disk or its rights, which the user can mend
+_OF_THE_DISK = frozenset(
+    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO}
+)
 #: how many wrong places of one request are told
 _PLACES = 5
 #: characters of what a ServiceError tells
@@ -83,6 +90,12 @@ def model_failed(sentence: str, error: Exception) -> RequestError:
     return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} (Error {_logged(error)} in the log.)")
 
 
+def disk_failed(number: int, error: Exception) -> RequestError:
+    """`number` is the system's; `error` goes to the log only."""
+    message = f"A file can't be used: {os.strerror(number)}. (Error {_logged(error)} in the log.)"
+    return _error(ErrorCode.INTERNAL_ERROR, message)
+
+
 def internal_error(error: Exception) -> RequestError:
     """`error` goes to the log only."""
     message = f"Internal error: the log says more under {_logged(error)}"
@@ -108,6 +121,8 @@ def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
             logger.info("%s", error, exc_info=error)
             code = ErrorCode.AUTH_REQUIRED if error.auth else ErrorCode.INTERNAL_ERROR
             return _error(code, mask(str(error))[:_LONGEST])
+        case OSError(errno=int(number)) if number in _OF_THE_DISK:
+            return disk_failed(number, error)
     return internal_error(error)
 
 

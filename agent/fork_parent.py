@@ -191,14 +191,18 @@ class Parent:
     def _answer(self, request: bytes, fds: list[int]) -> None:
         pidfd = -1
         try:
-            pid = self._start(request, fds)
+            try:
+                pid = self._start(request, fds)
+            finally:
+                for fd in fds:  # held any longer, they would hide that guard and agent have ended
+                    os.close(fd)
             pidfd = os.pidfd_open(pid)  # it is not reaped yet
             socket.send_fds(self._bridge, [b"%d" % pid], [pidfd])
         except OSError:
             self._bridge.send(FAILED)
         finally:
-            for fd in (*fds, *([pidfd] if pidfd >= 0 else [])):
-                os.close(fd)
+            if pidfd >= 0:
+                os.close(pidfd)
 
     def _start(self, request: bytes, fds: list[int]) -> int:
         """Gives a guard its streams and its control socket; returns its pid. Raises OSError."""
@@ -251,7 +255,7 @@ class Parent:
         waiting = socket.socket(fileno=_CONTROL)
         request, fds, _, _ = socket.recv_fds(waiting, 64, _STREAMS + 1)
         waiting.detach()
-        if not fds:
+        if len(fds) != _STREAMS + 1:  # the parent has ended, or there was no room
             return
         for at, fd in enumerate(fds):
             os.dup2(fd, at, inheritable=at < _STREAMS)

@@ -36,6 +36,19 @@ async def test_what_a_client_sends_that_is_no_message_hurts_only_itself(
         await it.new()
 
 
+@pytest.mark.hazard("V5")
+@pytest.mark.parametrize("line", [b"garbage\n", b'{"id":1,"method":"_acp_bridge/live"}\n'])
+async def test_clients_that_send_without_end_hold_up_no_other(tmp_path: Path, line: bytes) -> None:
+    count = 5_000
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        others = [await it.joined() for _ in range(2)]
+        for other in others:
+            other.read.give(line * count)
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "hello")) == "end_turn"
+        assert [len(other.way.messages) < count for other in others] == [True, True]
+
+
 @pytest.mark.hazard("V4")
 @pytest.mark.parametrize(
     "method",

@@ -177,6 +177,29 @@ async def test_a_close_of_one_of_several_is_its_leave_and_that_of_the_last_ends_
         assert (await other.refused("session/close", named)).code == -32002
 
 
+@pytest.mark.hazard("V5")
+@pytest.mark.parametrize("method", ["session/load", "session/resume", "_acp_bridge/attach"])
+async def test_a_client_that_closes_right_behind_its_load_has_the_session_no_more(
+    tmp_path: Path, method: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        named = {"sessionId": session_id}
+        other = await it.joined()
+        load = other.send(method, {**SETUP, **named})
+        close = other.send("session/close", named)
+        again = other.send(method, {**SETUP, **named})
+        assert await other.result(close) == {}
+        assert len(other.answers(load)) == 1
+        assert await other.result(again)
+        for request in (other.send(method, {**SETUP, **named}), other.send("session/close", named)):
+            await other.result(request)
+        error = await other.refusal(other.prompt(session_id, "no more"))
+        assert "attach to it first" in error.message
+        assert await it.editor.ask("session/close", named) == {}
+        assert await it.editor.ask("_acp_bridge/live", {}) == {"sessions": []}
+
+
 @pytest.mark.hazard("V5", "P1")
 async def test_a_session_that_was_closed_ends_with_the_connection_of_its_last_client(
     tmp_path: Path,

@@ -139,6 +139,7 @@ async def test_a_stop_of_one_that_waits_for_the_turn_of_another_ends_it_for_both
         assert await it.editor.stop_reason(runs) == "cancelled"
         assert await other.stop_reason(waits) == "cancelled"
         assert await other.stop_reason(own) == "end_turn"
+        assert said(other, session_id, NEXT) == 0  # its own follows
 
 
 @pytest.mark.hazard("V4", "C3")

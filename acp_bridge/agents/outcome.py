@@ -8,15 +8,15 @@ import signal
 from dataclasses import dataclass
 from typing import Self
 
-_NOT_FOUND = "command not found"
+NOT_FOUND = "command not found"
 _NOT_EXECUTABLE = "command is not executable"
 
 #: Errors of exec that another try would have again.
 _PERMANENT = {
-    errno.ENOENT: _NOT_FOUND,
-    errno.ENOTDIR: _NOT_FOUND,
-    errno.ENAMETOOLONG: _NOT_FOUND,
-    errno.ELOOP: _NOT_FOUND,
+    errno.ENOENT: NOT_FOUND,
+    errno.ENOTDIR: NOT_FOUND,
+    errno.ENAMETOOLONG: NOT_FOUND,
+    errno.ELOOP: NOT_FOUND,
     errno.EACCES: _NOT_EXECUTABLE,
     errno.EPERM: _NOT_EXECUTABLE,
     errno.EISDIR: _NOT_EXECUTABLE,

@@ -171,12 +171,14 @@ class Tree:
     def _kill_for_guard(self, groups: set[int]) -> None:
         """Do the work of a guard that lives and does nothing; `groups` as in the guard.
 
-        With nothing left to kill, the guard is killed as well.
+        With nothing left to kill, the guard is killed as well, and with it a child that has not
+        left its group yet: that one may be stopped, and holds the guard's socket and locks.
         """
         if self._guard is None or not self._guard.is_alive():
             return
         with suppress(ProcessLookupError):  # the guard has ended meanwhile
             if not guard.kill_descendants(self._guard.pid, groups):
+                guard.kill_group(self._guard.pid)
                 self._guard.send_signal(signal.SIGKILL)
 
     async def _kill_rest(self) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import anyio
@@ -13,7 +16,7 @@ from acp_bridge import log
 from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.own_bridge import Parser, add_options, divided, own_bridge
 from acp_bridge.doctor.examination import examine
-from acp_bridge.doctor.findings import Subject
+from acp_bridge.doctor.findings import Silent, Subject, in_thread
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.report import Section, as_json, as_text, exit_code, summary
 from acp_bridge.terminal.exits import Exit
@@ -42,6 +45,8 @@ The options of 'acp-bridge' itself may be given too: what is looked at is what t
 
 exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted.
 """
+#: seconds for the file of keys to be read, all of which is masked.
+_PATIENCE: Final = 10.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,13 +62,14 @@ def main(arguments: Sequence[str]) -> int:
     own_agent = agent is None
     if given.online and not settings.builtin:
         parser.error("--online asks the built-in agent's model, and no other agent")
+    why_not = hindrance(os.environ, bridge.packages, openhands=not settings.builtin)
     subject = Subject(
         settings,
         own_agent=own_agent,
         model=given.model,
-        hindrance=hindrance(os.environ, openhands=not settings.builtin) if own_agent else None,
+        hindrance=why_not if own_agent else None,
         env=os.environ,
-        mask=Mask.of(os.environ, settings.home),
+        mask=Mask.of(os.environ, None, settings.command),
         online=given.online,
     )
     log.configure("error", None)
@@ -71,7 +77,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _examine(subject: Subject, given: argparse.Namespace) -> int:
-    sections: list[Section] = []
+    settings, sections = subject.settings, list[Section]()
+    with suppress(Silent):  # then the data folder is a finding, and the file of keys can't be read
+        of_all = partial(Mask.of, subject.env, settings.home, settings.command)
+        subject = replace(subject, mask=await in_thread(of_all, _PATIENCE))
     async for section in examine(subject):
         sections.append(section)
         if not given.json:

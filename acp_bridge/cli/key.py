@@ -13,6 +13,7 @@ from typing import Final
 from acp_bridge import log
 from acp_bridge.agents import ancestors
 from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.own_agent import foreign_agent, isolated_path
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.keys import file
 from acp_bridge.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of
@@ -170,6 +171,8 @@ def _list(home: Path) -> int:
 
     from acp_bridge.keys import found
 
+    if (other := foreign_agent(isolated_path(os.environ))) is not None:  # it would be run
+        return fail("key", f"another Python package named 'agent' is installed at {other}")
     try:
         report = anyio.run(found.report, home, None)
     except found.NoReport as why:

@@ -115,7 +115,7 @@ def _shown(editor: Editor, launch: Launch, name: str) -> str:
     else:
         where = f"Into {one_line(file)}{', beside what is there' if os.path.exists(file) else ''}:"
     parts = [editor.title, where, editor.snippet(launch).rstrip(), f"Then: {editor.then(launch)}"]
-    parts += _warnings(launch)
+    parts += _notes(launch)
     if editor.entry is not None:
         parts.append(f"'acp-bridge setup {name} --write' writes it, with a backup first.")
     return "\n\n".join(parts) + "\n"
@@ -130,12 +130,17 @@ def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:
         done = f"Written: {shown}, which is new."
     else:
         done = f"Written: {shown}\nAs it was: {one_line(str(written.backup))}"
-    return "\n\n".join([done, f"Then: {editor.then(launch)}", *_warnings(launch)]) + "\n"
+    return "\n\n".join([done, f"Then: {editor.then(launch)}", *_notes(launch)]) + "\n"
 
 
-def _warnings(launch: Launch) -> list[str]:
-    """Return what may keep the editor from starting it."""
+def _notes(launch: Launch) -> list[str]:
+    """Return what may keep it from working in the editor."""
     found = []
+    if launch.agent is None and "--openhands" not in launch.args:
+        found.append(
+            "Note: an editor that the desktop started lacks the keys of your shell:"
+            " 'acp-bridge key' keeps one for it."
+        )
     if installation.is_passing(launch.program):
         found.append(
             f"Note: {one_line(launch.program)} is in a cache, and may be thrown away:"

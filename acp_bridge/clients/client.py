@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors, protocol
 from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
@@ -27,6 +28,8 @@ from acp_bridge.wire.peer import Call, Peer
 _FLOOD = 64 * 1024 * 1024
 #: the same for a client on a socket, whose cancel is the concern of nobody else.
 _SOCKET_FLOOD = 8 * 1024 * 1024
+#: lines of a client that are logged as no messages: more would fill the disk.
+_TOLD_OF: Final = 20
 #: returned by work that has answered its request itself.
 ANSWERED: Final = object()
 
@@ -130,14 +133,14 @@ class Client:
         handler: ClientHandler,
         incoming: Incoming,
         outgoing: Outgoing,
-        *,
-        on_socket: bool = False,
+        share: SocketShare | None = None,
     ) -> None:
         """Own both streams from now on; `end` closes them.
 
-        `on_socket`: it joined a bridge that another client has started.
+        `share`: of a client on a socket, which joined a bridge that another one has started.
         """
-        self.on_socket = on_socket
+        self._share = share
+        self.on_socket = share is not None
         #: it was let go: it took too little of what was sent.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
@@ -149,7 +152,7 @@ class Client:
         self.handler = handler
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
-        self._served = anyio.CancelScope()
+        self._served, self._malformed = anyio.CancelScope(), 0
 
     @property
     def hears_accepted(self) -> bool:
@@ -209,8 +212,11 @@ class Client:
     async def _read(self) -> None:
         try:
             while data := await self._incoming.read():
-                self.peer.feed(data)
-                await self.outgoing.drain_below(_SOCKET_FLOOD if self.on_socket else _FLOOD)
+                if self._share:
+                    await self._share.feed(self.peer.feed, data)
+                else:
+                    self.peer.feed(data)
+                await self.outgoing.drain_below(_FLOOD if self._share is None else _SOCKET_FLOOD)
             self.peer.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
@@ -274,7 +280,9 @@ class Client:
         self.handler.on_client_notification(self, method, params)
 
     def on_malformed(self, line: Malformed) -> None:
-        event("client.malformed", what=line.error.message)
+        self._malformed += 1
+        if self._malformed <= _TOLD_OF:
+            event("client.malformed", what=line.error.message)
 
     def on_batch_end(self) -> None:
         """Do nothing: messages of a client need no batch."""

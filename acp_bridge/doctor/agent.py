@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.agents.outcome import NOT_FOUND
 from acp_bridge.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.trial import Trial, try_agent
@@ -43,11 +44,12 @@ async def check(subject: Subject) -> list[Finding]:
         return [error(subject.hindrance)]
     program = settings.command[0]
     place = found_at(program, subject.env.get("PATH", ""))
-    name = f"{settings.agent_name}: {program}" if place != program else settings.agent_name
     if place is None:
         return [missing(program, subject.env.get("PATH", ""))]
     trial = masked(await try_agent(settings.command, settings.start_timeout), subject.mask)
-    where = ok(f"{name} is {place}", agent=settings.agent_name, program=place)
+    where = ok(
+        f"the program of {settings.agent_name} is {place}", agent=settings.agent_name, program=place
+    )
     found = started(trial, settings.start_timeout)
     return [where, *(each for each in found if not (settings.builtin and "logins" in each.data))]
 
@@ -92,7 +94,9 @@ def started(trial: Trial, within: float) -> list[Finding]:
     """Return what is to be said of an agent that was started, and has ended."""
     heard = [*_noise(trial)]
     if trial.failed is not None:
-        hint = "if the program is there: does the interpreter exist that its first line names?"
+        # The program itself was found.
+        is_missing = trial.failed.startswith(NOT_FOUND)
+        hint = "does the interpreter exist that its first line names?" if is_missing else ""
         return [error(f"it does not start: {trial.failed}", hint), *heard]
     if trial.error is not None:
         return [*_refused(trial.error), *heard, *_stderr(trial)]

@@ -46,8 +46,11 @@ async def check(subject: Subject) -> list[Finding]:
     try:
         found = await in_thread(lambda: listed(home), _PATIENCE)
         held = await in_thread(lambda: held_sessions(home), _PATIENCE)
-    except (Silent, OSError) as failed:
-        return [error(f"the bridges of {home} can't be looked at: {failed}")]
+    except Silent as silent:
+        return [error(f"the bridges of {home} can't be looked at: {silent}")]
+    except OSError as failed:
+        what = f"{failed.filename or home} can't be looked at: {failed.strerror}"
+        return [error(what, "see whose it is: was acp-bridge run as another user?")]
     if ancestors.descends_from_guard():  # they would refuse
         asked = [Answer(bridge, []) for bridge in found.live]
     else:
@@ -95,18 +98,25 @@ def others(bridges: Sequence[LiveBridge], held: Sequence[Held]) -> list[Finding]
     found = [each for each in held if each.socket not in known]
     if not found:
         return []
-    pids = sorted({each.pid for each in found if each.pid is not None})
-    whom = f"process {', '.join(map(str, pids))}" if pids else "a process that can't be named"
-    ids = [each.session_id for each in found]
-    return [
-        warning(
-            f"{_named(ids)} held by {whom}, which listens on no socket: a bridge with --no-listen,"
-            " or what a killed one has left",
-            "if it is no bridge of yours: end that process",
-            sessions=ids,
-            pids=pids,
+    findings = []
+    for pid in sorted({each.pid or 0 for each in found}):
+        ids = [each.session_id for each in found if (each.pid or 0) == pid]
+        findings.append(_other(pid, ids, lives=bool(pid) and is_alive(pid)))
+    return findings
+
+
+def _other(pid: int, ids: Sequence[str], *, lives: bool) -> Finding:
+    data: Json = {"pid": pid or None, "sessions": list(ids)}
+    if lives:
+        return ok(
+            f"process {pid}, which listens on no socket (--no-listen), holds {_named(ids)}", **data
         )
-    ]
+    whom = f"what process {pid} has left, which has ended," if pid else "a process without a name"
+    return warning(
+        f"{whom} holds {_named(ids)}",
+        "nothing, if that ends within some seconds; else look for processes of that agent",
+        **data,
+    )
 
 
 def left(found: Listed) -> list[Finding]:
@@ -115,10 +125,9 @@ def left(found: Listed) -> list[Finding]:
     strays = [path for path in found.sockets if path not in named and _is_old(path)]
     findings = []
     if found.dead:
-        count = f"{len(found.dead)} bridge{'' if len(found.dead) == 1 else 's'}"
-        findings.append(
-            ok(f"{count} that were killed left run files; the next bridge removes them")
-        )
+        many = "bridges that were" if len(found.dead) > 1 else "bridge that was"
+        text = f"{len(found.dead)} {many} killed left run files; the next bridge removes them"
+        findings.append(ok(text))
     if strays:
         findings.append(
             warning(f"sockets without a bridge: {', '.join(strays[:_NAMED])}", "remove them")
@@ -143,7 +152,7 @@ def held_sessions(home: Path) -> list[Held]:
     for path in sorted((home / "sessions").glob("*.lock")):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:  # it was deleted, or is another user's, which its session tells
             continue
         try:
             if _is_free(fd):
@@ -155,6 +164,17 @@ def held_sessions(home: Path) -> list[Held]:
         finally:
             os.close(fd)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """Return True for a process that has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _is_free(fd: int) -> bool:

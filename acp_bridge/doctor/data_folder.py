@@ -49,8 +49,11 @@ def _look(home: Path) -> list[Finding]:
         return _missing(home)
     if not home.is_dir():
         return [error(f"{home} is no folder", "move it away, or choose another folder with --home")]
+    space = _space(home)
+    disk = room(home, space)
+    if space.read_only:  # then rights are beside the point
+        return [disk]
     found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
-    disk = room(home, _space(home))
     if found.level.value == "error" or disk.level.value == "error":
         return [found, disk]
     return [found, disk, _fsync(home)]
@@ -91,10 +94,16 @@ def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
         )
     if not usable:
         return error(f"{home} can't be written", f"chmod 700 {home}", **data)
-    if mode & 0o077:
+    if mode & 0o022:
         return warning(
-            f"others may look into {home} (mode {mode:o}), where your sessions are",
+            f"others may change what is in {home} (mode {mode:o}), where your sessions are",
             f"chmod 700 {home}",
+            **data,
+        )
+    if mode & 0o055:
+        return ok(
+            f"others may see which files are in {home} (mode {mode:o}), and not what they hold",
+            f"chmod 700 {home} hides that, too",
             **data,
         )
     return ok(f"{home} is yours alone", **data)
@@ -104,7 +113,8 @@ def room(folder: Path, space: Space) -> Finding:
     """Return what is to be said of the disk that the folder is on."""
     data: Json = {"freeBytes": space.free, "freeFiles": space.files}
     if space.read_only:
-        return error(f"the disk of {folder} is read-only: no prompt is accepted", **data)
+        told = f"the disk of {folder} is read-only: no prompt is accepted"
+        return error(told, "choose another folder with --home or ACP_BRIDGE_HOME", **data)
     if space.files == 0:
         return error(f"the disk of {folder} takes no more files", _ELSEWHERE, **data)
     free = size(space.free)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Thread
 from typing import TypeVar
 
 import anyio
+from anyio import from_thread
+from anyio.lowlevel import current_token
 
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.protocol import Json
@@ -74,10 +79,23 @@ class Silent(Exception):
 async def in_thread(look: Callable[[], _Found], within: float) -> _Found:
     """Return what a function returns that may wait for a disk. Raises Silent, and what it raises.
 
-    A thread that hangs is left behind; it does not keep the process from ending.
+    A thread that hangs is left behind. It is a daemon, as anyio's own are not, so that it does not
+    keep the process from ending.
     """
+    token, done, outcome = current_token(), anyio.Event(), Future[_Found]()
+
+    def work() -> None:
+        try:
+            outcome.set_result(look())
+        except Exception as failed:
+            outcome.set_exception(failed)
+        with suppress(Exception):  # nobody waits any more
+            from_thread.run_sync(done.set, token=token)
+
+    Thread(target=work, name="doctor", daemon=True).start()
     try:
         with anyio.fail_after(within):
-            return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+            await done.wait()
     except TimeoutError:
         raise Silent(f"the disk has not answered within {within:g} s") from None
+    return outcome.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,14 +32,21 @@ class Mask:
         self._home = home if len(home) > 1 else ""
 
     @classmethod
-    def of(cls, env: Mapping[str, str], data_folder: Path) -> Mask:
-        """Return the mask of what is secret in an environment, and of all in keys.env."""
+    def of(
+        cls, env: Mapping[str, str], data_folder: Path | None, command: Sequence[str] = ()
+    ) -> Mask:
+        """Return the mask of what is secret in an environment and a command, and of keys.env."""
         named = [
             value
             for name, value in env.items()
             if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name)
         ]
-        return cls([*named, *file.values(data_folder)], str(Path(env.get("HOME", ""))))
+        secrets = [
+            *named,
+            *_in_arguments(command),
+            *(file.values(data_folder) if data_folder else []),
+        ]
+        return cls(secrets, str(Path(env.get("HOME", ""))))
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -60,3 +67,11 @@ class Mask:
             case list() | tuple():
                 return [self.value(each) for each in value]
         return value
+
+
+def _in_arguments(words: Sequence[str]) -> Iterator[str]:
+    """Give the values of options, and of variables before a command, that are named as secrets."""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, given, value = word.partition("=")
+        if _SECRET_NAME.search(name.replace("-", "_")):
+            yield value if given else following

@@ -27,8 +27,11 @@ async def check(subject: Subject) -> list[Finding]:
 
     try:
         return await in_thread(look, _PATIENCE)
-    except (Silent, OSError) as failed:
-        return [error(f"the sessions in {home} can't be looked at: {failed}")]
+    except Silent as silent:
+        return [error(f"the sessions in {home} can't be looked at: {silent}")]
+    except OSError as failed:
+        what = f"{failed.filename or home} can't be looked at: {failed.strerror}"
+        return [error(what, "see whose it is: was acp-bridge run as another user?")]
 
 
 def index(home: Path, state: IndexState) -> Finding:

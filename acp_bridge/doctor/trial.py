@@ -112,7 +112,6 @@ async def _initialize(trial: Trial, process: AgentProcess, writer: Writer, reade
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.run)
         tasks.start_soon(_read, trial, peer, reader)
-        tasks.start_soon(_note_exit, trial, process, peer)
         peer.request(INITIALIZE, _params(), on_answer)
         await settled.wait()
         if trial.answer is None:
@@ -138,13 +137,6 @@ async def _read(trial: Trial, peer: Peer, reader: Reader) -> None:
             trial.noise = noise_in(bytes(head))
         peer.feed(data)
     peer.eof()
-    peer.close(_ENDED)
-
-
-async def _note_exit(trial: Trial, process: AgentProcess, peer: Peer) -> None:
-    """End the wait for an answer when the process has ended and something keeps its stdout open."""
-    await process.wait_exit()
-    await anyio.sleep(waits.LAST_WORDS)
     peer.close(_ENDED)
 
 

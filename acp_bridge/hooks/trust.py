@@ -123,7 +123,8 @@ def read_record(path: Path) -> Record | None:
 def write_record(home: Path, record: Record) -> None:
     """Keep a record, whole or not at all; raises OSError."""
     path = record_path(home, record.folder)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}.new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

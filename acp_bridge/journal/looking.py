@@ -3,6 +3,7 @@
 Nothing is made, migrated, mended or put aside, as in `reading`.
 """
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -64,11 +65,11 @@ def index_state(home: Path) -> IndexState:
 
 def look_at_sessions(home: Path, seconds: float) -> Sessions:
     """Return what there is of sessions; files are opened for so long at most. Raises OSError."""
-    paths = sorted((home.absolute() / "sessions").glob("*.db"))
+    paths = _session_files(home.absolute() / "sessions")
     until = time.monotonic() + seconds
     unreadable, size, looked_at = [], 0, 0
     for path in paths:
-        size += sum(each.stat().st_size for each in (path, wal_of(path)) if each.exists())
+        size += _size(path) + _size(wal_of(path))
         if time.monotonic() < until:
             looked_at += 1
             try:
@@ -76,3 +77,17 @@ def look_at_sessions(home: Path, seconds: float) -> Sessions:
             except JournalError:
                 unreadable.append(path.stem)
     return Sessions(len(paths), size, tuple(unreadable), len(paths) - looked_at)
+
+
+def _session_files(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".db")]
+    except FileNotFoundError:
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it was deleted meanwhile, or has no log
+        return 0

@@ -74,7 +74,7 @@ def _errors(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unusable(f"{error.filename or home / NAME}: {error.strerror or error}") from error
+        raise Unusable(f"{home / NAME} can't be changed: {error.strerror or error}") from error
 
 
 def _change(file: Path, change: Callable[[str], str]) -> bool:

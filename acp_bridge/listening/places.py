@@ -66,7 +66,8 @@ def private_folder(path: Path) -> None:
 
     NoPlace is raised for one that is another user's, and for one that can't be made private.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # perhaps the data folder itself
+    path.mkdir(mode=0o700, exist_ok=True)
     # A link would lead to where others may write: O_NOFOLLOW refuses it.
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -67,7 +67,9 @@ class Attaching:
             return False
         session.audience.leave(request.client, closes=True)
         async with self.turn_of(request.client, session_id):
-            return True  # a load of it has ended, and was answered first
+            # A load of it that was read before has ended, and was answered first.
+            session.audience.leave(request.client, closes=True)
+            return True
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""

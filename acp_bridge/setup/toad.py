@@ -10,7 +10,8 @@ from acp_bridge.setup.editor import Editor, Launch
 
 def _snippet(launch: Launch) -> str:
     # Toad gives the text to a shell, and so does the person who runs Toad.
-    return f"toad acp {shlex.quote(shlex.join(launch.words))} .\n"
+    title = shlex.quote(launch.name)
+    return f"toad acp -t {title} {shlex.quote(shlex.join(launch.words))} .\n"
 
 
 EDITOR: Final = Editor(

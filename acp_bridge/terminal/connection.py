@@ -22,6 +22,7 @@ import anyio
 from acp_bridge import __version__
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.terminal.sent import Sent
+from acp_bridge.terminal.socket_stream import SocketStream
 from acp_bridge.terminal.stream import Outgoing, Stream
 from acp_bridge.terminal.tasks import beside
 from acp_bridge.wire.jsonrpc import Malformed, RequestId, RpcError
@@ -232,8 +233,7 @@ async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connectio
     Raises:
         OSError: nobody listens there, or this process may not connect.
     """
-    stream = await anyio.connect_unix(path)
-    async with connected(stream, listener) as connection:
+    async with connected(SocketStream(path), listener) as connection:
         yield connection
 
 

@@ -30,7 +30,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener
-from acp_bridge.terminal.exits import Exit, of_error, of_stop_reason
+from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Permissions, Policy
 from acp_bridge.terminal.sent import ConnectionLost, NoAnswer, Sent
@@ -145,6 +145,8 @@ class _Turn:
             return Exit.FAILED
         else:
             code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
+            if code in SAID and not self._stopped:
+                self._screen.tell(f"acp-bridge: {SAID[code]}")
         if self._stopped:
             code = self._stop.reason
             self._screen.tell(f"acp-bridge: {_WHY[code]}")

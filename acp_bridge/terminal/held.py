@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.agents import lease
-from acp_bridge.journal import Journal, PromptState, UnknownSession
+from acp_bridge.journal import Journal, JournalError, PromptState, UnknownSession
 from acp_bridge.protocol import Json
 
 #: seconds for a bridge that is just opening or ending the session to let go of it.
@@ -29,7 +29,10 @@ async def hold_prompt(home: Path, session_id: str, params: Json) -> int:
     journal = Journal(home)
     if not journal.path(session_id).is_file():  # no lock file is made for what is gone
         raise UnknownSession("no such session")
-    lock = await lease.acquire(journal.lock_path(session_id), _LOCK)
+    try:
+        lock = await lease.acquire(journal.lock_path(session_id), _LOCK)
+    except OSError as exc:
+        raise JournalError(f"it can't be locked ({exc.strerror})") from exc
     try:
         session = await journal.open(session_id)
         seq = session.accept(uuid4().hex, params)

@@ -66,7 +66,8 @@ class Transcript:
     @classmethod
     def create(cls, folder: Path, session_id: str, cwd: str) -> Transcript:
         """Begins the transcript of a new session. Raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds keys.env
+        folder.mkdir(exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
         transcript._open(folder / f"{session_id}.jsonl", os.O_CREAT)
         transcript.append({"t": "session", "v": 1, "id": session_id, "cwd": cwd})

@@ -11,6 +11,7 @@ The HTTP client is LiteLLM's, which knows the user's proxies and certificates an
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -135,6 +136,28 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
         await http.aclose()
 
 
+#: the user's certificates as they were when they were read last
+_certificates_read: list[tuple[int, ...]] = []
+
+
 def new_client() -> Any:
-    """Returns a client without a connection; blocks the thread, because it reads certificates."""
-    return library.part("llms.custom_httpx.http_handler").AsyncHTTPHandler().client
+    """Returns a client without a connection; blocks the thread, because it reads certificates.
+
+    LiteLLM keeps what it has read, and a forked agent has what its parent had read. So they are
+    read again if the file that the user names for them has changed since.
+    """
+    handler = library.part("llms.custom_httpx.http_handler")
+    if _certificates_read != (now := _certificates()):
+        handler._ssl_context_cache.clear()
+        _certificates_read[:] = now
+    return handler.AsyncHTTPHandler().client
+
+
+def _certificates() -> list[tuple[int, ...]]:
+    """Returns what tells a change of the files of certificates that the environment names."""
+    found: list[tuple[int, ...]] = []
+    for name in ("SSL_VERIFY", "SSL_CERT_FILE"):
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(os.environ.get(name, ""))
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return found

@@ -1,5 +1,7 @@
 """What goes on the wire when something is wrong."""
 
+import errno
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,14 @@ def test_a_secret_in_a_model_s_sentence_is_masked(kind: ErrorKind) -> None:
     error = request_error(ModelError("the key sk-12345678 is refused", kind), mask)
     assert str(error).startswith("the key *** is refused")
     assert "sk-" not in f"{error} {error.data}"
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_fails_is_named_without_a_path(number: int) -> None:
+    error = request_error(OSError(number, "no", "/secret/path"), str)
+    assert os.strerror(number) in str(error)
+    assert "/secret" not in f"{error} {error.data}"
 
 
 async def test_wrong_parameters_are_told_by_place_without_their_value(

@@ -16,7 +16,7 @@ import pytest
 from acp_bridge import waits
 from acp_bridge.agents.ancestors import descends_from_guard
 from acp_bridge.agents.parent import AgentParent, can_fork
-from acp_bridge.agents.process import AgentProcess, Exit
+from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from tests.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
 from tests.agents.parent_support import (
     AGENT,
@@ -431,3 +431,34 @@ async def test_the_parent_ends_with_the_bridge(begun: str, tmp_path: Path) -> No
 
 def start(command: list[str], channel: int, stdout: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, pass_fds=[channel], stdout=stdout)
+
+
+@pytest.mark.hazard("F1", "P1")
+async def test_a_parent_that_is_stopped_once_it_has_forked_hides_no_agents_end(
+    tmp_path: Path,
+) -> None:
+    stops = parent_code(f"""
+send = parent.socket.send_fds
+def send_and_stop(*words):
+    send(*words)
+    os.kill(os.getpid(), {signal.SIGSTOP:d})
+parent.socket.send_fds = send_and_stop
+""")
+    async with family(tmp_path, stops) as world:
+        process = await forked(world)
+        assert await process.kill()
+
+
+@pytest.mark.hazard("P1")
+async def test_what_is_stopped_as_it_leaves_its_guard_is_dead_when_the_start_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "SPAWN", 0.5)
+    stops = parent_code(f"""
+parent.guard.leave_guard = lambda *_: os.kill(os.getpid(), {signal.SIGSTOP:d})
+""")
+    async with family(tmp_path, stops) as world:
+        parent = await world.until_ready()
+        with anyio.fail_after(waits.KILL), pytest.raises(StartFailed, match="in time"):
+            await world.agent()
+        assert marked(world.mark) == [parent]

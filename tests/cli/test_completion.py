@@ -1,13 +1,9 @@
 """`acp-bridge completion`: what the real shells complete, and that it is what the parsers take."""
 
 import os
-import pty
-import select
 import shutil
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +14,7 @@ from acp_bridge.cli.completion import SHELLS
 from acp_bridge.cli.described import Command, commands
 from acp_bridge.cli.own_bridge import parsers_caught
 from acp_bridge.setup.editors import EDITORS
+from tests.support.terminal import on_a_terminal
 
 #: seconds for a shell, on a machine that is busy.
 LIMIT = 60
@@ -145,12 +142,21 @@ def test_fish_completes(tmp_path: Path, folder: Path) -> None:
 
 
 def printed(command: list[str], cwd: Path) -> str:
-    env = {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
     done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
+        command,
+        cwd=cwd,
+        env=environment(cwd),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+def environment(cwd: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
 
 
 #: What is typed on a terminal, with < for the Tab key, and what acp-bridge gets.
@@ -174,7 +180,8 @@ def test_zsh_completes(tmp_path: Path, folder: Path, installed: bool) -> None:
     take = f"fpath+={tmp_path}" if installed else ":"
     load = ":" if installed else f"source {script}"
     got = 'print -r -- "G""OT:${(j:|:)@}:E""ND"'
-    with on_a_terminal([shell("zsh"), "-f", "-i"], folder) as terminal:
+    command = [shell("zsh"), "-f", "-i"]
+    with on_a_terminal(command, folder, environment(folder), LIMIT) as terminal:
         terminal.type(
             f"PS1='REA''DY> '; {take}; autoload -Uz compinit; compinit -D -u; {load};"
             f" acp-bridge() {{ {got} }}; acp-bridge-an-agent() {{ :; }}\n"
@@ -183,44 +190,3 @@ def test_zsh_completes(tmp_path: Path, folder: Path, installed: bool) -> None:
             terminal.until("READY> ")
             terminal.type(f"acp-bridge {line.replace('<', chr(9))}\n")
             assert terminal.until(":END").rpartition("GOT:")[2] == f"{words}:END"
-
-
-class Terminal:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def until(self, text: str) -> str:
-        """What is shown up to this text."""
-        end = time.monotonic() + LIMIT
-        while text not in self._seen:
-            ready, _, _ = select.select([self._descriptor], [], [], end - time.monotonic())
-            assert ready, f"no {text!r} in {self._seen!r}"
-            self._seen += os.read(self._descriptor, 65536).decode(errors="replace")
-        found, _, self._seen = self._seen.partition(text)
-        return found + text
-
-
-@contextmanager
-def on_a_terminal(command: list[str], cwd: Path) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    env = {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(ours)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)

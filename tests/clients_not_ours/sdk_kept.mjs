@@ -64,6 +64,16 @@ function tell(message) {
   console.log(JSON.stringify(message));
 }
 
+class Returning extends Editor {
+  notices = [];
+
+  /** What the bridge itself says is none of the agent's words. */
+  show(params) {
+    if (params._meta?.acp_bridge?.notice) this.notices.push(params.update.content.text);
+    else super.show(params);
+  }
+}
+
 async function leaves() {
   const editor = await Leaving.start();
   editor.decide = () => new Promise(() => undefined);
@@ -84,15 +94,18 @@ async function leaves() {
 }
 
 async function returns() {
-  const editor = await Editor.start();
+  const editor = await Returning.start();
   editor.decide = ({ options }) =>
     ({ outcome: "selected", optionId: options.find(({ kind }) => kind === "allow_once").optionId });
   await editor.load(given.session);
   await editor.until(() => editor.text().includes(given.until));
   assert.equal(editor.permissions.length, 1, "the open permission is asked again, once");
-  await editor.cancel(); // the turn of one who is gone
+  // The turn is of one who is gone: an editor shows Stop only while a prompt of its own is open.
+  const carrier = editor.prompt("/queue wait");
+  await editor.cancel();
+  assert.equal(await carrier, "cancelled");
   assert.equal(await editor.prompt(given.last), "end_turn");
-  tell({ text: editor.text(), asked: asked(editor) });
+  tell({ text: editor.text(), asked: asked(editor), notices: editor.notices });
   await editor.close();
 }
 

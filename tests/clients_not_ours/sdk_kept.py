@@ -28,12 +28,16 @@ class Editor:
     def __init__(self, *, answers: bool) -> None:
         self.text = ""
         self.prompts: list[str] = []
+        #: what the bridge itself says, which is none of the agent's words.
+        self.notices: list[str] = []
         self.asked = 0
         self._answers = answers
         self._news = asyncio.Event()
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-        if update.session_update == "agent_message_chunk":
+        if kwargs.get("acp_bridge", {}).get("notice"):  # the SDK gives members of _meta by name
+            self.notices.append(update.content.text)
+        elif update.session_update == "agent_message_chunk":
             self.text += update.content.text
         elif update.session_update == "user_message_chunk":
             self.prompts.append(update.content.text)
@@ -155,7 +159,7 @@ async def returns() -> None:
         words = [acp.text_block(GIVEN["last"])]
         answer = await connection.prompt(session_id=session_id, prompt=words)
         assert answer.stop_reason == "end_turn"
-        _tell(text=editor.text, asked=editor.prompts)
+        _tell(text=editor.text, asked=editor.prompts, notices=editor.notices)
 
 
 asyncio.run({"leaves": leaves, "returns": returns}[sys.argv[1]]())

@@ -58,6 +58,7 @@ async def has_left(kept: Kept, tape: Tape, session: str, script: str) -> None:
         assert await client.process.wait() == 0
     check_text(seen["text"])
     assert seen["asked"] == [RUNNING, WAITING]
+    assert WAITING in seen["notices"][0]
     assert bridge in await kept.bridges()
     await kept.end()
 
@@ -185,7 +186,8 @@ async def test_acpx_is_killed_and_resumes_and_what_was_asked_meanwhile_is_answer
             run(["cancel", session], kept.env, kept.folder)
         assert prompt.stop_reason == "end_turn"
         assert "session/resume" in prompt.methods
-        assert prompt.text.startswith("[permission allow]a-threeb-one0 ")
+        assert "A turn runs in this session" in prompt.text
+        assert "[permission allow]a-threeb-one0 " in prompt.text
         check_text(transcript(kept, session))
         await acpx.run("sessions", "close")
         await kept.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 from collections import Counter
@@ -11,15 +10,7 @@ from functools import partial
 
 import anyio
 
-from tests.crash.rounds import PHASES, play
-
-
-def phases(count: int, seed: int) -> list[str]:
-    """Half of the rounds mid-stream, the others spread over the rest."""
-    rest = [name for name in PHASES if name != "stream"]
-    drawn = ["stream" if n % 2 == 0 else rest[(n // 2) % len(rest)] for n in range(count)]
-    random.Random(seed).shuffle(drawn)
-    return drawn
+from tests.crash.phases import MOVE, PHASES, drawn, play
 
 
 def main() -> int:
@@ -29,25 +20,34 @@ def main() -> int:
     parser.add_argument(
         "--built-in", action="store_true", help="with the built-in agent, whose processes fork"
     )
+    parser.add_argument(
+        "--litellm", action="store_true", help="with the built-in agent and a provider on loopback"
+    )
+    names = [*PHASES, MOVE]
+    parser.add_argument(
+        "--phase", action="append", default=[], choices=names, help="only such rounds; repeatable"
+    )
     parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
     options = parser.parse_args()
     print(f"{options.n} rounds, SEED={options.seed}", flush=True)
     passed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     began = time.monotonic()
-    for number, phase in enumerate(phases(options.n, options.seed)):
+    planned = drawn(options.n, options.seed, options.phase, litellm=options.litellm)
+    for number, phase in enumerate(planned):
         if options.only is not None and number != options.only:
             continue
         try:
             seed = f"{options.seed}.{number}"
-            anyio.run(partial(play, phase, seed, built_in=options.built_in))
+            round_ = partial(play, phase, seed, built_in=options.built_in, litellm=options.litellm)
+            anyio.run(round_)
             passed[phase] += 1
         except Exception as exc:
             failed[phase] += 1
             print(f"\nround {number} ({phase}) FAILED: {why(exc)}", flush=True)
         print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
     print()
-    for phase in PHASES:
+    for phase in sorted(set(planned), key=names.index):
         print(f"  {phase:10} {passed[phase]:4} passed {failed[phase]:4} failed")
     print(f"{passed.total()} passed, {failed.total()} failed in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

@@ -101,6 +101,7 @@ def test_an_agent_that_does_not_work_is_an_error_that_says_how(trial: Trial, tol
     assert levels(found)[0] == "error"
     assert told in texts(found)
     assert found[0].next
+    assert started(Trial(failed="the agent did not start in time"), 60)[0].next == ""
 
 
 def test_an_agent_that_wants_a_login_first_is_a_warning() -> None:

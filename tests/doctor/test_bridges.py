@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,13 +102,29 @@ def test_a_session_that_is_held_is_told_with_its_holder_and_its_process(lock: Pa
     assert held_sessions(home) == []
 
 
-def test_a_session_that_no_bridge_says_it_holds_is_a_warning() -> None:
+def test_a_session_of_a_bridge_that_does_not_listen_is_well_and_one_of_a_dead_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bridges, "is_alive", lambda pid: pid == 77)
     assert bridges.others([bridge()], [Held(SESSION, "/run/s.sock", 1)]) == []
-    (found,) = bridges.others([bridge()], [Held(SESSION, None, 1234), Held("b" * 32, "/x", None)])
-    assert found.level.value == "warning"
-    assert "sessions 3f2a0000, bbbbbbbb held by process 1234" in found.text
-    (found,) = bridges.others([], [Held(SESSION, None, None)])
-    assert "a process that can't be named" in found.text
+    held = [Held(SESSION, None, 77), Held("b" * 32, "/x", 78), Held("c" * 32, None, None)]
+    nameless, lives, dead = bridges.others([bridge()], held)
+    assert (lives.level.value, dead.level.value, nameless.level.value) == (
+        "ok",
+        "warning",
+        "warning",
+    )
+    assert "process 77" in lives.text
+    assert "no socket (--no-listen), holds session 3f2a0000" in lives.text
+    assert "what process 78 has left, which has ended, holds session bbbbbbbb" in dead.text
+    assert "holds session cccccccc" in nameless.text
+
+
+def test_a_process_is_alive_until_it_has_ended() -> None:
+    assert bridges.is_alive(os.getpid())
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert not bridges.is_alive(process.pid)
 
 
 def test_a_folder_whose_path_is_too_long_for_a_socket_is_no_trouble_by_itself(

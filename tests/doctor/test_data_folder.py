@@ -1,8 +1,10 @@
 """The data folder and what is kept there: looked at, and never touched."""
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -49,11 +51,15 @@ async def test_a_folder_that_is_there_is_timed_and_nothing_in_it_changes(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
-async def test_others_who_may_look_in_are_a_warning(tmp_path: Path) -> None:
-    os.chmod(tmp_path, 0o755)
+async def test_others_who_may_write_there_are_a_warning(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o775)
     found = await data_folder.check(subject(tmp_path))
     assert levels(found)[0] == "warning"
     assert found[0].next == f"chmod 700 {tmp_path}"
+    os.chmod(tmp_path, 0o755)
+    found = await data_folder.check(subject(tmp_path))
+    assert levels(found)[0] == "ok"
+    assert "others may see which files" in found[0].text
 
 
 def test_a_folder_that_can_not_be_used_is_an_error(tmp_path: Path) -> None:
@@ -77,6 +83,23 @@ def test_a_folder_that_can_not_be_used_is_an_error(tmp_path: Path) -> None:
 def test_the_disk_is_judged_by_its_room(space: Space, level: str, told: str) -> None:
     found = room(Path("/h"), space)
     assert (found.level.value, told in found.text) == (level, True)
+
+
+async def test_a_disk_that_takes_nothing_is_an_error_and_one_that_is_read_only_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    os.chmod(tmp_path, 0o700)
+    monkeypatch.setattr(os, "fsync", full)
+    found = await data_folder.check(subject(tmp_path))
+    assert levels(found) == ["ok", "ok", "error"]
+    assert "can't be written: No space left on device" in texts(found)
+    assert os.listdir(tmp_path) == []
+    read_only = Space(10**12, 10, read_only=True)
+    monkeypatch.setattr(data_folder, "_space", lambda folder: read_only)
+    assert levels(await data_folder.check(subject(tmp_path))) == ["error"]
 
 
 def test_a_slow_disk_is_a_warning() -> None:
@@ -170,6 +193,13 @@ async def test_a_session_that_can_not_be_read_is_named_and_hides_no_other(tmp_pa
     found = look_at_sessions(tmp_path, 5)
     assert found.unreadable == ("bad0bad0bad0",)
     assert "bad0bad0" in texts(sessions.files(tmp_path, found))
+
+
+async def test_sessions_that_can_not_be_looked_at_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "sessions").write_text("no folder")
+    (found,) = await sessions.check(subject(tmp_path))
+    assert found.level.value == "error"
+    assert f"{tmp_path}/sessions can't be looked at: Not a directory" in found.text
 
 
 def test_what_there_was_no_time_for_is_said() -> None:

@@ -103,7 +103,8 @@ def test_warnings_count_when_that_is_asked_for(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only(monkeypatch, "data folder")
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    os.chmod(tmp_path / "open", 0o777)
     words = ("--home", str(tmp_path / "open"), "--", "x")
     assert said(*words)[0] == 0
     assert said("--strict", *words)[0] == 1

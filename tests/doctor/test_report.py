@@ -1,12 +1,14 @@
 """The report: its lines, its JSON, its exit code, and what is masked in it."""
 
 import json
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge.doctor.examination import examine
-from acp_bridge.doctor.findings import Finding, Subject, error, ok, warning
+from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.report import Section, as_json, as_text, exit_code, summary
 from tests.doctor.subjects import subject
@@ -86,6 +88,13 @@ def test_what_is_secret_in_the_environment_and_all_in_the_file_of_keys_is_masked
     assert told == "***|***|***|/a/folder|/tmp/agent|~/x|/h/mess"
 
 
+def test_secrets_among_the_arguments_of_a_command_are_masked(tmp_path: Path) -> None:
+    words = ["env", "A_TOKEN=of-the-token", "x", "--api-key", "of-the-key", "--keys=several-ones"]
+    mask = Mask.of({}, tmp_path, [*words, "--model", "an-ordinary-word", "--auth"])
+    told = mask.text("of-the-token of-the-key several-ones an-ordinary-word")
+    assert told == "*** *** *** an-ordinary-word"
+
+
 def test_a_secret_of_several_lines_is_masked_line_by_line() -> None:
     assert Mask(["first-line\nsecond-line"]).text("a first-line b second-line") == "a *** b ***"
 
@@ -93,6 +102,32 @@ def test_a_secret_of_several_lines_is_masked_line_by_line() -> None:
 def test_what_looks_like_a_key_is_masked_though_nobody_knows_it() -> None:
     key = "sk-" + "0123456789abcdef"
     assert key[3:] not in NOTHING.text(f"bad key {key}")
+
+
+async def test_a_disk_that_does_not_answer_is_given_up_and_its_thread_holds_up_no_end() -> None:
+    begun, go, threads = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def hangs() -> None:
+        threads.append(threading.current_thread())
+        begun.set()
+        go.wait()
+
+    with pytest.raises(Silent, match=r"within 0\.01 s"):
+        await in_thread(hangs, 0.01)
+    with anyio.fail_after(5):
+        await anyio.to_thread.run_sync(begun.wait)
+        assert threads[0].daemon
+        go.set()
+        await anyio.to_thread.run_sync(threads[0].join)
+
+
+async def test_what_a_look_at_a_disk_returns_and_raises_comes_out() -> None:
+    def fails() -> None:
+        raise FileNotFoundError("x")
+
+    assert await in_thread(lambda: 7, 5) == 7
+    with pytest.raises(FileNotFoundError):
+        await in_thread(fails, 5)
 
 
 async def test_a_check_that_fails_is_a_finding_and_hinders_no_other(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from acp_bridge.doctor import agent
 from acp_bridge.doctor import trial as trials
+from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.trial import Trial, try_agent
 from tests.doctor.subjects import levels, subject, texts
 from tests.process.tiny_agent import tiny_agent
@@ -110,6 +112,15 @@ async def test_a_check_tells_where_the_agent_is_and_what_it_can(tmp_path: Path) 
     assert levels(found) == ["ok"] * 4
     assert f"is {sys.executable}" in found[0].text
     assert str(tmp_path) not in texts(found)  # arguments may hold secrets
+
+
+async def test_a_secret_that_an_agent_says_is_masked_before_its_words_are_cut(
+    tmp_path: Path,
+) -> None:
+    secret = "s3cret-value"
+    code = f"print('x' * 295 + {secret!r}, file=sys.stderr); os._exit(1)"
+    about = replace(subject(tmp_path, tiny_agent(tmp_path, code)), mask=Mask([secret]))
+    assert "s3c" not in texts(await agent.check(about))
 
 
 async def test_an_agent_that_is_not_there_is_not_started(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 import anyio
 
 from tests.crash.__main__ import why
-from tests.crash.rounds import Lost, steps
+from tests.crash.rounds import steps
+from tests.crash.told import Lost
 from tests.fuzz import script
-from tests.fuzz.ledger import Prompt
+from tests.fuzz.caller import Caller
+from tests.fuzz.ledger import Prompt, key
 from tests.fuzz.life import Life, Place
 from tests.fuzz.script import SLOTS, Operation
 from tests.support.processes import kill_marked, marked
@@ -38,6 +40,10 @@ GARBAGE = (
 )
 
 
+#: How a client that joins comes to the sessions, or not to one of them.
+_WAYS = (*["session/load"] * 4, *["_acp_bridge/attach"] * 3, "session/resume", "")
+
+
 class Run:
     """Performs a script. `play` raises Lost, or what shows a bug of the fuzzer itself."""
 
@@ -50,11 +56,13 @@ class Run:
         self._seed = seed
         self._sessions: list[str | None] = [None] * SLOTS
         #: `session/new` without an answer yet, by slot: bridge and id.
-        self._opening: dict[int, tuple[Life, Any]] = {}
+        self._opening: dict[int, tuple[Caller, Any]] = {}
         self._listed: list[str] = []
-        self._lives = 0
+        self._lives = self._guests = 0
         self._stack = AsyncExitStack()
         self._life: Life
+        #: the client that performs the operation.
+        self._caller: Caller
         self._perform: dict[str, Callable[[Operation], Awaitable[None] | None]] = {
             name: getattr(self, f"_do_{name}") for name in script.WEIGHTS
         }
@@ -85,6 +93,7 @@ class Run:
             await self._start()
             for operation in script.operations(self._seed, count):
                 self._note_new_sessions()
+                self._caller = self._life.here[-1] if operation.second else self._life.first
                 done = self._perform[operation.kind](operation)
                 if done is not None:
                     await done
@@ -99,13 +108,14 @@ class Run:
         self._lives += 1
         await self._life.begin()
         if "needs-auth" in self._place.behaviours:
-            self._authenticate()
+            self._authenticate(self._life.first)
 
     async def _end(self, how: str, rng: random.Random, *, settled: bool) -> None:
         if settled:
             await self._life.settle()
-            for session_id in filter(None, self._sessions):
-                self._load(session_id)
+            for caller in self._life.here:
+                for session_id in filter(None, self._sessions):
+                    self._load(caller, session_id)
             await self._life.settle()
         await self._life.end(how, rng)
         self._note_new_sessions()
@@ -121,9 +131,11 @@ class Run:
         await self._start()
         for session_id in filter(None, self._sessions):
             if (way := rng.choice(["load", "load", "resume", ""])) == "load":
-                self._load(session_id)
+                self._load(self._life.first, session_id)
             elif way:
-                self._life.ask("session/resume", self._workspace(sessionId=session_id))
+                self._life.first.ask("session/resume", self._workspace(sessionId=session_id))
+        if rng.random() < 0.4:
+            await self._join(rng)
 
     async def _check(self) -> None:
         """A bridge with a good agent shows every session as it was, and each can be used."""
@@ -133,7 +145,7 @@ class Run:
             await life.begin()
             known = set(self._ledger.transcripts) - self._ledger.gone
             mine = [s for s in known if not self._ledger.transcripts[s].unknown]
-            listed = await life.client.request("session/list", {}, within=10)
+            listed = await life.first.client.request("session/list", {}, within=10)
             for session_id in sorted(mine):
                 await self._check_session(life, session_id)
             rows = {row["sessionId"] for row in listed["sessions"]}
@@ -142,12 +154,12 @@ class Run:
             used = {p.session_id for p in self._ledger.prompts if p.stopped == "end_turn"}
             if gone := (used & set(mine)) - rows:
                 raise Lost(f"not listed any more: {gone}")
-            life.quiet = True
+            life.first.quiet = True
             await life.end("EOF", random.Random(0))
         self._ledger.judge_agents(self._place.log)
 
     async def _check_session(self, life: Life, session_id: str) -> None:
-        client = life.client
+        client = life.first.client
         mark = client.mark()
         result = await client.load_session(session_id, self._cwd)
         users = [
@@ -184,25 +196,48 @@ class Run:
 
     async def _pause(self, rng: random.Random) -> None:
         """Mostly nothing: what is sent together is read together."""
-        life, kind = self._life, rng.random()
-        if kind < 0.45 or not life.listening:
+        first, kind = self._life.first, rng.random()
+        if kind < 0.45 or not first.listening:
             return
         if kind < 0.65:
             await steps(rng.randrange(200))
         elif kind < 0.85:
-            mark, wanted = life.client.mark(), rng.randrange(1, 12)
+            mark, wanted = first.client.mark(), rng.randrange(1, 12)
             with anyio.move_on_after(0.1):
-                await life.client.until_recorded(lambda: life.client.mark() > mark + wanted)
-        elif life.ids:
-            await life.answered(life.ids[-1], within=0.5)
+                await first.client.until_recorded(lambda: first.client.mark() > mark + wanted)
+        elif first.ids:
+            await first.answered(first.ids[-1], within=0.5)
 
     def _note_new_sessions(self) -> None:
-        for slot, (life, request) in list(self._opening.items()):
-            for answer in life.client.recording.answers(request):
+        for slot, (caller, request) in list(self._opening.items()):
+            for answer in caller.client.recording.answers(request):
                 del self._opening[slot]
                 if "result" in answer:
                     self._sessions[slot] = answer["result"]["sessionId"]
                 break
+
+    # --- a second client -----------------------------------------------------------------------
+
+    async def _do_join(self, operation: Operation) -> None:
+        await self._join(operation.rng)
+
+    async def _join(self, rng: random.Random) -> None:
+        """It takes the place of one that is there."""
+        self._guests += 1
+        if not await self._life.join(self._guests, rng.choice(script.DECLARED)):
+            return
+        self._ledger.counts["client: joined"] += 1
+        self._caller = self._life.here[-1]
+        for session_id in filter(None, self._sessions):
+            way = rng.choice(_WAYS)
+            replay = {"replay": rng.random() < 0.7} if way == "_acp_bridge/attach" else {}
+            if way:
+                self._caller.ask(way, self._workspace(sessionId=session_id, **replay))
+
+    async def _do_leave(self, operation: Operation) -> None:
+        """At once, or a moment after something that it has asked."""
+        await steps(operation.rng.choice([0, 0, 50]))
+        await self._life.leave()
 
     # --- sessions ------------------------------------------------------------------------------
 
@@ -221,49 +256,56 @@ class Run:
         return self._sessions[operation.slot] or known[0]
 
     async def _do_new(self, operation: Operation) -> None:
-        request = self._life.ask("session/new", self._workspace())
-        self._opening[operation.slot] = (self._life, request)
+        request = self._caller.ask("session/new", self._workspace())
+        self._opening[operation.slot] = (self._caller, request)
         if operation.rng.random() < 0.85:
-            await self._life.answered(request, within=2)
+            await self._caller.answered(request, within=2)
 
-    def _load(self, session_id: str, **more: Any) -> None:
-        self._life.ask("session/load", self._workspace(sessionId=session_id, **more))
+    def _load(self, caller: Caller, session_id: str, **more: Any) -> None:
+        caller.ask("session/load", self._workspace(sessionId=session_id, **more))
 
     def _do_load(self, operation: Operation) -> None:
         more: Message = {"cwd": "/"} if operation.rng.random() < 0.05 else {}
         if operation.rng.random() < 0.1:
             more["additionalDirectories"] = ["/tmp"]
-        self._load(self._session(operation), **more)
+        self._load(self._caller, self._session(operation), **more)
 
     def _do_resume(self, operation: Operation) -> None:
-        self._life.ask("session/resume", self._workspace(sessionId=self._session(operation)))
+        workspace = self._workspace(sessionId=self._session(operation))
+        self._caller.ask("session/resume", workspace)
 
     def _do_adopt(self, operation: Operation) -> None:
         """Load a session that was listed; the agent's own are among them."""
         if self._listed:
             session_id = operation.rng.choice(self._listed)
-            self._load(session_id)
+            self._load(self._caller, session_id)
             if session_id not in self._ledger.gone:
                 self._sessions[operation.slot] = session_id
 
     def _do_close(self, operation: Operation) -> None:
         session_id = self._session(operation)
-        self._life.stop(session_id)
-        self._life.ask("session/close", {"sessionId": session_id})
+        self._caller.stop(session_id)
+        self._caller.ask("session/close", {"sessionId": session_id})
         if operation.rng.random() < 0.8:
-            self._load(session_id)
+            self._load(self._caller, session_id)
+
+    def _do_close_for_all(self, operation: Operation) -> None:
+        session_id = self._session(operation)
+        self._caller.stop(session_id)
+        self._caller.ask("_acp_bridge/close", {"sessionId": session_id})
+        self._load(self._caller, session_id)
 
     def _do_delete(self, operation: Operation) -> None:
         session_id = self._session(operation)
-        self._life.stop(session_id)
-        self._life.ask("session/delete", {"sessionId": session_id})
+        self._caller.stop(session_id)
+        self._caller.ask("session/delete", {"sessionId": session_id})
         self._ledger.gone.add(session_id)
         self._sessions = [None if s == session_id else s for s in self._sessions]
 
     async def _do_list(self, operation: Operation) -> None:
-        request = self._life.ask("session/list", {})
-        if await self._life.answered(request, within=1.5):
-            for answer in self._life.client.recording.answers(request):
+        request = self._caller.ask("session/list", {})
+        if await self._caller.answered(request, within=1.5):
+            for answer in self._caller.client.recording.answers(request):
                 self._listed = [
                     s["sessionId"] for s in answer.get("result", {}).get("sessions", [])
                 ]
@@ -274,11 +316,12 @@ class Run:
         number, session_id = len(self._ledger.prompts), self._session(operation)
         text, words = script.prompt_text(operation.rng, number)
         if urgent or "interrupt" in self._place.options:
-            self._life.stop(session_id)
+            self._caller.stop(session_id)
             urgent = True
-        prompt = Prompt(number, session_id, self._life.number, text, words, urgent)
+        life, by = self._life.number, self._caller.number
+        prompt = Prompt(number, session_id, life, text, words, urgent, by)
         self._ledger.prompts.append(prompt)
-        self._life.prompt(prompt, script.request_id(operation.rng, number), **extra)
+        self._caller.prompt(prompt, script.request_id(operation.rng, number), **extra)
 
     def _do_prompt(self, operation: Operation) -> None:
         self._prompt(operation)
@@ -289,23 +332,30 @@ class Run:
 
     def _do_cancel(self, operation: Operation) -> None:
         session_id = self._session(operation)
-        self._life.stop(session_id)
-        self._life.notify("session/cancel", {"sessionId": session_id})
+        self._caller.stop(session_id, own=True)
+        self._caller.notify("session/cancel", {"sessionId": session_id})
+
+    def _do_cancel_turn(self, operation: Operation) -> None:
+        session_id = self._session(operation)
+        self._caller.stop(session_id)
+        self._caller.ask("_acp_bridge/cancel", {"sessionId": session_id})
 
     def _do_cancel_request(self, operation: Operation) -> None:
-        """Of something recent, of anything, of nothing."""
-        ids = self._life.ids
+        """Of something recent, of anything, also of another client's, of nothing."""
+        ids = self._caller.ids or [None]
         odd: list[Any] = [None, [1], {}, True, "never sent", 10**30]
         kind = operation.rng.random()
-        found = operation.rng.choice(ids[-4:] if kind < 0.6 else ids if kind < 0.9 else odd)
-        for prompt in self._life.prompts.values():
-            self._life.stop(prompt.session_id)
-        self._life.notify("$/cancel_request", {"requestId": found})
+        others = [each for caller in self._life.here for each in caller.ids[-4:]] or odd
+        some = ids[-4:] if kind < 0.5 else ids if kind < 0.65 else others if kind < 0.9 else odd
+        found = operation.rng.choice(some)
+        if prompt := self._caller.prompts.get(key(found)):
+            self._caller.stop(prompt.session_id, own=True)
+        self._caller.notify("$/cancel_request", {"requestId": found})
 
     def _queue(self, operation: Operation, words: str) -> None:
         blocks = [{"type": "text", "text": f"/queue{words}"}]
         params = {"sessionId": self._session(operation), "prompt": blocks}
-        self._life.ask("session/prompt", params)
+        self._caller.ask("session/prompt", params)
 
     def _do_queue(self, operation: Operation) -> None:
         self._queue(operation, operation.rng.choice(["", "", " nonsense"]))
@@ -323,7 +373,7 @@ class Run:
             self._queue(operation, f" {name}{words}")
         else:
             params = {"sessionId": self._session(operation), **more}
-            self._life.ask(f"_acp_bridge/{name}", params)
+            self._caller.ask(f"_acp_bridge/{name}", params)
 
     def _do_pause(self, operation: Operation) -> None:
         self._say_or_call(operation, "pause")
@@ -342,34 +392,35 @@ class Run:
     def _do_set_mode(self, operation: Operation) -> None:
         mode = operation.rng.choice(["plan", "edit", "edit", "none"])
         params = {"sessionId": self._session(operation), "modeId": mode}
-        self._life.ask("session/set_mode", params)
+        self._caller.ask("session/set_mode", params)
 
     def _do_set_option(self, operation: Operation) -> None:
         name = operation.rng.choice(["effort", "effort", "none"])
         value = operation.rng.choice(["low", "high"])
         params = {"sessionId": self._session(operation), "configId": name, "value": value}
-        self._life.ask("session/set_config_option", params)
+        self._caller.ask("session/set_config_option", params)
 
     def _do_pass_on(self, operation: Operation) -> None:
         method = operation.rng.choice(["_ext/echo", "session/fork", "no/such", "session/no_such"])
         params: Message = {"value": 1}
         if operation.rng.random() < 0.7:
             params["sessionId"] = self._session(operation)
-        self._life.ask(method, params)
+        self._caller.ask(method, params)
 
-    def _authenticate(self, token: str = "secret-token") -> None:
-        self._life.ask("authenticate", {"methodId": "token", "_meta": {"token": token}})
+    def _authenticate(self, caller: Caller, token: str = "secret-token") -> None:
+        caller.ask("authenticate", {"methodId": "token", "_meta": {"token": token}})
 
     def _do_authenticate(self, operation: Operation) -> None:
-        self._authenticate(operation.rng.choice(["secret-token", "wrong"]))
+        token = operation.rng.choice(["secret-token", "wrong"])
+        self._authenticate(self._caller, token)
 
     def _do_garbage(self, operation: Operation) -> None:
         """A line that is no message, or an id that is in flight."""
-        if self._life.ids and operation.rng.random() < 0.3:
-            self._life.ask("session/list", {}, self._life.ids[-1])
+        if self._caller.ids and operation.rng.random() < 0.3:
+            self._caller.ask("session/list", {}, self._caller.ids[-1])
             return
         try:
-            self._life.client.send_raw(operation.rng.choice(GARBAGE))
+            self._caller.client.send_raw(operation.rng.choice(GARBAGE))
         except BrokenPipeError:
             return
 
@@ -381,7 +432,7 @@ class Run:
         self._life.gates.open(operation.rng.choice(names))
 
     def _do_permission(self, operation: Operation) -> None:
-        self._life.permit(operation.rng.choice(["allow", "reject", "cancel", "never"]))
+        self._caller.permit(operation.rng.choice(["allow", "reject", "cancel", "never"]))
 
     def _do_kill_agent(self, operation: Operation) -> None:
         """The newest one mostly; its guard is left alone."""
@@ -397,10 +448,10 @@ class Run:
         self._ledger.counts["agent: killed"] += 1
 
     def _do_stop_reading(self, operation: Operation) -> None:
-        self._life.turn_away()
+        self._caller.turn_away()
 
     def _do_go_on_reading(self, operation: Operation) -> None:
-        self._life.listen()
+        self._caller.listen()
 
 
 def attempt(seed: int, count: int, show: bool) -> tuple[Counter[str], str]:

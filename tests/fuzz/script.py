@@ -41,10 +41,23 @@ WEIGHTS = {
     "garbage": 2,
     "permission": 2,
     "kill_agent": 4,
+    "join": 7,
+    "leave": 1,
+    "cancel_turn": 1,
+    "close_for_all": 1,
     "stop_reading": 1,
     "go_on_reading": 2,
     "restart": 4,
 }
+#: How much of it is done by the client that joined.
+_SECOND = 0.5
+#: What such a client may declare of itself.
+DECLARED: tuple[dict[str, bool], ...] = (
+    *[{}] * 3,
+    {"state": True},
+    {"ownTurnsOnly": True},
+    {"observer": True},
+)
 #: Sessions that a run has at the same time.
 SLOTS = 3
 #: An update of 10 MB in every turn: a few are enough.
@@ -61,6 +74,8 @@ class Operation:
     #: the session that is meant, from 0.
     slot: int
     rng: random.Random
+    #: the client that joined does it, if there is one.
+    second: bool = False
 
 
 def behaviours(seed: int) -> tuple[str, ...]:
@@ -111,7 +126,8 @@ def operations(seed: int, count: int) -> Iterator[Operation]:
         (kind,) = rng.choices(list(weights), list(weights.values()))
         # Mostly one session, or nothing would ever be in another one's way.
         slot = rng.choices(range(SLOTS), [6, 2, 1])[0]
-        yield Operation(kind, slot, random.Random(f"{seed}.{number}"))
+        second = random.Random(f"{seed}.{number}.who").random() < _SECOND
+        yield Operation(kind, slot, random.Random(f"{seed}.{number}"), second)
 
 
 def words(number: int, count: int) -> list[str]:

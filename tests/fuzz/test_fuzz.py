@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.crash.rounds import Lost
+from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.__main__ import runs
-from tests.fuzz.ledger import Ledger, Prompt
+from tests.fuzz.ledger import Guest, Ledger, Prompt
 from tests.fuzz.run import Run
 from tests.support.fixture_agents import BEHAVIOURS
 from tests.support.recording import Record, Recording
@@ -77,14 +77,19 @@ def judge(
     prompts = [Prompt(n, S, 0, f"say p{n}.0.", [f"p{n}.0."], urgent=False) for n in (0, 1)]
     ledger.prompts = prompts
     if stopped:
-        ledger.stops.add((0, S))
+        ledger.stop(0, S)
+    recording = recorded(*OPENED, *lines)
+    ledger.judge_life(recording, log, {"1": prompts[0], "2": prompts[1]}, quiet=True)
+    return ledger
+
+
+def recorded(*lines: Json) -> Recording:
     recording = Recording()
-    for number, line in enumerate([*OPENED, *lines]):
+    for number, line in enumerate(lines):
         message = {"jsonrpc": "2.0", **{k: v for k, v in line.items() if k != "out"}}
         raw = json.dumps(message).encode() + b"\n"
         recording.append(Record("out" if "out" in line else "in", number, message, raw))
-    ledger.judge_life(recording, log, {"1": prompts[0], "2": prompts[1]}, quiet=True)
-    return ledger
+    return recording
 
 
 @pytest.mark.parametrize(
@@ -184,3 +189,76 @@ def test_of_a_bridge_that_was_killed_a_load_may_show_more_and_not_less() -> None
     judge(*load, said("p0.0."), said(" and more"), LOADED, ledger=killed())
     with pytest.raises(Lost):
         judge(*load, said("p0"), LOADED, ledger=killed())
+
+
+def judge_two(first: list[Json], second: list[Json], *, stops: int | None = None) -> Ledger:
+    """A life with two clients, each with a prompt of the id 1; `stops`: who says Stop at its end.
+
+    The prompts say `p0.0.` and `p1.0.`.
+    """
+    ledger = Ledger(turns=[0])
+    ledger.prompts = [
+        Prompt(n, S, 0, f"say p{n}.0.", [f"p{n}.0."], urgent=False, by=n) for n in (0, 1)
+    ]
+    if stops is not None:
+        ledger.stop(0, S, stops)
+    one, two = ({"1": prompt} for prompt in ledger.prompts)
+    ledger.judge_life(recorded(*OPENED, *first), "", one, quiet=True, company=True)
+    guest = Guest(1, 0)
+    ledger.judge_life(recorded(*second), "", two, quiet=True, guest=guest, company=True)
+    return ledger
+
+
+SEEN = [PROMPT, said("p0.0."), ENDED]
+CLOSE = [sent("session/close", 7), result(7)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (SEEN, [LOAD, said("p0.0."), LOADED]),
+        # One joins, and prompts under an id that the other uses, too.
+        ([*SEEN, said("p1.0.")], [LOAD, said("p0.0."), LOADED, PROMPT, said("p1.0."), ENDED]),
+        # The session went on when the first one had closed it.
+        (
+            [*SEEN, *CLOSE, LOAD, said("p0.0."), said("p1.0."), LOADED],
+            [LOAD, said("p0.0."), LOADED, PROMPT, said("p1.0."), ENDED],
+        ),
+    ],
+)
+def test_two_clients_that_are_shown_the_same_are_compared_and_good(
+    first: list[Json], second: list[Json]
+) -> None:
+    assert judge_two(first, second).counts["clients: compared"] == 1
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param([LOAD, LOADED], id="less"),
+        pytest.param([LOAD, said("p0.0."), said("x"), LOADED], id="more"),
+        pytest.param([LOAD, said("p0.0."), LOADED, PROMPT, ENDED], id="its own turn not"),
+        pytest.param([LOAD, said("p0.0."), LOADED, said("p0.0.")], id="twice"),
+    ],
+)
+def test_a_second_client_that_is_shown_something_else_is_found(second: list[Json]) -> None:
+    with pytest.raises(Lost):
+        judge_two(SEEN, second)
+
+
+def test_a_stop_of_another_client_that_ends_a_turn_is_found() -> None:
+    first, second = [PROMPT, said("p0.0."), CANCELLED], [LOAD, said("p0.0."), LOADED]
+    judge_two(first, second, stops=0)
+    with pytest.raises(Lost):
+        judge_two(first, second, stops=1)
+
+
+@pytest.mark.parametrize("shown", [[said("p0.0."), said("p1.0.")], [said("p0.0.")]])
+def test_a_later_load_without_what_another_client_was_shown_is_found(shown: list[Json]) -> None:
+    ledger = judge_two([*SEEN, *CLOSE], [LOAD, said("p0.0."), LOADED, PROMPT, said("p1.0."), ENDED])
+    later = recorded(sent("session/load", 9), *shown, LOADED)
+    if len(shown) == 2:
+        ledger.judge_life(later, "", {}, quiet=True)
+        return
+    with pytest.raises(Lost):
+        ledger.judge_life(later, "", {}, quiet=True)

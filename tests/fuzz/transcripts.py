@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
 from acp_bridge.updates import for_replay
-from tests.crash.rounds import Lost
+from tests.crash.told import Lost
 from tests.support.recording import Message
 
 Updates = list[Message]
@@ -120,8 +120,12 @@ class Transcript:
     asked_in_load: list[_Asked] = field(default_factory=list)
     #: `len(live)` when each load was sent whose answer isn't there yet.
     _marks: dict[str, int] = field(default_factory=dict)
+    #: closes that are not answered: what is shown until then is not followed by all the rest.
+    leaving: int = 0
     #: loads that were compared.
     compared: int = 0
+    #: what others were shown of it: a later load begins with each of these.
+    others: list[Updates] = field(default_factory=list)
 
     def shown(self, params: Message) -> None:
         """Take the parameters of the next `session/update`."""
@@ -166,11 +170,32 @@ class Transcript:
             rest = self._without_asked(window)
             cut = self._replay_begins(before, rest)
             self._check_asked(window, mark + cut)
+            self._check_others(joined(window[cut:]))
             self._settle(window[cut:])
             self.compared += 1
         elif not self.attached:
             self._settle(window)
         self.attached = True
+
+    def missed(self) -> None:
+        """From now on, until the next load, the session may go on without this client."""
+        if self.whole:
+            self.base, self.live, self.whole = self.base + self.live, [], False
+        self.live = []
+        self._marks = dict.fromkeys(self._marks, 0)
+
+    def compare_with(self, other: Transcript) -> bool:
+        """Take what another client was shown, when the bridge of both has ended.
+
+        Returns True if it could be seen to be the same. Raises Lost.
+        """
+        if other.unknown or other.asked_in_load or self.asked_in_load:
+            return False
+        self.others.append(other.base)
+        both = self.whole and other.whole and not self.unknown
+        if both and joined(self.base) != joined(other.base):
+            raise Lost(f"two clients: {self._difference(joined(self.base), joined(other.base))}")
+        return both
 
     def ended(self, *, quiet: bool) -> None:
         """The bridge is gone. `quiet`: nothing was on its way, all that it had was shown."""
@@ -181,7 +206,7 @@ class Transcript:
             self.whole = quiet and not self._marks
             for asked in self.asked_in_load:
                 asked.at = -1
-        self.live, self.attached = [], False
+        self.live, self.attached, self.leaving = [], False, 0
         self._marks.clear()
 
     def _replay_begins(self, before: Updates, window: Updates) -> int:
@@ -190,6 +215,7 @@ class Transcript:
         for cut in range(len(window) + 1):
             # Both are cheap to look at, and the rest is not.
             possible = short == size if self.whole else short <= size
+            possible |= self.leaving > 0
             if possible and (not first or cut == len(window) or _begins(window[cut], first)):
                 since, replay = before + window[:cut], joined(window[cut:])
                 if self._is_replay(replay, since):
@@ -200,9 +226,16 @@ class Transcript:
         raise Lost(self._difference(joined(known), joined(window)))
 
     def _is_replay(self, replay: Updates, since: Updates) -> bool:
-        if self.whole:
+        if self.whole and not self.leaving:
             return replay == joined(self.base + since)
-        return begins_with(replay, joined(self.base)) and ends_with(replay, joined(since))
+        ends = self.leaving > 0 or ends_with(replay, joined(since))
+        return ends and begins_with(replay, joined(self.base))
+
+    def _check_others(self, replay: Updates) -> None:
+        for shown in map(joined, self.others):
+            if not begins_with(replay, shown):
+                raise Lost(f"another client: {self._difference(shown, replay)}")
+        self.others.clear()
 
     def _without_asked(self, window: Updates) -> Updates:
         cards = [asked.card for asked in self.asked_in_load]

@@ -11,6 +11,7 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.agents import ancestors
+from acp_bridge.cli import key
 from tests.support.processes import MARK
 
 KEY = "sk-ant-" + "0123456789abcdef"
@@ -102,6 +103,17 @@ def test_an_agent_can_change_no_key(
     monkeypatch.setattr(ancestors, "descends_from_guard", lambda: True)
     assert said("anthropic", stdin=KEY.encode())[0] == 1
     assert not home.exists()
+
+
+def test_another_package_named_agent_is_not_asked(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site" / "agent").mkdir(parents=True)
+    (tmp_path / "site" / "agent" / "__init__.py").write_text("print('not ours')")
+    monkeypatch.setattr(key, "isolated_path", lambda env: [str(tmp_path / "site")])
+    code, out, err = said("--list")
+    assert (code, out) == (1, "")
+    assert "another Python package named 'agent'" in err
 
 
 @pytest.mark.process

@@ -45,6 +45,11 @@ def test_a_runtime_folder_that_others_could_use_is_passed_over(short: Path, give
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_a_data_folder_that_is_made_on_the_way_is_the_user_s_alone(tmp_path: Path) -> None:
+    private_folder(tmp_path / "home" / "run")
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+
 def test_a_folder_that_was_open_to_others_is_made_private(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o777)

@@ -3,8 +3,9 @@
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
+from tests.support.processes import children, command_line, descendants
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
 
@@ -31,13 +33,17 @@ async def kept_bridge(world: World) -> LiveBridge:
 
 @asynccontextmanager
 async def kept(
-    world: World, *behaviours: str, keep: str = "1h", **more: Any
+    world: World,
+    *agent: str,
+    keep: str = "1h",
+    cwd: Path | None = None,
+    **more: Any,
 ) -> AsyncIterator[RecordingClient]:
     """A client of a kept bridge with a session; when the body is through, the bridge has to end."""
-    agent = fixture_command(*behaviours)
-    words = [sys.executable, "-m", "acp_bridge", "--keep", keep, "--", *agent]
+    words = [sys.executable, "-m", "acp_bridge", "--keep", keep]
+    words += agent or ["--", *fixture_command()]
     env = {**world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
-    async with RecordingClient.start(words, env=env) as client:
+    async with RecordingClient.start(words, env=env, cwd=cwd) as client:
         await client.initialize({**TELL_ACCEPTED, **more})
         await client.new_session(world.cwd)
         pid = (await kept_bridge(world)).pid
@@ -148,6 +154,61 @@ async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_held(wor
         assert other.texts()[0] == "one"
         (held,) = loaded["_meta"]["acp_bridge"]["held"]
         assert held[0]["text"] == "say two"
+
+
+def folders(pids: Iterable[int]) -> set[str]:
+    """Where these processes work; one of them may end meanwhile."""
+    found = set()
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.add(os.readlink(f"/proc/{pid}/cwd"))
+    return found
+
+
+DIALOGUE = ROOT / "fixtures" / "dialogues" / "everyday.txt"
+
+
+@pytest.mark.parametrize("agent", [["--", *fixture_command()], ["--model", f"scripted:{DIALOGUE}"]])
+async def test_agents_and_what_they_are_forked_from_start_where_the_client_has_started_the_bridge(
+    world: World, tmp_path: Path, agent: list[str]
+) -> None:
+    folder = tmp_path / "of the editor"
+    folder.mkdir()
+    async with kept(world, *agent, cwd=folder):
+        bridge = (await kept_bridge(world)).pid
+        agents = [pid for pid in descendants(bridge) if not children(pid)]
+        parents = [pid for pid in children(bridge) if "agent.fork_parent" in command_line(pid)]
+        assert len(parents) == ("--model" in agent)
+        assert folders([*agents, *parents]) == {str(folder)}
+        assert folders([bridge]) == {"/"}
+
+
+#: a bridge in which something fails that nothing expects.
+FAILS = """
+import sys
+from acp_bridge import serving
+from acp_bridge.__main__ import main
+async def serve(*_, **__):
+    raise RuntimeError("broken on purpose")
+serving.serve = serve
+sys.exit(main())
+"""
+
+
+async def test_a_failure_that_nothing_expects_is_one_line_in_the_log_and_the_waiter_s_exit_code(
+    world: World,
+) -> None:
+    words = [sys.executable, "-c", FAILS, "--keep", "1h", "--", *fixture_command()]
+    env = {**world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
+    async with RecordingClient.start(words, env=env) as client:
+        assert await client.wait() == 1
+        await client.stderr_ended()
+        await client.closed.wait()
+    (line,) = (world.home / "bridge.log").read_text().splitlines()
+    assert "ERROR the bridge has failed" in line
+    assert "Traceback" in line
+    assert line.endswith("RuntimeError: broken on purpose")
+    assert client.stderr.decode() == f"{line}\n"
 
 
 async def test_the_agent_is_not_told_of_the_client_s_files_and_terminals(world: World) -> None:

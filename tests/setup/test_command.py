@@ -154,6 +154,13 @@ def test_an_agent_that_is_not_here_is_said(
     assert "Note:" not in run(capsys, "toad", "--", "sh")[1]
 
 
+def test_a_key_for_the_built_in_agent_is_thought_of(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "'acp-bridge key' keeps one" in run(capsys, "toad")[1]
+    assert "acp-bridge key" not in run(capsys, "toad", "--openhands", "http://h:1")[1]
+
+
 def test_the_link_that_was_started_is_named_and_not_what_it_leads_to(
     program: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

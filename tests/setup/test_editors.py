@@ -76,8 +76,9 @@ def test_an_odd_word_is_one_string_of_emacs_lisp() -> None:
 
 
 def test_an_odd_word_reaches_the_shell_that_toad_starts() -> None:
-    toad, acp, command, folder = shlex.split(EDITORS["toad"].snippet(Launch("/p q", (ODD,), "o")))
-    assert (toad, acp, folder) == ("toad", "acp", ".")
+    words = shlex.split(EDITORS["toad"].snippet(Launch("/p q", (ODD,), "o")))
+    *start, command, folder = words
+    assert (start, folder) == (["toad", "acp", "-t", "o, bridged"], ".")
     assert shlex.split(command) == ["/p q", ODD]
 
 

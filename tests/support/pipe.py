@@ -45,6 +45,8 @@ class Pipe:
                     return os.read(self._read_fd, 1 << 20)
                 except BlockingIOError:
                     continue
+                except ConnectionResetError:  # a socket whose other side has not read all
+                    return b""
 
     async def send_late(self) -> None:
         """Runs beside the reader: sends what a full pipe did not take."""

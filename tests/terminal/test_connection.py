@@ -1,10 +1,14 @@
 """A command's connection: requests and their ends, what the bridge asks, how it is closed."""
 
+import asyncio
+import socket
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_bridge.terminal.connection import Connection, connected, over_socket
@@ -161,3 +165,21 @@ async def test_a_socket_on_which_nobody_listens_is_an_os_error(
     with pytest.raises(OSError, match="No such file"):
         async with over_socket(str(tmp_path / "none"), notes):
             pass
+
+
+async def test_what_comes_while_a_connection_is_closed_is_no_error_of_the_event_loop(
+    notes: Notes,
+) -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    # A socket's path has at most 107 bytes.
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = str(Path(folder, "s"))
+        listener.bind(path)
+        listener.listen()
+        async with over_socket(path, notes):
+            with listener.accept()[0] as bridge:
+                await anyio.wait_all_tasks_blocked()
+                bridge.send(b"{}\n")
+                await anyio.lowlevel.checkpoint()  # it is read in the step in which it is closed
+    assert told == []

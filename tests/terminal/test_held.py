@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
-from acp_bridge.journal import Journal, PromptState, UnknownSession
+from acp_bridge.journal import Journal, JournalError, PromptState, UnknownSession
 from acp_bridge.terminal import held
 from acp_bridge.terminal.held import hold_prompt
 from acp_bridge.terminal.sending import prompt_params
@@ -56,3 +56,12 @@ async def test_a_session_that_is_gone_is_not_made_anew(home: Path) -> None:
         await hold_prompt(home, "b" * 32, prompt_params("b" * 32, "one"))
     assert not Journal(home).path("b" * 32).exists()
     assert not Journal(home).lock_path("b" * 32).exists()
+
+
+async def test_a_lock_that_can_not_be_made_is_said_as_a_disk_that_can_not_be_written(
+    home: Path,
+) -> None:
+    Journal(home).lock_path(SESSION).unlink(missing_ok=True)
+    Journal(home).lock_path(SESSION).mkdir()
+    with pytest.raises(JournalError, match="Is a directory"):
+        await hold_prompt(home, SESSION, prompt_params(SESSION, "one"))

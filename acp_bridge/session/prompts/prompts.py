@@ -189,8 +189,9 @@ class Prompts:
                 self._transcript.hush(request.client)
 
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
-        """Answer a `/queue wait`, and say before if more is to run: nobody may wait for that."""
-        if self._port.unanswered:
+        """Answer a `/queue wait`; first name what follows, unless its client waits for that."""
+        follows = self._port.unanswered[:1]
+        if follows and request.client not in self.clients_of(*follows):
             self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))
         self._transcript.then(request.client, partial(request.respond, answer))
 

@@ -5,8 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
+import certifi
 import pytest
+
+from agent.providers import http_connection, library
 
 pytestmark = pytest.mark.process
 
@@ -49,3 +53,20 @@ def test_requests_are_built_and_none_is_sent_and_no_thread_or_connection_is_left
             provider.accept()
     told = json.loads(done.stdout)
     assert told == {"loaded": True, "anthropic": True, "threads": 1, "sockets": []}
+
+
+@pytest.mark.hazard("F1")
+def test_certificates_of_the_users_that_changed_since_a_parent_read_them_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Path(certifi.where()).read_text().split("-----END CERTIFICATE-----\n")
+    one, two, *_ = (f"{each}-----END CERTIFICATE-----\n" for each in certificates)
+    file = tmp_path / "company.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    trusted = []
+    for held in (one, one + two):
+        file.write_text(held)
+        http_connection.new_client()
+        context = library.part("llms.custom_httpx.http_handler").get_ssl_configuration()
+        trusted.append(context.cert_store_stats()["x509_ca"])
+    assert trusted == [1, 2]

@@ -48,6 +48,7 @@ async def test_the_first_answer_of_a_demo_session_begins_with_how_to_leave_it(
         assert first.endswith("\n\nfine")
         assert f"`{tmp_path / 'keys.env'}`" in first
         assert ("need a key" in first, "no `--model`" in first) == (True, True)
+        assert f"`acp-bridge key --home {tmp_path}`" in first
         since = client.mark()
         await client.prompt("and this")
         assert client.text(since=since) == "fine"
