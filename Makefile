@@ -19,7 +19,8 @@ help: ## this list
 demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 	@$(PY) -m acp_bridge demo $(ARGS)
 
-# A process for each core; a file's tests stay together, because they share what is slow to start.
+# Workers as tests/conftest.py says (ARGS="-n 2" for fewer); a file's tests stay together, because they
+# share what is slow to start.
 # The files keep the order that tests/conftest.py gives them: those that start processes come first.
 test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)

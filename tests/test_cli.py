@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
+from acp_bridge.agents import guard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
@@ -19,9 +22,14 @@ from acp_bridge.wire import stdio
 
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
-    """Serving changes what belongs to the process: the log, the collector, the switch interval."""
+    """Serving changes what belongs to the process: the log, the collector, the switch interval,
+    and that it adopts orphans."""
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    adopted = ORPHANS.adopts
     yield
+    if ORPHANS.adopts and not adopted:
+        guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
+        ORPHANS._adopts = False
     sys.setswitchinterval(interval)
     gc.set_threshold(*threshold)
     gc.unfreeze()
@@ -349,6 +357,20 @@ def test_an_agent_of_ours_that_lacks_a_package_is_not_started_and_the_command_is
     line = written.read_text()
     assert line.count("\n") == 1
     assert line.endswith(said.format(sys.executable, "acp-stdio-bridge"))
+
+
+def test_a_package_that_a_finder_of_its_own_knows_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class InPlace:
+        """Finds what was installed in place, as setuptools' own finders do."""
+
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return ModuleSpec(name, None) if name == "litellm" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, InPlace])
+    assert own_agent.missing(("acp", "litellm"), []) == ["acp"]
 
 
 def test_a_foreign_agent_is_served_whatever_ours_lack(

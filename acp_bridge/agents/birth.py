@@ -50,6 +50,14 @@ class NoParent(Exception):
     """The parent did not fork; the guard can be started by a command line."""
 
 
+def folder_to_start_in(folder: str | None) -> str | None:
+    """Return the folder; None, which is that of this process, if it can't be entered any more.
+
+    A kept bridge may outlive the folder that its client has started it in.
+    """
+    return folder if folder and os.access(folder, os.X_OK) else None
+
+
 class ByCommand:
     """Starts the guard's command line, which executes the agent's."""
 

@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 
 from acp_bridge import waits
-from acp_bridge.agents.birth import ForkedGuard, NoParent
+from acp_bridge.agents.birth import ForkedGuard, NoParent, folder_to_start_in
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.log import event
 
@@ -58,7 +58,7 @@ class ParentProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=self._folder,
+                cwd=folder_to_start_in(self._folder),
                 pass_fds=[number],
                 env=os.environ,
                 start_new_session=True,

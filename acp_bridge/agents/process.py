@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
-from acp_bridge.agents.birth import Birth, ByCommand, NoParent
+from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
@@ -67,8 +67,9 @@ class AgentProcess:
         `parent` has loaded the command's program: it forks the process if it can, for which a
         `patient` start waits up to `waits.PARENT_LOAD` while the first one loads. `lock_fd` is held
         by the guard from before the agent starts. `open_files` is the agent's soft limit; without
-        it, that of this process. It starts in `folder`, or where this process is. `on_stderr` gets
-        the agent's stderr, by lines cut at 8 KiB. The process is watched in `task_group`.
+        it, that of this process. It starts in `folder`, or where this process is if there is none.
+        `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The process is watched in
+        `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
@@ -80,7 +81,8 @@ class AgentProcess:
                         await process._begin(task_group, forking, command[0], lock_fd)
                         process.light = forking.light
                         return process
-        process, executing = cls(on_stderr), ByCommand(command, open_files, folder)
+        process = cls(on_stderr)
+        executing = ByCommand(command, open_files, folder_to_start_in(folder))
         await process._begin(task_group, executing, command[0], lock_fd)
         return process
 

@@ -69,8 +69,20 @@ def built_in(model: str | None) -> Sequence[str]:
 
 
 def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
-    """Return which of these packages are not on this import path; none of them is imported."""
-    return [name for name in packages if PathFinder.find_spec(name, path) is None]
+    """Return which of these packages can't be imported from this path; none is imported for it.
+
+    One that is installed in place may be found by a finder of its own, which Python has everywhere.
+    """
+    finders = [
+        each for each in sys.meta_path if each is not PathFinder and hasattr(each, "find_spec")
+    ]
+
+    def there(name: str) -> bool:
+        if PathFinder.find_spec(name, path) is not None:
+            return True
+        return any(each.find_spec(name, None) is not None for each in finders)
+
+    return [name for name in packages if not there(name)]
 
 
 def install_command(extra: str, path: Sequence[str]) -> str:

@@ -63,6 +63,8 @@ class Order:
     #: how long an agent may take to open a session, and to stop.
     open_timeout: float = waits.REQUEST
     drain_timeout: float = 2.0
+    #: the agent has a command to log in; the built-in one says itself which key is missing.
+    has_login: bool = True
 
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
@@ -206,7 +208,7 @@ class _Turn:
         details = error.data.get("details") if isinstance(error.data, dict) else None
         said = error.message if details in (None, error.message) else f"{error.message}: {details}"
         self._screen.tell(f"acp-bridge: {one_line(said)}")
-        if error.code == ErrorCode.AUTH_REQUIRED:
+        if error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login:
             self._screen.tell("acp-bridge: the agent wants a login: use its own command for that")
 
 

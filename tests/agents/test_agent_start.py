@@ -9,6 +9,7 @@ import pytest
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
+from acp_bridge.agents.parent_process import ParentProcess
 from acp_bridge.agents.process import AgentProcess, StartFailed
 from tests.agents.guard_support import (
     failure_of,
@@ -55,6 +56,30 @@ async def test_a_command_is_looked_up_in_the_path_and_the_folder_of_the_bridge(
     monkeypatch.chdir(agent.parent)
     async with started(["./agent"]) as (process, _):
         assert await read_line(process) == str(agent.parent)
+
+
+async def test_an_agent_whose_folder_was_removed_starts_where_the_bridge_is(tmp_path: Path) -> None:
+    async with started(["/bin/pwd"], folder=str(tmp_path)) as (process, _):
+        assert await read_line(process) == str(tmp_path)
+    async with started(["/bin/pwd"], folder=str(tmp_path / "gone")) as (process, _):
+        assert await read_line(process) == os.getcwd()
+
+
+@pytest.mark.parametrize("folder", ["there", "gone"])
+async def test_what_agents_are_forked_from_starts_in_its_folder_while_that_is_there(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    place = tmp_path / "place"
+    writes = python(f"import os; open({str(place)!r}, 'w').write(os.getcwd())")
+    process = ParentProcess(writes, str(tmp_path / folder))
+    try:
+        process.start()
+        with anyio.fail_after(5):
+            await process.ended()
+    finally:
+        process.end()
+    assert place.read_text() == (str(tmp_path / "there") if folder == "there" else os.getcwd())
 
 
 async def test_a_guard_that_says_nothing_is_given_up_and_killed(
