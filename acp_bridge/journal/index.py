@@ -108,11 +108,8 @@ class Index:
         )
 
     async def set_aside_session(self, session_id: str) -> SessionInfo | None:
-        """Return what is known of a session that has no files and never had a prompt.
-
-        It was set aside, or not made anew after that. Raises IndexUnusable.
-        """
-        return await self._one("NOT prompted AND session_id = ?", session_id)
+        """Return what is known of a session that was set aside. Raises IndexUnusable."""
+        return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
         """Return sessions not used since then that may have no prompt. Raises IndexUnusable."""

@@ -199,8 +199,6 @@ class SessionStore:
 
         Raises RpcError, also when it is another agent's.
         """
-        if self._context.journal.path(session_id).is_file():
-            return None
         try:
             found = await self._context.journal.index.set_aside_session(session_id)
         except IndexUnusable as exc:
