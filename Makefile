@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench crash fuzz mutants hazards man test-clients test-editors test-agents test-mcp test-openhands \
-	bench-openhands lock clean
+	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
@@ -19,7 +19,8 @@ help: ## this list
 demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 	@$(PY) -m acp_bridge demo $(ARGS)
 
-# A process for each core; a file's tests stay together, because they share what is slow to start.
+# Workers as tests/conftest.py says (ARGS="-n 2" for fewer); a file's tests stay together, because they
+# share what is slow to start.
 # The files keep the order that tests/conftest.py gives them: those that start processes come first.
 test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -66,16 +67,30 @@ test-mcp: $(VENV)/.ready ## MCP servers that are not ours (needs npm and the pac
 test-openhands: $(VENV)/.ready ## OpenHands' agent-server, driven by our agent (npm, package index, Python 3.12 or 3.13)
 	$(PY) -m pytest tests/openhands_not_ours $(ARGS)
 
+test-install: $(VENV)/.ready ## wheel and sdist installed with pip, pipx and uv (package index; ARGS=--every: each Python)
+	$(PY) -m tests.installs $(ARGS)
+
+pictures: $(VENV)/.ready ## record the demo and chat, and draw docs/pictures (ARGS=--draw: only draw)
+	$(PY) -m tests.pictures $(ARGS)
+
+dist: $(VENV)/.ready ## the wheel and the sdist, into dist/
+	$(PY) -m hatchling build -d dist -t wheel -t sdist
+
 bench-openhands: $(VENV)/.ready ## the figures on that server, into docs/benchmarks.md
 	$(PY) -m tests.benchmarks.openhands_rows
 
 # Seven days is the cool-down: what is younger is not taken. uv reads the upload times from the index.
+# The slim one is that of the program without LiteLLM and what only LiteLLM needs.
 lock: ## resolve the lock files anew (needs uv)
 	@before=$$($(PYTHON) -c 'import datetime as d; \
 	  print((d.datetime.now(d.UTC) - d.timedelta(days=7)).strftime("%Y-%m-%dT00:00:00Z"))'); \
-	for extra in openhands dev; do \
-	  lock=requirements; test $$extra = dev && lock=$$lock-dev; lock=$$lock.lock; \
-	  $(UV) pip compile pyproject.toml --extra $$extra --upgrade --universal --no-config \
+	for lock in requirements.lock requirements-slim.lock requirements-dev.lock; do \
+	  case $$lock in \
+	    *-dev.lock) with="--extra dev";; \
+	    *-slim.lock) with="--extra openhands --constraint requirements.lock --excludes -";; \
+	    *) with="--extra openhands";; \
+	  esac; \
+	  echo litellm | $(UV) pip compile pyproject.toml $$with --upgrade --universal --no-config \
 	    --generate-hashes --exclude-newer $$before --no-header --quiet --output-file $$lock || exit 1; \
 	  { echo "# Made by 'make lock': nothing uploaded after $$before."; cat $$lock; } > $$lock.new; \
 	  mv $$lock.new $$lock; echo "$$lock: up to $$before"; \

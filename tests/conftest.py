@@ -46,6 +46,12 @@ def pytest_configure() -> None:
     os.environ["ACP_BRIDGE_DEBUGGABLE"] = "1"  # processes are found by their environment
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: who starts processes waits for half of its time."""
+    return max(2, (os.cpu_count() or 2) * 3 // 2)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Among several workers, files that start processes come first, those with the most such tests

@@ -1,11 +1,13 @@
 """A new session in a folder where work goes on that no client has open says so."""
 
+import json
 import os
 import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
@@ -13,6 +15,7 @@ import pytest
 
 from acp_bridge import attendance
 from acp_bridge.listening.bound_socket import BoundSocket
+from acp_bridge.listening.holder import Holder
 from acp_bridge.listening.places import new_socket_path
 from acp_bridge.sessions.kept_work import KeptWork
 from tests.sessions.agent import Gate, until
@@ -130,9 +133,14 @@ async def test_what_is_idle_or_has_a_client_or_is_elsewhere_is_not_work_that_is_
 
 
 @asynccontextmanager
-async def silent_bridge(home: Path) -> AsyncIterator[socket.socket]:
-    """A bridge that accepts connections and says nothing."""
+async def silent_holder(home: Path, it: Bench) -> AsyncIterator[socket.socket]:
+    """A bridge that has a session of the folder, accepts connections and says nothing."""
+    session_id = await it.new()
+    await it.editor.stop_reason(it.editor.prompt(session_id, "done"))
+    await it.editor.ask("session/close", {"sessionId": session_id})
     bound = BoundSocket(home, new_socket_path(home, os.environ), "agent")
+    holder = json.dumps(asdict(Holder(str(bound.path), 1, "agent")))
+    it.context.journal.lock_path(session_id).write_text(holder)
     yield bound.listener
     bound.close()
 
@@ -140,7 +148,11 @@ async def silent_bridge(home: Path) -> AsyncIterator[socket.socket]:
 async def test_a_bridge_that_is_silent_costs_neither_the_session_nor_what_the_others_say(
     home: Path,
 ) -> None:
-    async with silent_bridge(home), listening(home) as (other, _, _), bench(home) as it:
+    async with (
+        listening(home) as (other, _, _),
+        bench(home) as it,
+        silent_holder(home, it),
+    ):
         _, gate = await left(other)
         sessions = it.bridge._sessions
         sessions._kept_work = KeptWork(it.context, sessions.attaching, patience=0.2)
@@ -149,7 +161,7 @@ async def test_a_bridge_that_is_silent_costs_neither_the_session_nor_what_the_ot
 
 
 async def test_one_that_ends_the_connection_or_speaks_nonsense_is_left_out(home: Path) -> None:
-    async with silent_bridge(home) as listener, bench(home) as it:
+    async with bench(home) as it, silent_holder(home, it) as listener:
         session_id = await it.new()
         answers = [b"", b"garbage\n", b'{"jsonrpc":"2.0","id":1,"result":{}}\n']
         hello = b'{"jsonrpc":"2.0","id":1,"result":{"agentCapabilities":{}}}\n'
@@ -171,7 +183,7 @@ async def test_one_that_ends_the_connection_or_speaks_nonsense_is_left_out(home:
 async def test_the_answer_does_not_wait_for_it_and_a_session_that_is_gone_is_told_nothing(
     home: Path,
 ) -> None:
-    async with silent_bridge(home), bench(home) as it:
+    async with bench(home) as it, silent_holder(home, it):
         sessions = it.bridge._sessions
         sessions._kept_work = KeptWork(it.context, sessions.attaching, patience=3600)
         session_id = await it.new()

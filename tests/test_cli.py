@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import anyio
 import pytest
 
 from acp_bridge import cli, demo, log
+from acp_bridge.agents import guard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.cli import options, own_agent
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
@@ -19,9 +22,14 @@ from acp_bridge.wire import stdio
 
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
-    """Serving changes what belongs to the process: the log, the collector, the switch interval."""
+    """Serving changes what belongs to the process: the log, the collector, the switch interval,
+    and that it adopts orphans."""
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    adopted = ORPHANS.adopts
     yield
+    if ORPHANS.adopts and not adopted:
+        guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
+        ORPHANS._adopts = False
     sys.setswitchinterval(interval)
     gc.set_threshold(*threshold)
     gc.unfreeze()
@@ -290,3 +298,87 @@ def test_another_package_named_agent_is_not_started_and_the_log_names_its_path(
 def test_what_isolation_leaves_out_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/script", "", "/of/the/user", "/site"])
     assert own_agent.isolated_path({"PYTHONPATH": "/of/the/user:/more"}) == ["/site"]
+
+
+# what an installation may lack
+
+
+@pytest.mark.parametrize(
+    ("arguments", "packages"),
+    [
+        ([], ("acp", "mcp", "litellm")),
+        (["--model", "openai/gpt-5.2"], ("acp", "mcp", "litellm")),
+        (["--model", "demo"], ("acp", "mcp")),
+        (["--model", "scripted:dialogue.txt"], ("acp", "mcp")),
+        (["--openhands", "http://127.0.0.1:8000"], ("acp", "websockets")),
+        (["--", "agent"], ()),
+    ],
+)
+def test_each_agent_needs_its_own_packages_and_a_foreign_one_none(
+    arguments: list[str], packages: tuple[str, ...]
+) -> None:
+    assert tuple(options.parse(arguments, {}).packages) == packages
+
+
+def site_with(folder: Path, *names: str) -> list[str]:
+    """An import path on which lie empty packages of these names."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").touch()
+    return [str(folder)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "there", "said"),
+    [
+        ([], ("acp", "mcp", "pip"), "not installed: litellm. Run: {} -m pip install {}\n"),
+        ([], ("acp", "mcp"), "not installed: litellm. Run: uv pip install --python {} {}\n"),
+        ([], ("pip",), "not installed: acp, mcp, litellm. Run: {} -m pip install {}\n"),
+        (
+            ["--openhands", "http://127.0.0.1:8000"],
+            ("acp", "pip"),
+            "not installed: websockets. Run: {} -m pip install '{}[openhands]'\n",
+        ),
+    ],
+)
+def test_an_agent_of_ours_that_lacks_a_package_is_not_started_and_the_command_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    there: tuple[str, ...],
+    said: str,
+) -> None:
+    path = site_with(tmp_path / "site", *there)
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: path)
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(anyio, "run", lambda *args: pytest.fail("it serves"))
+    written = tmp_path / "log"
+    assert cli.run([*arguments, "--home", str(tmp_path), "--log-file", str(written)]) == 2
+    line = written.read_text()
+    assert line.count("\n") == 1
+    assert line.endswith(said.format(sys.executable, "acp-stdio-bridge"))
+
+
+def test_a_package_that_a_finder_of_its_own_knows_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class InPlace:
+        """Finds what was installed in place, as setuptools' own finders do."""
+
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return ModuleSpec(name, None) if name == "litellm" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, InPlace])
+    assert own_agent.missing(("acp", "litellm"), []) == ["acp"]
+
+
+def test_a_foreign_agent_is_served_whatever_ours_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: [str(tmp_path)])
+    monkeypatch.setattr(anyio, "run", lambda *args: served.append(args))
+    monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
+    assert cli.run(["--", "agent"]) == 0
+    assert served

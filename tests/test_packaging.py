@@ -8,12 +8,12 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge import __version__
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 COMMANDS = ("acp-bridge", "acp-stdio-bridge")
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """The output of a command, which must exit 0; nothing of our own environment leads it home."""
+def run(*command: str | Path, cwd: Path, code: int = 0) -> str:
+    """The output of a command with this exit code; nothing of our environment leads it home."""
     leading = ("PYTHON", "PIP_", "VIRTUAL_ENV", "ACP_BRIDGE_")
     env = {name: value for name, value in os.environ.items() if not name.startswith(leading)}
     done = subprocess.run(
@@ -37,7 +37,7 @@ def run(*command: str | Path, cwd: Path) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, f"{command} exited with {done.returncode}:\n{done.stdout}"
+    assert done.returncode == code, f"{command} exited with {done.returncode}:\n{done.stdout}"
     return done.stdout
 
 
@@ -65,31 +65,57 @@ def test_the_checkout_and_the_sdist_build_the_same_wheel(built: dict[str, Path])
     assert contents[0] == contents[1]
 
 
-@pytest.mark.process
-@pytest.mark.slow
-def test_what_was_built_runs_its_demo_outside_the_checkout(
-    built: dict[str, Path], tmp_path: Path
-) -> None:
-    home, empty = tmp_path / "venv", tmp_path / "empty"
-    empty.mkdir()
-    install(built["sdist"], home)
-    for command in COMMANDS:
-        assert __version__ in run(home / "bin" / command, "--version", cwd=empty)
-    for package in ("acp_bridge", "agent"):
-        where = f"import {package}; print({package}.__file__)"
-        assert Path(run(home / "bin" / "python", "-c", where, cwd=empty)).is_relative_to(home)
-    run(home / "bin" / "acp-bridge", "demo", cwd=empty)
-
-
-def install(wheel: Path, home: Path) -> None:
-    """A new environment with the wheel, and our dependencies within reach of it."""
+@pytest.fixture(scope="module")
+def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel; what the wheel needs is given by `dependencies`."""
+    home = tmp_path_factory.mktemp("installed") / "venv"
     venv.create(home, symlinks=True)
     pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet")
-    run(*pip, "--no-deps", "--no-index", wheel, cwd=home)
+    run(*pip, "--no-deps", "--no-index", built["sdist"], cwd=home)
+    return home
+
+
+def dependencies(home: Path, *, without: str = "") -> None:
+    """Put our dependencies, but one, within reach of an environment.
+
+    Through a .pth they come after the wheel, and a .pth of their own (our checkout's, installed in
+    place) is not followed.
+    """
+    folder = home / f"all-but-{without}"
+    folder.mkdir()
+    for path in Path(anyio.__file__).parents[1].iterdir():
+        if path.name != without:
+            (folder / path.name).symlink_to(path)
     (site,) = home.glob("lib/python*/site-packages")
-    # Through a .pth they come after the wheel, and a .pth of their own (our checkout's, installed
-    # in place) is not followed.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (site / "dependencies.pth").write_text(f"{folder}\n")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_was_built_runs_its_demo_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+    dependencies(installed)
+    for command in COMMANDS:
+        assert __version__ in run(installed / "bin" / command, "--version", cwd=tmp_path)
+    python = installed / "bin" / "python"
+    for package in ("acp_bridge", "agent"):
+        where = f"import {package}; print({package}.__file__)"
+        assert Path(run(python, "-c", where, cwd=tmp_path)).is_relative_to(installed)
+    run(installed / "bin" / "acp-bridge", "demo", cwd=tmp_path)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_without_litellm_it_serves_prepared_answers_and_other_agents_and_says_what_is_missing(
+    installed: Path, tmp_path: Path
+) -> None:
+    dependencies(installed, without="litellm")
+    bridge, python = installed / "bin" / "acp-bridge", installed / "bin" / "python"
+    said = run(bridge, cwd=tmp_path, code=2)
+    assert said.count("\n") == 1
+    assert f"not installed: litellm. Run: {python} -m pip install acp-stdio-bridge" in said
+    assert "I am prepared answers" in run(bridge, "run", "--model", "demo", "hello", cwd=tmp_path)
+    other = (python, "-I", "-m", "agent", "--model", "demo")
+    assert "I am prepared answers" in run(bridge, "run", "hello", "--", *other, cwd=tmp_path)
 
 
 @pytest.mark.process
@@ -120,7 +146,10 @@ def pins(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+LOCKS = ["requirements.lock", "requirements-slim.lock", "requirements-dev.lock"]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_pins_by_hash_and_names_no_index(lock: str) -> None:
     text = (ROOT / lock).read_text("utf-8")
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
@@ -132,6 +161,17 @@ def test_a_lock_pins_by_hash_and_names_no_index(lock: str) -> None:
 
 def test_the_development_lock_holds_the_runtime_lock() -> None:
     assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+def test_the_slim_lock_is_the_runtime_lock_without_litellm_and_what_it_alone_needs() -> None:
+    slim, whole = pins("requirements-slim.lock"), pins("requirements.lock")
+    assert slim.items() <= whole.items()
+    assert "litellm" not in slim
+    assert "litellm" not in (ROOT / "requirements-slim.lock").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["openhands"]]
+    named = {re.split(r"[^a-z0-9-]", entry)[0] for entry in needed}
+    assert named - slim.keys() == {"litellm"}
 
 
 def test_the_malicious_releases_of_litellm_are_excluded() -> None:

@@ -29,9 +29,12 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.agents.birth import NoParent, StartedGuard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent_process import LIGHT, READY, THREADS, ParentProcess
 from acp_bridge.log import event
 
+#: seconds between two looks at what a parent has left.
+_LOOK: Final = 0.01
 #: parents in a row that end before they are ready; then there is no other.
 _TRIES: Final = 3
 
@@ -134,7 +137,15 @@ class AgentParent:
             if not may_return:
                 return
             failures = 0 if was_ready else failures + 1
-            await anyio.sleep(waits.PARENT_PAUSE)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.sleep, waits.PARENT_PAUSE)
+                tasks.start_soon(self._collect)
+
+    async def _collect(self) -> None:
+        """Collect the guard that waited at a parent which has ended: the bridge has adopted it."""
+        with anyio.move_on_after(waits.PARENT_PAUSE):
+            while await anyio.to_thread.run_sync(ORPHANS.kill):  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(_LOOK)
 
     async def _live(self) -> tuple[bool, bool]:
         """Start a parent and wait for its end; returns if it was ready, and if another may come."""

@@ -62,11 +62,12 @@ def main(arguments: Sequence[str]) -> int:
     own_agent = agent is None
     if given.online and not settings.builtin:
         parser.error("--online asks the built-in agent's model, and no other agent")
+    why_not = hindrance(os.environ, bridge.packages, openhands=not settings.builtin)
     subject = Subject(
         settings,
         own_agent=own_agent,
         model=given.model,
-        hindrance=hindrance(os.environ, openhands=not settings.builtin) if own_agent else None,
+        hindrance=why_not if own_agent else None,
         env=os.environ,
         mask=Mask.of(os.environ, None, settings.command),
         online=given.online,

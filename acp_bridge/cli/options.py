@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from acp_bridge import __version__, waits
-from acp_bridge.cli import openhands
+from acp_bridge.cli import openhands, own_agent
 from acp_bridge.cli.help import HELP
 from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
@@ -59,6 +59,8 @@ class Options:
     settings: Settings
     #: the agent is one of this project's: the built-in one, or OpenHands'.
     own_agent: bool
+    #: the packages that an agent of this project's needs, and that may be missing.
+    packages: Sequence[str]
     log_file: Path | None
     log_level: str | None
 
@@ -77,9 +79,11 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     given = _parsed(own, env)
     if dashes and not command:
         _fail("there is no command after --")
+    packages = own_agent.OPENHANDS if given.openhands else own_agent.built_in(given.model)
     return Options(
         settings=_settings(given, command, env),
         own_agent=not command,
+        packages=() if command else packages,
         log_file=Path(given.log_file).absolute() if given.log_file else None,
         log_level=given.log_level,
     )

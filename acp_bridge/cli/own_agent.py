@@ -1,8 +1,9 @@
-"""Tells if `python -I -m agent` would start the built-in agent, or a package of the same name."""
+"""Tells if `python -I -m agent` would start the built-in agent, and what is missing for it."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import site
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,18 @@ from typing import Final
 #: stands in both files of ours: they name what they import of the bridge
 _OURS: Final = b"acp_bridge"
 
+#: what the built-in agent imports that an installation may lack; prepared answers need no LiteLLM.
+_BUILT_IN: Final = ("acp", "mcp", "litellm")
+_PREPARED: Final = _BUILT_IN[:-1]
+#: what OpenHands' agent imports.
+OPENHANDS: Final = ("acp", "websockets")
 
-def hindrance(env: Mapping[str, str], *, openhands: bool) -> str | None:
-    """Return why an agent of ours can't be started, None if nothing is known to be in its way."""
+
+def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: bool) -> str | None:
+    """Return why an agent of ours can't be started, None if nothing is known to be in its way.
+
+    `packages`: what it imports that an installation may lack.
+    """
     path = isolated_path(env)
     found = foreign_agent(path)
     if found is not None:
@@ -23,11 +33,14 @@ def hindrance(env: Mapping[str, str], *, openhands: bool) -> str | None:
             "the built-in agent can't be started: another Python package named 'agent' is installed"
             f" at {found}; uninstall it, or install acp-bridge in an environment of its own"
         )
-    if openhands and not has_websockets(path):
-        return (
-            "OpenHands' agent can't be started: install acp-stdio-bridge[openhands], which has"
-            " what it needs"
+    if lacking := missing(packages, path):
+        who = (
+            "OpenHands' agent can't be started"
+            if openhands
+            else "the built-in agent can't be started (another one can: acp-bridge -- COMMAND)"
         )
+        add = install_command("openhands" if openhands else "", path)
+        return f"{who}: not installed: {', '.join(lacking)}. Run: {add}"
     return None
 
 
@@ -49,9 +62,40 @@ def foreign_agent(path: Sequence[str]) -> str | None:
     return None if all(_OURS in content for content in files) else str(package)
 
 
-def has_websockets(path: Sequence[str]) -> bool:
-    """Tell if the extra packages of OpenHands' agent are on this import path."""
-    return PathFinder.find_spec("websockets", path) is not None
+def built_in(model: str | None) -> Sequence[str]:
+    """Return the packages that the built-in agent needs for this model, or for one it chooses."""
+    prepared = model is not None and (model == "demo" or model.startswith("scripted:"))
+    return _PREPARED if prepared else _BUILT_IN
+
+
+def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
+    """Return which of these packages can't be imported from this path; none is imported for it.
+
+    One that is installed in place may be found by a finder of its own, which Python has everywhere.
+    """
+    finders = [
+        each for each in sys.meta_path if each is not PathFinder and hasattr(each, "find_spec")
+    ]
+
+    def there(name: str) -> bool:
+        if PathFinder.find_spec(name, path) is not None:
+            return True
+        return any(each.find_spec(name, None) is not None for each in finders)
+
+    return [name for name in packages if not there(name)]
+
+
+def install_command(extra: str, path: Sequence[str]) -> str:
+    """Return what a user types to add what is missing to this very environment.
+
+    `extra`: the extra that has it; "" if everything has it. An environment that uv has made has no
+    pip; pip does not install anew what is there, and adds what that lacks.
+    """
+    name = f"'acp-stdio-bridge[{extra}]'" if extra else "acp-stdio-bridge"
+    python = shlex.quote(sys.executable)
+    if PathFinder.find_spec("pip", path) is None:
+        return f"uv pip install --python {python} {name}"
+    return f"{python} -m pip install {name}"
 
 
 def isolated_path(env: Mapping[str, str]) -> list[str]:

@@ -74,6 +74,8 @@ class OwnBridge:
     settings: Settings
     #: the user said which agent: with a command or by `--openhands`.
     agent_given: bool
+    #: what its agent needs that an installation may lack, if it is one of ours.
+    packages: Sequence[str]
 
 
 def divided(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
@@ -112,7 +114,7 @@ def own_bridge(
         words += ["--", *agent]
     parsed = options.parse(words, env)
     named = agent is not None or not parsed.settings.builtin
-    return OwnBridge((*BRIDGE, *words), parsed.settings, named)
+    return OwnBridge((*BRIDGE, *words), parsed.settings, named, parsed.packages)
 
 
 def environment() -> dict[str, str]:

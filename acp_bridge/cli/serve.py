@@ -31,8 +31,8 @@ _LOG: Final = "bridge.log"
 _LOG_BYTES: Final = 4_000_000
 
 _AT_A_TERMINAL: Final = (
-    "acp-bridge speaks ACP on stdin and stdout: an editor starts it."
-    " 'acp-bridge demo' shows it working; Ctrl-D ends.\n"
+    "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
+    "'acp-bridge chat' talks with an agent here, 'acp-bridge demo' shows what the bridge does.\n"
 )
 
 
@@ -120,7 +120,7 @@ def _has_its_agent(options: Options) -> bool:
     """Tell if an agent of ours, where one is wanted, is what would be started."""
     if not options.own_agent:
         return True
-    why = hindrance(os.environ, openhands=not options.settings.builtin)
+    why = hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
     if why is not None:
         log.logger.error("%s", why)
     return why is None

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], *, bridge: Sequence[str] = BRIDGE) -> int:
 def _run(bridge: Sequence[str], record: TextIO | None) -> int:
     screen = _screen(sys.stdout)
     start = time.monotonic()
-    screen.say(f"acp-bridge {__version__}, the demo: real processes, no network.\n")
+    screen.say(f"acp-bridge {__version__}, the demo: real processes, no model, no network.\n")
     with tempfile.TemporaryDirectory(prefix="acp-bridge-demo-", ignore_cleanup_errors=True) as home:
         recordings: dict[str, Recording] = {}
         try:

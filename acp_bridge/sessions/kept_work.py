@@ -1,18 +1,21 @@
 """Says in a new session that work goes on in its folder which no client has open.
 
-It is looked for behind the answer to `session/new`, in this bridge and in the others of the home,
-for a bounded time. Nobody waits for it, and a bridge that is silent is left out.
+It is looked for behind the answer to `session/new`, in this bridge and in those others that the
+lock files of the folder's sessions name, for a bounded time. Nobody waits for it, and a bridge that
+is silent is left out.
 """
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from contextlib import suppress
+from pathlib import Path, PurePath
 
 import anyio
 
 from acp_bridge import notices, waits, work_notices
 from acp_bridge.clients.client import Client
-from acp_bridge.listening.run_files import live_bridges
+from acp_bridge.journal import JournalError
+from acp_bridge.listening.holder import read_holder
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
@@ -26,38 +29,47 @@ class KeptWork:
     def __init__(
         self, context: SessionContext, attaching: Attaching, patience: float = waits.KEPT_WORK
     ) -> None:
-        """`patience`: seconds for all other bridges together."""
+        """`patience`: seconds to find all other bridges, and for them to answer."""
         self._context = context
         self._attaching = attaching
         self._patience = patience
 
     async def tell(self, session: Session, client: Client) -> None:
         """Say what is found in the folder of a session to the client that has opened it."""
-        found = await self._elsewhere()
+        folder = session.workspace.cwd
+        found = await self._elsewhere(folder)
         found += self._attaching.listed()["sessions"]
-        folder = PurePath(session.workspace.cwd)
-        kept = [row for row in found if _is_kept(row) and PurePath(row["cwd"]) == folder]
+        here = [row for row in found if PurePath(row["cwd"]) == PurePath(folder)]
+        kept = [row for row in here if _is_kept(row)]
         if kept:
             said = work_notices.kept(kept, self._context.settings.agent_name)
             session.transcript.show_to(client, notices.notice(said))
 
-    async def _elsewhere(self) -> list[Json]:
-        """Return what the other bridges of this home have live, as far as they say it in time."""
+    async def _elsewhere(self, folder: str) -> list[Json]:
+        """Return what other bridges have live that have a session of this folder.
+
+        What they don't say in time is not known.
+        """
         found: list[Json] = []
 
         async def ask(socket: str) -> None:
             found.extend(await live_sessions(socket))
 
         with anyio.move_on_after(self._patience):
-            bridges = await anyio.to_thread.run_sync(
-                live_bridges, self._context.settings.home, abandon_on_cancel=True
-            )
-            async with anyio.create_task_group() as tasks:
-                for bridge in bridges:
-                    ours = bridge.socket == str(self._context.socket)
-                    if not ours and bridge.protocol == SOCKET_PROTOCOL:
-                        tasks.start_soon(ask, bridge.socket)
+            with suppress(JournalError):
+                rows, _ = await self._context.journal.list(cwd=folder)
+                locks = [self._context.journal.lock_path(row.session_id) for row in rows]
+                sockets = await anyio.to_thread.run_sync(_sockets, locks, abandon_on_cancel=True)
+                async with anyio.create_task_group() as tasks:
+                    for socket in sockets - {str(self._context.socket)}:
+                        tasks.start_soon(ask, socket)
         return found
+
+
+def _sockets(locks: list[Path]) -> set[str]:
+    """Return where the bridges listen, or did, that have written into these lock files."""
+    holders = [holder for lock in locks if (holder := read_holder(lock))]
+    return {holder.socket for holder in holders if holder.protocol == SOCKET_PROTOCOL}
 
 
 def _is_kept(row: Json) -> bool:

@@ -24,7 +24,9 @@ def program() -> str:
     A link, such as pipx and uv make, is not followed: it outlives an upgrade. Raises NotInstalled.
     """
     started = sys.argv[0] if sys.argv else ""
-    folders = (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))
+    schemes = (sysconfig.get_default_scheme(), f"{os.name}_user")
+    folders = [sysconfig.get_path("scripts", scheme) for scheme in schemes]
+    folders.append(os.path.dirname(sys.executable))
     beside = [os.path.join(folder, COMMANDS[0]) for folder in folders]
     for path in [*([started] if Path(started).name in COMMANDS else []), *beside]:
         if os.path.isfile(path) and os.access(path, os.X_OK):

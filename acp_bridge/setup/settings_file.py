@@ -47,11 +47,11 @@ def write(path: Path, entry: Entry) -> Written:
         file.parent.mkdir(parents=True, exist_ok=True)
         backup = None if before is None else _back_up(file, before)
         _replace(file, before, after)
-    except (Malformed, UnicodeDecodeError) as why:
-        reason = "it is not UTF-8" if isinstance(why, UnicodeDecodeError) else why
+    except (Malformed, UnicodeError) as why:
+        reason = "it is not UTF-8" if isinstance(why, UnicodeError) else why
         raise NotWritten(f"{path} was not changed: {reason}") from None
     except OSError as error:
-        raise NotWritten(f"{error.filename or path}: {error.strerror}") from None
+        raise NotWritten(f"{path} was not changed: {error.strerror}") from None
     return Written(changed=True, backup=backup)
 
 

@@ -38,6 +38,13 @@ _STOP_REASONS: Final = {
     "cancelled": Exit.CANCELLED,
 }
 
+#: what a person is told of a turn that has not simply ended.
+SAID: Final = {
+    Exit.LIMIT: "the agent stopped at a limit of tokens or of requests",
+    Exit.REFUSAL: "the agent refused",
+    Exit.CANCELLED: "the turn was cancelled by another client",
+}
+
 
 def of_stop_reason(reason: object, *, denied: bool) -> Exit:
     """Return the exit code of a turn that has ended; a reason that is not known counts as its end.

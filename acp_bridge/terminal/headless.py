@@ -30,7 +30,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener
-from acp_bridge.terminal.exits import Exit, of_error, of_stop_reason
+from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Permissions, Policy
 from acp_bridge.terminal.sent import ConnectionLost, NoAnswer, Sent
@@ -63,6 +63,8 @@ class Order:
     #: how long an agent may take to open a session, and to stop.
     open_timeout: float = waits.REQUEST
     drain_timeout: float = 2.0
+    #: the agent has a command to log in; the built-in one says itself which key is missing.
+    has_login: bool = True
 
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
@@ -145,6 +147,8 @@ class _Turn:
             return Exit.FAILED
         else:
             code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
+            if code in SAID and not self._stopped:
+                self._screen.tell(f"acp-bridge: {SAID[code]}")
         if self._stopped:
             code = self._stop.reason
             self._screen.tell(f"acp-bridge: {_WHY[code]}")
@@ -204,7 +208,7 @@ class _Turn:
         details = error.data.get("details") if isinstance(error.data, dict) else None
         said = error.message if details in (None, error.message) else f"{error.message}: {details}"
         self._screen.tell(f"acp-bridge: {one_line(said)}")
-        if error.code == ErrorCode.AUTH_REQUIRED:
+        if error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login:
             self._screen.tell("acp-bridge: the agent wants a login: use its own command for that")
 
 

@@ -28,7 +28,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection
-from acp_bridge.terminal.exits import Exit, of_stop_reason
+from acp_bridge.terminal.exits import SAID, Exit, of_stop_reason
 from acp_bridge.terminal.question import title_of
 from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.waiting import Stop, first_of
@@ -124,5 +124,7 @@ class Sending:
             return self._stop.reason
         outcome: Json = await self._sent.result() or {}
         code = of_stop_reason(outcome.get("stopReason"), denied=False)
+        if code in SAID:
+            self._screen.tell(f"acp-bridge: {SAID[code]}")
         self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
         return code

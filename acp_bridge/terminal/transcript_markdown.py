@@ -97,13 +97,21 @@ def _voice(kind: str, own: Json) -> str:
 
 
 def _shown_card(card: Json) -> str:
-    title = one_line(str(card.get("title") or "tool call")).replace("`", "'")
+    title = _code(one_line(str(card.get("title") or "tool call")))
     kind, status = (card.get(key) for key in ("kind", "status"))
     about = ", ".join(one_line(str(each)) for each in (kind, status) if each)
-    head = f"**Tool** `{title}`" + (f" ({about})" if about else "")
+    head = f"**Tool** {title}" + (f" ({about})" if about else "")
     content = card.get("content")
     parts = [_part(each) for each in content] if isinstance(content, list) else []
     return "\n\n".join([head, *filter(None, parts)])
+
+
+def _code(text: str) -> str:
+    """Return a line as code; one that is code already, as titles of commands are, stays so."""
+    within = text.removeprefix("`").removesuffix("`")
+    if len(text) - len(within) == 2 and within and "`" not in within:
+        return text
+    return "`" + text.replace("`", "'") + "`"
 
 
 def _part(item: Any) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from agent.model import THOUGHT_LEVELS, ModelInfo
+from agent.model import THOUGHT_LEVELS, ModelError, ModelInfo
 from agent.providers.partial_completion import Tokens
 
 #: variables that LiteLLM reads when it is imported; the last keeps it from raising at chunks that
@@ -35,6 +35,10 @@ class Withheld(Exception):
 
 
 _withheld: list[bool] = []
+_NOT_INSTALLED = (
+    "LiteLLM, which asks models, is not installed: `acp-bridge` in a terminal says how to add it;"
+    " or choose the demo."
+)
 
 
 def withhold() -> None:
@@ -46,12 +50,17 @@ def withhold() -> None:
 def load() -> Any:
     """Returns the module. Blocks the thread; loading it in two threads at once is harmless.
 
-    Raises Withheld.
+    Raises Withheld, and ModelError where LiteLLM is not installed.
     """
     if _withheld:
         raise Withheld
-    with _environment(_SWITCHES), _collector_resting():
-        litellm: Any = importlib.import_module("litellm")
+    try:
+        with _environment(_SWITCHES), _collector_resting():
+            litellm: Any = importlib.import_module("litellm")
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        raise ModelError(_NOT_INSTALLED) from error
     litellm.suppress_debug_info = True
     litellm.drop_params = True  # of two providers with one model only one may know a parameter
     litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts

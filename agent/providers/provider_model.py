@@ -102,8 +102,8 @@ class ProviderModel:
         self._mask = mask
 
     async def info(self) -> ModelInfo:
-        await loaded()
         try:
+            await loaded()
             target, access = self._target()
         except ModelError:
             return ModelInfo()
@@ -172,6 +172,8 @@ class ProviderModel:
         """Returns the model with the way to its provider. Raises ModelError."""
         try:
             model, provider, base_url = library.split(self.id)
+        except ModelError:
+            raise
         except Exception as error:  # its kind depends on the provider
             raise unknown_model(self.id) from error
         access = self._access(provider)

@@ -17,10 +17,11 @@ from typing import Any
 import anyio
 from anyio.abc import SocketStream
 
+from tests.agents.guard_support import parent_of
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Json, Status, Step
 from tests.support.model_server import ModelRequest, ModelServer
-from tests.support.processes import MARK, all_gone, children, command_line, descendants, kill_marked
+from tests.support.processes import MARK, all_gone, command_line, descendants, kill_marked
 from tests.support.recording import Message
 
 ROOT = Path(__file__).parents[2]
@@ -137,21 +138,22 @@ def agent_pid(client: RecordingClient) -> int:
 def agent_pids(client: RecordingClient) -> list[int]:
     """Of all agents behind the client's bridge, executed or forked.
 
-    A forked one has the command line of the parent, and so has its guard. The parent is a child of
-    the bridge, and so is a guard whose parent is gone; any guard has an agent below it.
+    A forked one has the command line of the parent, and so has its guard, also one that waits for
+    an agent. What is below a guard is told by the guard's folder: with its agent it goes to `/`.
     """
     assert client.process is not None
-    found = [
-        pid
-        for pid in descendants(client.process.pid)
-        if "-m agent" in (line := command_line(pid)) and "guard" not in line
-    ]
-    below = {pid: children(pid) for pid in found}
     return sorted(
         pid
-        for pid in set(found) - set(children(client.process.pid))
-        if not set(below[pid]) & set(found)
+        for pid in descendants(client.process.pid)
+        if "-m agent" in (line := command_line(pid)) and "guard" not in line and _is_guarded(pid)
     )
+
+
+def _is_guarded(pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{parent_of(pid)}/cwd") == "/"
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return False
 
 
 # what a provider was sent

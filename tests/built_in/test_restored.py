@@ -2,13 +2,13 @@
 and behind the bridge.
 
 What the provider gets is judged, and what the client is told. One process, which is killed in the
-end, has begun all sessions of a way: those that know LiteLLM take seconds to start.
+end, has begun all sessions of a way, and another one opens them: those that know LiteLLM take
+seconds to start.
 """
 
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.agent.mcp_servers.support import odd
 from tests.built_in.support import (
     ANTHROPIC,
     FIRST,
+    KEY,
     OPENAI,
     START,
     Stack,
@@ -37,6 +38,10 @@ from tests.support.recording import Message, RpcError
 pytestmark = pytest.mark.process
 
 ALWAYS = {"outcome": {"outcome": "selected", "optionId": "allow_always"}}
+#: what the user has chosen in the first process
+CHOSEN = "anthropic/claude-opus-4-5"
+OF_OPENAI, OF_ANTHROPIC = "/v1/chat/completions", "/v1/messages"
+OFFERED = f"{OPENAI},{ANTHROPIC},{CHOSEN}"
 COMMAND = Call("shell", '{"command": "echo seven"}')
 ECHO = Call("mcp__polite__echo", '{"text": "hello"}')
 #: the file of this name is there only while the sessions begin
@@ -45,7 +50,7 @@ MINE = "mine.txt"
 
 @dataclass
 class Killed:
-    """Sessions of a process that was killed in the middle of a turn, and how to open them again."""
+    """Sessions of a process that was killed in the middle of a turn."""
 
     stack: Stack
     module: str
@@ -66,19 +71,34 @@ class Killed:
         self.cwd(session).mkdir(exist_ok=True)
         self.sessions[session] = await client.new_session(self.cwd(session), **params)
 
-    @asynccontextmanager
-    async def loaded(
-        self,
-        session: str,
-        *,
-        model: str = OPENAI,
-        env: Mapping[str, str] | None = None,
-        **params: Any,
-    ) -> AsyncIterator[tuple[RecordingClient, Message]]:
-        """The client, and the answer to its load."""
-        async with self.stack.start(self.module, model=model, env=env) as client:
-            result = await client.load_session(self.sessions[session], self.cwd(session), **params)
-            yield client, result
+
+@dataclass
+class Reopened:
+    """The process that opens them: its model is OPENAI, and it has no key for ANTHROPIC's models
+    when it starts."""
+
+    killed: Killed
+    client: RecordingClient
+    #: what "keyless" showed and how its prompt was refused, before there was a key
+    shown: str = ""
+    refusal: RpcError = field(init=False)
+
+    @property
+    def stack(self) -> Stack:
+        return self.killed.stack
+
+    async def load(self, session: str, **params: Any) -> Message:
+        """Loads it, and is in it; the answer."""
+        session_id, cwd = self.killed.sessions[session], self.killed.cwd(session)
+        answer: Message = await self.client.load_session(session_id, cwd, **params)
+        return answer
+
+    async def close(self) -> None:
+        await self.client.request("session/close", {"sessionId": self.client.session_id})
+
+    def text(self, since: int = 0) -> str:
+        """What the session that it is in was shown."""
+        return self.client.text(self.client.session_id, since)
 
 
 @pytest.fixture(scope="module", params=["agent", "acp_bridge"])
@@ -88,13 +108,9 @@ async def killed(
     async with stack_in(tmp_path_factory.mktemp(request.param)) as stack:
         killed = Killed(stack, request.param)
         (stack.folder / MINE).write_text("turn\ntext: I am mine.")
-        offered = {"ACP_BRIDGE_MODELS": f"{OPENAI},{ANTHROPIC},{killed.mine}"}
+        offered = {"ACP_BRIDGE_MODELS": f"{OFFERED},{killed.mine}"}
         env = {**offered, "ACP_BRIDGE_LOG_LEVEL": "info"}
-        async with stack.start(request.param, env=env) as client:
-            if request.param == "acp_bridge":  # the next ones are forked, and know LiteLLM at once
-                for _ in range(2):
-                    await client.new_session(stack.cwd)
-                await client.logged("parent.ready", within=FIRST)
+        async with stack.start(request.param, model=ANTHROPIC, env=env) as client:
             await begin_all(client, killed)
             assert client.process is not None
             os.kill(client.process.pid, signal.SIGKILL)
@@ -104,9 +120,33 @@ async def killed(
         yield killed
 
 
+@pytest.fixture(scope="module")
+async def reopened(killed: Killed) -> AsyncIterator[Reopened]:
+    stack = killed.stack
+    given = {name: value for name, value in stack.keys.items() if name.startswith("ANTHROPIC")}
+    settings = {"ACP_BRIDGE_MODELS": OFFERED, "ACP_BRIDGE_MAX_CALLS": "2"}
+    env = {**settings, **dict.fromkeys(given, ""), "ACP_BRIDGE_LOG_LEVEL": "info"}
+    async with stack.start(killed.module, model=OPENAI, env=env) as client:
+        it = Reopened(killed, client)
+        await it.load("keyless")
+        it.shown = it.text()
+        it.refusal = await refused(client, "Who am I?")
+        lines = [f"{name}={value}" for name, value in given.items()]
+        (stack.home / "keys.env").write_text("\n".join(lines))
+        await all_loaded(client, killed.module)
+        yield it
+
+
+async def all_loaded(client: RecordingClient, module: str) -> None:
+    """Until a bridge forks its agents: they know LiteLLM at once, and need not load it again."""
+    if module == "acp_bridge":
+        await client.logged("parent.ready", within=FIRST)
+
+
 async def begin_all(client: RecordingClient, killed: Killed) -> None:
     stack = killed.stack
     await killed.begin(client, "rights", mcpServers=[odd("polite", mark=stack.mark)])
+    await all_loaded(client, killed.module)
     await allowing_always(client, stack)
     await killed.begin(client, "scripted")
     await choose(client, "model", killed.mine)
@@ -115,9 +155,9 @@ async def begin_all(client: RecordingClient, killed: Killed) -> None:
     await killed.begin(client, "nothing chosen")
     stack.provider.say(Text("Hello, Ann."))
     await client.prompt("I am Ann", within=FIRST)
-    assert stack.provider.requests[-1].path == "/v1/chat/completions"
+    assert stack.provider.requests[-1].path == OF_ANTHROPIC
     await killed.begin(client, "keyless")
-    await choose(client, "model", ANTHROPIC)
+    await choose(client, "model", CHOSEN)
     stack.provider.say(Text("Hello, Ann."))
     await client.prompt("I am Ann", within=FIRST)
     killed.cwd("decided").mkdir()
@@ -137,7 +177,8 @@ def values(result: Message) -> dict[str, str]:
 
 def cost(client: RecordingClient) -> float:
     """As it was told last."""
-    told = [u for u in client.updates() if u["sessionUpdate"] == "usage_update" and "cost" in u]
+    updates = client.updates(client.session_id)
+    told = [u for u in updates if u["sessionUpdate"] == "usage_update" and "cost" in u]
     return float(told[-1]["cost"]["amount"])
 
 
@@ -151,7 +192,7 @@ async def allowing_always(client: RecordingClient, stack: Stack) -> float:
     """A turn whose calls the user allows for ever; what it cost."""
     client.side.handlers["session/request_permission"] = lambda params: ALWAYS
     before = asked(client)
-    await choose(client, "model", ANTHROPIC)
+    await choose(client, "model", CHOSEN)
     stack.provider.say(COMMAND, ECHO, Count(100, 10))
     stack.provider.say(Text("Both done."), Count(200, 20))
     await client.prompt("Do both", within=FIRST)
@@ -167,20 +208,20 @@ async def working(client: RecordingClient, stack: Stack) -> None:
 
 
 @pytest.mark.hazard("R8", "R9", "R13", "C17")
-async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(killed: Killed) -> None:
-    stack = killed.stack
+async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(reopened: Reopened) -> None:
+    stack, client, killed = reopened.stack, reopened.client, reopened.killed
     (killed.cwd("decided") / "AGENTS.md").write_text("Indent with spaces.")
-    env, polite = {"ACP_BRIDGE_MAX_CALLS": "2"}, odd("polite", mark=stack.mark)
-    async with killed.loaded("decided", env=env, mcpServers=[polite]) as (client, result):
-        assert values(result)["model"] == ANTHROPIC
-        for _ in range(2):
-            stack.provider.say(COMMAND, ECHO, Count(100, 10))
-        answer = await client.prompt("And now?", within=FIRST)
-        assert answer["stopReason"] == "max_turn_requests", "the limit is the new one"
-        assert asked(client) == 0, "what was always allowed still is"
-        assert cost(client) > killed.spent > 0
+    before = asked(client)
+    result = await reopened.load("decided", mcpServers=[odd("polite", mark=stack.mark)])
+    assert values(result)["model"] == CHOSEN
+    for _ in range(2):
+        stack.provider.say(COMMAND, ECHO, Count(100, 10))
+    answer = await client.prompt("And now?", within=FIRST)
+    assert answer["stopReason"] == "max_turn_requests", "the limit is the new one"
+    assert asked(client) == before, "what was always allowed still is"
+    assert cost(client) > killed.spent > 0
     last = stack.provider.requests[-1]
-    assert last.path == "/v1/messages"
+    assert f"anthropic/{last.body['model']}" == CHOSEN
     assert "Indent with spaces." in system(last.body)
     assert "Indent with tabs." not in system(last.body)
     assert conversation(last.body)[:7] == [
@@ -196,71 +237,74 @@ async def test_the_program_s_settings_win_and_the_user_s_decisions_stay(killed: 
 
 @pytest.mark.hazard("R8", "R13")
 async def test_another_server_of_the_same_name_has_no_rights_and_one_that_is_gone_is_named(
-    killed: Killed,
+    reopened: Reopened,
 ) -> None:
-    stack = killed.stack
-    other = odd("polite", "other", mark=stack.mark)
-    async with killed.loaded("rights", mcpServers=[other]) as (client, _):
-        for reply in (COMMAND, ECHO, Text("Fine.")):
-            stack.provider.say(reply)
-        await client.prompt("Once more", within=FIRST)
-        assert asked(client) == 1
-    async with killed.loaded("rights", mcpServers=[]) as (client, _):
-        stack.provider.say(Text("I see."))
-        await client.prompt("And without?", within=FIRST)
-        assert "not there any more: mcp__polite__echo" in client.text()
+    stack, client = reopened.stack, reopened.client
+    before = asked(client)
+    await reopened.load("rights", mcpServers=[odd("polite", "other", mark=stack.mark)])
+    for reply in ((COMMAND, ECHO), (Text("Fine."),)):
+        stack.provider.say(*reply)
+    await client.prompt("Once more", within=FIRST)
+    assert asked(client) == before + 1
+    await reopened.close()
+    since = client.mark()
+    await reopened.load("rights", mcpServers=[])
+    stack.provider.say(Text("I see."))
+    await client.prompt("And without?", within=FIRST)
+    assert "not there any more: mcp__polite__echo" in reopened.text(since)
     body = stack.provider.requests[-1].body
     assert "mcp__polite__echo" not in tool_names(body)
     assert "called before are not there any more" in conversation(body)[-1]
 
 
 @pytest.mark.hazard("R8")
-async def test_a_model_that_is_gone_is_named_and_the_user_chooses_another(killed: Killed) -> None:
-    stack, mine, before = killed.stack, killed.mine, len(killed.stack.provider.requests)
-    async with killed.loaded("scripted") as (client, result):
-        assert values(result)["model"] == mine
-        since = client.mark()
-        error = await refused(client, "And now?")
-        assert mine in f"{error.message} {client.text(since=since)}"
-        assert len(stack.provider.requests) == before, "nothing takes its place by itself"
-        await choose(client, "model", OPENAI)
-        stack.provider.say(Text("I am another."))
-        since = client.mark()
-        await client.prompt("And now?", within=FIRST)
-        assert client.text(since=since).endswith("I am another.")
-        everything = client.text()
-        assert f"From here on `{OPENAI}` answers, in place of `{mine}`" in everything
+async def test_a_model_that_is_gone_is_named_and_the_user_chooses_another(
+    reopened: Reopened,
+) -> None:
+    stack, client, mine = reopened.stack, reopened.client, reopened.killed.mine
+    before = len(stack.provider.requests)
+    assert values(await reopened.load("scripted"))["model"] == mine
+    since = client.mark()
+    error = await refused(client, "And now?")
+    assert mine in f"{error.message} {reopened.text(since)}"
+    assert len(stack.provider.requests) == before, "nothing takes its place by itself"
+    await choose(client, "model", ANTHROPIC)
+    stack.provider.say(Text("I am another."))
+    since = client.mark()
+    await client.prompt("And now?", within=FIRST)
+    assert reopened.text(since).endswith("I am another.")
+    assert f"From here on `{ANTHROPIC}` answers, in place of `{mine}`" in reopened.text()
     body = stack.provider.requests[-1].body
     assert conversation(body)[:2] == ["user: Who are you?", "assistant: I am mine."]
-    async with killed.loaded("scripted", model=ANTHROPIC) as (client, result):
-        assert values(result)["model"] == OPENAI
+    await reopened.close()
+    assert values(await reopened.load("scripted"))["model"] == ANTHROPIC
 
 
 @pytest.mark.hazard("R8")
-async def test_a_model_that_nobody_chose_is_the_command_line_s(killed: Killed) -> None:
-    stack, before = killed.stack, len(killed.stack.provider.requests)
-    async with killed.loaded("nothing chosen", model=ANTHROPIC) as (client, result):
-        stack.provider.say(Text("Ann."))
-        await client.prompt("Who am I?", within=FIRST)
-        updates = [u for u in client.updates() if u["sessionUpdate"] == "config_option_update"]
-        assert values((updates or [result])[-1])["model"] == ANTHROPIC
-    assert [request.path for request in stack.provider.requests[before:]] == ["/v1/messages"]
+async def test_a_model_that_nobody_chose_is_the_command_line_s(reopened: Reopened) -> None:
+    stack, client = reopened.stack, reopened.client
+    before = len(stack.provider.requests)
+    since = client.mark()
+    result = await reopened.load("nothing chosen")
+    stack.provider.say(Text("Ann."))
+    await client.prompt("Who am I?", within=FIRST)
+    updates = client.updates(client.session_id, since)
+    told = [update for update in updates if update["sessionUpdate"] == "config_option_update"]
+    assert values((told or [result])[-1])["model"] == OPENAI
+    assert [request.path for request in stack.provider.requests[before:]] == [OF_OPENAI]
 
 
 async def test_without_a_key_the_session_is_shown_and_a_key_given_later_is_used(
-    killed: Killed,
+    reopened: Reopened,
 ) -> None:
-    stack = killed.stack
-    none = dict.fromkeys(stack.keys, "")
-    async with killed.loaded("keyless", env=none) as (client, _):
-        assert "Hello, Ann." in client.text()
-        error = await refused(client, "Who am I?")
-        assert (error.code, "ANTHROPIC_API_KEY" in error.message) == (-32000, True)
-        lines = [f"{name}={value}" for name, value in stack.keys.items()]
-        (stack.home / "keys.env").write_text("\n".join(lines))
-        stack.provider.say(Text("Ann."))
-        await client.prompt("Who am I?", within=FIRST)
-    last = stack.provider.requests[-1]
-    assert last.path == "/v1/messages"
+    assert "Hello, Ann." in reopened.shown
+    refusal = reopened.refusal
+    assert (refusal.code, "ANTHROPIC_API_KEY" in refusal.message) == (-32000, True)
+    reopened.client.session_id = reopened.killed.sessions["keyless"]
+    reopened.stack.provider.say(Text("Ann."))
+    await reopened.client.prompt("Who am I?", within=FIRST)
+    last = reopened.stack.provider.requests[-1]
+    assert f"anthropic/{last.body['model']}" == CHOSEN
+    assert last.headers["x-api-key"] == KEY
     assert conversation(last.body)[0] == "user: I am Ann"
     assert results(last.body) == []

@@ -27,9 +27,11 @@ def described() -> Mapping[str, Command]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the shells are started: a folder and a file to be completed."""
+    """Where the shells are started: a folder and a file to be completed, and an agent's command."""
     (tmp_path / "work" / "my folder").mkdir(parents=True)
     (tmp_path / "work" / "my file").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "acp-bridge-an-agent").touch(mode=0o755)
     return tmp_path / "work"
 
 
@@ -101,6 +103,7 @@ CASES = {
     "acp-bridge ps --wr": set(),
     "acp-bridge completion f": {"fish"},
     "acp-bridge chat --model x": set(),
+    "acp-bridge chat --resume --mod": {"--model"},
     "acp-bridge -- acp-bridge-an-ag": {"acp-bridge-an-agent"},
 }
 HOME, FILE = "acp-bridge --home my", "acp-bridge demo --record my"
@@ -109,7 +112,7 @@ HOME, FILE = "acp-bridge --home my", "acp-bridge demo --record my"
 @pytest.mark.process
 def test_bash_completes(tmp_path: Path, folder: Path) -> None:
     script = written(tmp_path, "bash")
-    lines = [f"source {script}", "shopt -s expand_aliases; acp-bridge-an-agent() { :; }"]
+    lines = [f"source {script}"]
     for line in [*CASES, HOME, FILE]:
         *before, word = line.split(" ")
         lines += [
@@ -128,7 +131,7 @@ def test_bash_completes(tmp_path: Path, folder: Path) -> None:
 @pytest.mark.process
 def test_fish_completes(tmp_path: Path, folder: Path) -> None:
     script = written(tmp_path, "fish")
-    lines = [f"source {script}", "function acp-bridge-an-agent; end"]
+    lines = [f"source {script}"]
     for line in [*CASES, HOME, FILE]:
         lines += [f"complete -C '{line}'", "echo END"]
     command = [shell("fish"), "--no-config", "-c", "\n".join(lines)]
@@ -156,7 +159,8 @@ def printed(command: list[str], cwd: Path) -> str:
 
 
 def environment(cwd: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(cwd.parent), "TERM": "dumb"}
+    path = f"{cwd.parent / 'bin'}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(cwd.parent), "TERM": "dumb"}
 
 
 #: What is typed on a terminal, with < for the Tab key, and what acp-bridge gets.
@@ -184,7 +188,7 @@ def test_zsh_completes(tmp_path: Path, folder: Path, installed: bool) -> None:
     with on_a_terminal(command, folder, environment(folder), LIMIT) as terminal:
         terminal.type(
             f"PS1='REA''DY> '; {take}; autoload -Uz compinit; compinit -D -u; {load};"
-            f" acp-bridge() {{ {got} }}; acp-bridge-an-agent() {{ :; }}\n"
+            f" acp-bridge() {{ {got} }}\n"
         )
         for line, words in TYPED.items():
             terminal.until("READY> ")

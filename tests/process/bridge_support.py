@@ -97,15 +97,19 @@ class World:
     async def inside(
         self,
         *behaviours: str,
+        command: Sequence[str] | None = None,
         capabilities: Message | None = None,
         initialized: bool = True,
         session: bool = True,
         **settings: Any,
     ) -> AsyncIterator[RecordingClient]:
-        """The same with the bridge in this process, for settings that are no options."""
+        """The same with the bridge in this process, and with settings in place of options.
+
+        It starts in a tenth of the time: for all that is not about the bridge's own process.
+        """
         for name, value in self.env.items():
             self.monkeypatch.setenv(name, value)
-        command = fixture_command(*behaviours)
+        command = fixture_command(*behaviours) if command is None else command
         former = former_names(command)
         chosen = Settings(
             tuple(command), agent_name(command), self.home, **{"former_names": former, **settings}

@@ -28,30 +28,30 @@ async def listed(client: RecordingClient) -> list[str]:
 async def test_a_session_is_found_by_the_agents_own_name_when_it_is_started_otherwise(
     world: World, tmp_path: Path
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         session = client.session_id
     command = installed(tmp_path / "elsewhere" / "fixture-2.0.0")
-    async with world.bridge(command=command, session=False) as client:
+    async with world.inside(command=command, session=False) as client:
         assert await listed(client) == [session]
         await client.load_session(session, world.cwd)
         assert await client.prompt("history") == {"stopReason": "end_turn"}
         assert client.texts()[-1] == "say one"
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         assert await listed(client) == [session]
 
 
 async def test_a_session_under_a_name_of_an_earlier_version_is_found_and_has_the_new_one_then(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         session = client.session_id
     journal = Journal(world.home)
     await journal.open(session)
     await journal.touch(session, agent="fixture_agent.py", agent_info=None)
     await journal.close()
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         assert await listed(client) == [session]
         await client.load_session(session, world.cwd)
         await client.prompt("say two")

@@ -111,7 +111,7 @@ async def test_the_built_in_agent_is_asked_during_a_turn_and_forgets_it(
 async def test_an_agent_that_forks_and_cannot_delete_is_asked_and_its_fork_is_not_listed(
     world: World,
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, FORKS)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, FORKS)) as client:
         session = client.session_id
         await client.prompt("one")
         rows = [row["sessionId"] for row in await listed(client, world.cwd)]

@@ -16,7 +16,7 @@ TOKEN: dict[str, Any] = {"methodId": "token", "_meta": {"token": "secret-token"}
 async def test_a_session_waits_for_authentication_and_a_later_process_gets_it_again(
     world: World,
 ) -> None:
-    async with world.bridge("needs-auth", session=False) as client:
+    async with world.inside("needs-auth", session=False) as client:
         new = {"cwd": str(world.cwd), "mcpServers": []}
         with pytest.raises(RpcError) as caught:
             await client.request("session/new", new)
@@ -61,7 +61,7 @@ async def test_an_authentication_that_carries_nothing_is_not_repeated(world: Wor
 
 
 async def test_each_session_that_waits_for_authentication_gets_its_own(world: World) -> None:
-    async with world.bridge("needs-auth", session=False) as client:
+    async with world.inside("needs-auth", session=False) as client:
         sessions = []
         for _ in range(2):
             await client.request("authenticate", {"methodId": "browser"})
@@ -69,7 +69,7 @@ async def test_each_session_that_waits_for_authentication_gets_its_own(world: Wo
             await client.prompt("say hello")
             sessions.append(client.session_id)
     world.repeats = True
-    async with world.bridge("needs-auth", session=False) as client:
+    async with world.inside("needs-auth", session=False) as client:
         for session_id in sessions:
             await client.load_session(session_id, world.cwd)
         await client.logged("session.auth_needed", 2)
@@ -106,7 +106,7 @@ def session_prompt(id, params):
     return {"stopReason": "end_turn"}
 """,
     )
-    async with world.bridge(command=command) as client:
+    async with world.inside(command=command) as client:
         await client.prompt("hello")
         await refused(client, "die")
         assert (await refused(client, "again")).code == -32000

@@ -24,7 +24,7 @@ async def cancelled_at_gate(world: World, client: RecordingClient, text: str = "
 
 @pytest.mark.hazard("C1", "C2", "C4", "C7", "C9")
 async def test_a_cancel_ends_the_running_turn_alone_however_often_it_is_sent(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("say one; gate g; say never")
         await world.gates.reached("g")
         waiting = [client.send_prompt("say two"), client.send_prompt("say three")]
@@ -128,8 +128,7 @@ async def test_when_answer_and_cancel_are_both_there_to_be_read_one_prompt_at_mo
 async def test_an_agent_that_ignores_cancel_is_killed_and_its_successor_has_the_memory(
     world: World,
 ) -> None:
-    options = ("--drain-timeout", "0.3")
-    async with world.bridge("ignores-cancel", "writer-lock", options=options) as client:
+    async with world.inside("ignores-cancel", "writer-lock", drain_timeout=0.3) as client:
         await client.prompt("say one")
         prompt = await cancelled_at_gate(world, client, "say two; tool t; child; gate g; say never")
         waiting = client.send_prompt("say three; history")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge import waits
 from tests.process.bridge_support import World, fails, stopped
 from tests.process.tiny_agent import tiny_agent
 
@@ -39,9 +40,8 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 async def test_a_setting_that_the_agent_does_not_take_fails_in_time(
     world: World, method: str, params: dict[str, Any]
 ) -> None:
-    options = ("--request-timeout", "1")
     agent = tiny_agent(world.cwd, DEAF)
-    async with world.bridge(command=agent, options=options) as client:
+    async with world.inside(command=agent, request_timeout=1) as client:
         error = await fails(client, method, -32603, sessionId=client.session_id, **params)
         assert f"did not answer {method} within 1 s" in error.message
         assert await client.prompt("hello") == {"stopReason": "end_turn"}
@@ -52,7 +52,7 @@ async def test_a_setting_that_the_agent_does_not_take_fails_in_time(
 async def test_a_cancel_ends_a_request_that_the_agent_does_not_answer(
     world: World, method: str, params: dict[str, Any]
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, DEAF)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, DEAF)) as client:
         about = {"sessionId": client.session_id, **params}
         request = client.send_request(method, about)
         client.notify("$/cancel_request", {"requestId": request})
@@ -64,9 +64,9 @@ async def test_a_cancel_ends_a_request_that_the_agent_does_not_answer(
 async def test_a_setting_that_holds_up_a_reload_is_given_up_and_the_prompt_behind_it_runs(
     world: World, cancelled: bool
 ) -> None:
-    options = () if cancelled else ("--request-timeout", "1")
+    timeout = waits.REQUEST if cancelled else 1
     agent = tiny_agent(world.cwd, DEAF)
-    async with world.bridge(command=agent, options=options) as client:
+    async with world.inside(command=agent, request_timeout=timeout) as client:
         await client.prompt("hello")
         await client.answer_to(client.send_prompt("die"))
         about = {"sessionId": client.session_id, "modeId": "m"}
@@ -84,9 +84,8 @@ async def test_a_session_that_is_not_opened_in_time_fails_and_the_next_has_anoth
 ) -> None:
     deaf = world.cwd / "deaf"
     deaf.touch()
-    options = ("--request-timeout", "1")
     agent = tiny_agent(world.cwd, DEAF)
-    async with world.bridge(command=agent, options=options, session=False) as client:
+    async with world.inside(command=agent, request_timeout=1, session=False) as client:
         setup = {"cwd": str(world.cwd), "mcpServers": []}
         error = await fails(client, "session/new", -32603, **setup)
         assert "did not answer session/new within 1 s" in error.message
@@ -113,8 +112,7 @@ def session_prompt""",
         '"sessionId": f"s{time.monotonic_ns()}"',
         '"sessionId": "s", "modes": {"currentModeId": "n", "availableModes": []}',
     )
-    options = ("--request-timeout", "1")
-    async with world.bridge(command=tiny_agent(world.cwd, late), options=options) as client:
+    async with world.inside(command=tiny_agent(world.cwd, late), request_timeout=1) as client:
         about = {"sessionId": client.session_id, "modeId": "m"}
         await fails(client, "session/set_mode", -32603, **about)
         await client.until(

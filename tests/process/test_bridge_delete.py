@@ -22,7 +22,7 @@ async def two_sessions(world: World, client: RecordingClient) -> tuple[str, str]
 
 
 async def test_a_session_is_deleted_at_the_agent_though_it_was_the_only_one(world: World) -> None:
-    async with world.bridge("deletes") as client:
+    async with world.inside("deletes") as client:
         await client.prompt("say one")
         session = client.session_id
         result = await client.request("session/delete", {"sessionId": session})
@@ -37,7 +37,7 @@ async def test_a_session_is_deleted_at_the_agent_though_it_was_the_only_one(worl
 
 
 async def test_no_other_session_with_the_same_id_at_the_agent_is_deleted(world: World) -> None:
-    async with world.bridge("deletes") as client:
+    async with world.inside("deletes") as client:
         first, second = await two_sessions(world, client)
         running = client.send_prompt("gate g; say three", second)
         await world.gates.reached("g")
@@ -58,7 +58,7 @@ async def test_no_other_session_with_the_same_id_at_the_agent_is_deleted(world: 
 async def test_an_id_of_the_agent_deletes_no_session_that_has_another_one_here(
     world: World,
 ) -> None:
-    async with world.bridge("deletes") as client:
+    async with world.inside("deletes") as client:
         await client.prompt("say one")
         result = await client.request("session/delete", {"sessionId": "0"})
         assert "another session" in keeps(result)
@@ -74,12 +74,12 @@ async def test_what_an_agent_keeps_is_hidden_and_said(
     world: World, behaviour: str, told: str
 ) -> None:
     behaviours = [behaviour] if behaviour else []
-    async with world.bridge(*behaviours) as client:
+    async with world.inside(*behaviours) as client:
         await client.prompt("say one")
         session = client.session_id
         assert told in keeps(await client.request("session/delete", {"sessionId": session}))
         assert await listed(client) == []
-    async with world.bridge(*behaviours, session=False) as client:
+    async with world.inside(*behaviours, session=False) as client:
         assert await listed(client) == []
         for gone in (session, "0"):
             setup = {"sessionId": gone, "cwd": str(world.cwd), "mcpServers": []}
@@ -91,11 +91,11 @@ async def test_a_session_that_only_the_agent_knows_is_hidden_when_it_is_deleted(
     world: World, behaviour: str
 ) -> None:
     behaviours = [behaviour] if behaviour else []
-    async with world.bridge(*behaviours) as client:
+    async with world.inside(*behaviours) as client:
         await client.prompt("say one")
     for file in (*(world.home / "sessions").glob("*"), world.home / "index.db"):
         file.unlink()
-    async with world.bridge(*behaviours, session=False) as client:
+    async with world.inside(*behaviours, session=False) as client:
         await client.new_session(world.cwd)  # a process is there to be asked
         assert [row["sessionId"] for row in await listed(client)] == ["0"]
         assert keeps(await client.request("session/delete", {"sessionId": "0"}))
@@ -105,7 +105,7 @@ async def test_a_session_that_only_the_agent_knows_is_hidden_when_it_is_deleted(
 async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_own(
     world: World,
 ) -> None:
-    async with world.bridge("forgets-young", "refuses-load") as client:
+    async with world.inside("forgets-young", "refuses-load") as client:
         client.send_prompt("say one; gate never")
         await world.gates.reached("never")
         await kill_agent(world, client)
@@ -115,12 +115,12 @@ async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_o
 
 @pytest.mark.hazard("R8")
 async def test_the_session_of_another_agent_is_left_to_that_one(world: World) -> None:
-    async with world.bridge("deletes") as client:
+    async with world.inside("deletes") as client:
         await client.prompt("say one")
         session = client.session_id
-    async with world.bridge(command=tiny_agent(world.cwd, "")) as client:
+    async with world.inside(command=tiny_agent(world.cwd, "")) as client:
         error = await fails(client, "session/delete", -32602, sessionId=session)
         assert "the session belongs to the agent" in str(error)
-    async with world.bridge("deletes", session=False) as client:
+    async with world.inside("deletes", session=False) as client:
         assert [row["sessionId"] for row in await listed(client)] == [session]
         assert await client.request("session/delete", {"sessionId": session}) == {}

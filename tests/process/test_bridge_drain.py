@@ -54,7 +54,7 @@ async def test_a_pending_question_is_released_too_when_the_turn_is_cancelled(wor
 async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_client(
     world: World,
 ) -> None:
-    async with world.bridge("ignores-cancel", options=("--drain-timeout", "60")) as client:
+    async with world.inside("ignores-cancel", drain_timeout=60) as client:
         client.side.files["/w/f"] = "content"
         client.side.permission = "allow"
         prompt = client.send_prompt(

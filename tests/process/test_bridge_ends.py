@@ -86,7 +86,7 @@ async def test_an_agent_that_ignores_the_end_of_its_stdin_is_told_to_end_and_may
 
 @pytest.mark.hazard("P2")
 async def test_an_agent_whose_session_is_closed_may_tidy_up(world: World) -> None:
-    async with world.bridge("tidies-up") as client:
+    async with world.inside("tidies-up") as client:
         client.send_prompt("gate g")
         await world.gates.reached("g")
         await client.request("session/close", {"sessionId": client.session_id})
@@ -157,7 +157,7 @@ async def test_no_secret_is_in_the_journal_or_in_the_log(world: World) -> None:
 async def test_no_text_of_the_system_or_of_a_library_is_in_an_error_to_the_client(
     world: World, tmp_path: Path
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await kill_agent(world, client)
         gone = tmp_path / "project"
         gone.rename(tmp_path / "moved")
@@ -176,7 +176,7 @@ async def test_a_stop_reason_is_told_also_when_the_agent_dies_with_its_answer_wr
 ) -> None:
     # The agent's third request is the prompt.
     answer = '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
-    async with world.bridge() as client:
+    async with world.inside() as client:
         prompt = client.send_prompt(f"say one; raw {answer}; exit 1")
         assert await stopped(client, prompt) == "end_turn"
         await client.logged("agent.exited")

@@ -77,7 +77,7 @@ async def second_session(client: RecordingClient, world: World) -> tuple[str, st
 async def test_a_login_that_expired_is_renewed_in_the_process_of_the_session_that_asked(
     world: World, login: dict[str, Any]
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         assert await client.prompt("hello") == {"stopReason": "end_turn"}
         error = await refused(client, "expire")
         assert (error.code, error.message) == (-32000, "your login has expired")
@@ -91,7 +91,7 @@ async def test_a_login_that_expired_is_renewed_in_the_process_of_the_session_tha
 async def test_every_session_whose_login_expired_gets_the_new_one_and_no_other_is_asked(
     world: World,
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         first, second = await second_session(client, world)
         third = await client.new_session(world.cwd)
         world.repeats = True
@@ -107,7 +107,7 @@ async def test_every_session_whose_login_expired_gets_the_new_one_and_no_other_i
 async def test_credentials_and_providers_reach_every_process_that_lives_and_each_later_one_first(
     world: World,
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         first, second = await second_session(client, world)
         await client.request("authenticate", GATEWAY)
         await client.request("providers/set", PROVIDER)
@@ -136,9 +136,8 @@ async def test_credentials_and_providers_reach_every_process_that_lives_and_each
 async def test_a_process_that_does_not_answer_holds_up_neither_the_others_nor_the_client(
     world: World,
 ) -> None:
-    options = ("--request-timeout", "1")
     agent = tiny_agent(world.cwd, AGENT)
-    async with world.bridge(command=agent, options=options) as client:
+    async with world.inside(command=agent, request_timeout=1) as client:
         first, second = await second_session(client, world)
         await client.prompt("deaf", first)
         assert await client.request("providers/set", PROVIDER, within=0.9) == {}

@@ -67,7 +67,7 @@ async def fork(client: RecordingClient, world: World, source: str, **extra: Any)
 async def test_a_fork_remembers_and_goes_its_own_way_in_a_process_of_its_own(
     world: World,
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         source = client.session_id
         await client.request("session/set_mode", {"sessionId": source, "modeId": "plan"})
         await client.prompt("one")
@@ -96,10 +96,10 @@ async def test_a_fork_remembers_and_goes_its_own_way_in_a_process_of_its_own(
 
 async def test_a_session_that_is_not_open_is_forked_and_not_left_open(world: World) -> None:
     agent = tiny_agent(world.cwd, AGENT)
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         await client.prompt("one")
         source = client.session_id
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         new = await fork(client, world, source)
         await client.prompt("two", new)
         assert client.texts(new) == ["one."]
@@ -112,7 +112,7 @@ async def test_a_session_that_is_not_open_is_forked_and_not_left_open(world: Wor
 
 @pytest.mark.hazard("C16")
 async def test_a_fork_in_the_middle_of_a_turn_has_no_open_card(world: World) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         source, prompt = client.session_id, client.send_prompt("wait")
         await client.until(lambda m: "tool_call" in str(m))
         new = await fork(client, world, source)
@@ -124,7 +124,7 @@ async def test_a_fork_in_the_middle_of_a_turn_has_no_open_card(world: World) -> 
 
 
 async def test_a_fork_that_the_agent_refuses_leaves_nothing(world: World) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         (world.cwd / "refuse").touch()
         source = client.session_id
         params = {"sessionId": source, "cwd": str(world.cwd), "mcpServers": []}
@@ -137,10 +137,10 @@ async def test_a_fork_that_the_agent_refuses_leaves_nothing(world: World) -> Non
 
 async def test_a_fork_survives_the_bridge_and_is_the_agents_to_remember(world: World) -> None:
     agent = tiny_agent(world.cwd, AGENT)
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         await client.prompt("one")
         new = await fork(client, world, client.session_id)
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         await client.load_session(new, world.cwd)
         await client.prompt("two", new)
         assert client.texts(new)[-1] == "one."

@@ -57,7 +57,7 @@ async def test_feedback_of_a_hook_is_answered_inside_the_prompt_and_replayed_as_
 ) -> None:
     again = "test -e once || { touch once; echo '; say mended' >&2; exit 2; }"
     hooks(world, UserPromptSubmit="echo '; say known'", Stop=again)
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         assert await client.prompt("say one") == DONE
         assert "mended" in client.text()
@@ -131,7 +131,7 @@ async def test_stop_in_a_hook_is_cancelled_when_the_hook_is_dead_and_then_it_is_
     world: World,
 ) -> None:
     hooks(world, Stop=STAYS)
-    async with world.bridge() as client:
+    async with world.inside() as client:
         prompt = client.send_prompt("say one")
         pid = int((await file_of(world, "pid")).read_text())
         client.cancel()
@@ -146,7 +146,7 @@ async def test_a_session_can_be_loaded_while_a_hook_runs_and_the_agent_restarted
     world: World,
 ) -> None:
     hooks(world, UserPromptSubmit="touch began; until test -e go; do sleep 0.01; done")
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         prompt = client.send_prompt("say one")
         await file_of(world, "began")
@@ -165,7 +165,7 @@ async def test_the_hook_of_a_trusted_project_decides_until_the_agent_has_changed
     (world.cwd / "allow.sh").write_text(f"echo '{allow}'")
     project_hooks(world, PermissionRequest="sh allow.sh")
     world.repeats = True
-    async with world.bridge() as client:
+    async with world.inside() as client:
         assert await client.prompt("permission") == DONE
         assert "allow" in client.text()
         (world.cwd / "allow.sh").write_text(f"# changed\necho '{allow}'")
@@ -184,7 +184,7 @@ async def test_a_projects_hooks_do_nothing_before_they_are_trusted(world: World)
     project_hooks(world, UserPromptSubmit="touch ran")
     for record in (world.home / trust.RECORDS).iterdir():
         record.unlink()
-    async with world.bridge() as client:
+    async with world.inside() as client:
         assert await client.prompt("say one") == DONE
         assert "acp-bridge trust" in client.text()
     assert not (world.cwd / "ran").exists()
@@ -195,7 +195,7 @@ async def test_a_broken_file_of_hooks_is_named_with_its_line_and_the_session_goe
 ) -> None:
     hooks(world)
     (world.home / "hooks.toml").write_text("\n[[Stop]\n")
-    async with world.bridge() as client:
+    async with world.inside() as client:
         assert await client.prompt("say one") == DONE
         assert "hooks.toml`: line 2" in client.text()
         assert await client.prompt("say two") == DONE
@@ -205,7 +205,7 @@ async def test_a_broken_file_of_hooks_is_named_with_its_line_and_the_session_goe
 async def test_a_session_starts_and_ends_with_its_hooks(world: World) -> None:
     kept = "cat >> said"
     hooks(world, SessionStart=kept, SessionEnd=kept)
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         await client.prompt("say one")
         await client.request("session/close", {"sessionId": session})

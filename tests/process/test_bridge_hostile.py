@@ -81,7 +81,7 @@ async def test_whatever_the_client_sends_each_request_has_one_answer_and_the_ses
 ) -> None:
     world.repeats = True
     ids = count(1000)
-    async with world.bridge("reuses-ids") as client:
+    async with world.inside("reuses-ids") as client:
         session = client.session_id
 
         async def send(example: list[Any]) -> None:
@@ -110,7 +110,7 @@ async def test_whatever_the_client_sends_each_request_has_one_answer_and_the_ses
 
         await every_example(lines(st.just(session)), send)
         await client.request("session/close", {"sessionId": client.session_id})
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         assert await client.prompt("say alive") == {"stopReason": "end_turn"}
 

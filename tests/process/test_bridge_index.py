@@ -40,14 +40,14 @@ async def test_a_list_that_cannot_be_used_blocks_no_session_and_says_what_to_do(
     world: World, tmp_path: Path, wrong: str
 ) -> None:
     spoil, told = WRONG[wrong]
-    async with world.bridge("no-load-no-resume") as client:
+    async with world.inside("no-load-no-resume") as client:
         await client.prompt("say one")
         old = client.session_id
     index = world.home / "index.db"
     spoil(index)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    async with world.bridge("no-load-no-resume", session=False) as client:
+    async with world.inside("no-load-no-resume", session=False) as client:
         # Another working folder, and an agent that needs a new session of its own.
         await client.load_session(old, elsewhere)
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
@@ -78,11 +78,11 @@ async def test_a_list_that_cannot_be_used_blocks_no_session_and_says_what_to_do(
 
 
 async def test_a_session_of_a_newer_version_is_named_as_such(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         session = client.session_id
     newer(world.home / "sessions" / f"{session}.db")
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         setup = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
         refusal = await fails(client, "session/load", -32603, **setup)
         assert "written by a newer acp-bridge (version 99, this one knows" in str(refusal)

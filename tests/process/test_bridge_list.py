@@ -200,7 +200,7 @@ async def test_a_session_of_an_agent_that_lists_one_folder_only_or_not_at_all_is
 ) -> None:
     capabilities = '{"list": {}}' if lists else "{}"
     agent = tiny_agent(world.cwd, AGENT.replace("CAPABILITIES", capabilities))
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         assert len(await listed(client, cwd=str(world.cwd))) == lists
         everywhere = await client.request("session/list", {})
         assert [row["sessionId"] for row in everywhere["sessions"]] == ["theirs"] * lists
@@ -214,7 +214,7 @@ async def test_a_session_of_an_agent_that_lists_one_folder_only_or_not_at_all_is
 
 
 async def test_a_session_has_the_title_of_its_first_prompt(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         client.send_together(
             client.prompt_message("say first", 100), client.prompt_message("say second", 101)
         )

@@ -30,14 +30,14 @@ async def replay(client: RecordingClient, session_id: str, cwd: Path) -> list[Me
 async def test_loading_shows_the_same_each_time_before_the_response_and_changes_nothing(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("think hard; say one two; tool t; tool-done t; terminal sleep 9")
         await client.prompt('update {"sessionUpdate":"plan","entries":[]}; say three')
         session = client.session_id
     live = shown(client)
     replays: list[list[Message]] = []
     for _ in range(2):
-        async with world.bridge(session=False) as client:
+        async with world.inside(session=False) as client:
             for _ in range(2):
                 replays.append(await replay(client, session, world.cwd))
     for again in replays[1:]:
@@ -59,7 +59,7 @@ def _without_terminal(update: Message) -> Message:
 async def test_loading_a_live_session_attaches_to_its_turn_and_cancel_still_works(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         running = client.send_prompt("say one two; tool t; gate g; say three; gate h")
         await world.gates.reached("g")
         await client.until_recorded(lambda: len(shown(client)) == 2)
@@ -179,12 +179,12 @@ async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: Wo
 async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was(
     world: World, method: str
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         session = client.session_id
     setup = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
     other = tiny_agent(world.cwd, 'CAN = {"loadSession": True}\ndef session_load(*_): return {}\n')
-    async with world.bridge(command=other, session=False) as client:
+    async with world.inside(command=other, session=False) as client:
         error = await fails(client, method, -32602, **setup)
         assert "sessionId" in error.message
         assert "fixture_agent.py" in error.message
@@ -192,7 +192,7 @@ async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was
         block = {"type": "text", "text": "say never"}
         await fails(client, "session/prompt", -32002, sessionId=session, prompt=[block])
         assert client.updates() == []
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         assert await client.prompt("history") == {"stopReason": "end_turn"}
         assert client.texts() == ["one", "say one"]

@@ -138,7 +138,7 @@ async def test_a_prompt_is_answered_before_the_close_that_comes_during_a_replay(
 
 @pytest.mark.hazard("R4")
 async def test_a_load_right_behind_a_close_opens_the_session_again(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         await client.prompt("say one")
         client.send_together(
             client.message("session/close", 100),
@@ -150,7 +150,7 @@ async def test_a_load_right_behind_a_close_opens_the_session_again(world: World)
 
 
 async def test_a_close_that_the_client_gave_up_closes_all_the_same(world: World) -> None:
-    async with world.bridge("ignores-cancel", options=["--drain-timeout", "0.3"]) as client:
+    async with world.inside("ignores-cancel", drain_timeout=0.3) as client:
         prompt = client.send_prompt("gate never")
         await world.gates.reached("never")
         close = client.send_request("session/close", {"sessionId": client.session_id})

@@ -40,7 +40,7 @@ def session_cancel(id, params):
 async def test_a_session_whose_only_turns_failed_or_were_cancelled_goes_on_after_a_death(
     world: World, first: str
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, FORGETFUL)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, FORGETFUL)) as client:
         prompt = client.send_prompt(first)
         if first == "wait":
             await client.until_text("waiting")
@@ -82,7 +82,7 @@ def session_prompt(id, params):
 async def test_a_session_that_was_not_loaded_is_tried_again_with_each_prompt_and_the_reason_told(
     world: World,
 ) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, STUBBORN)) as client:
+    async with world.inside(command=tiny_agent(world.cwd, STUBBORN)) as client:
         await client.prompt("hello")
         (world.cwd / "refuse").touch()
         await refused(client, "die")
@@ -103,7 +103,7 @@ async def test_the_user_may_go_on_with_a_new_session_of_the_agent_behind_the_sam
     world: World, how: str, other_bridge: bool
 ) -> None:
     agent, heard = tiny_agent(world.cwd, STUBBORN), world.cwd / "heard"
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         await client.prompt("the first words")
         (world.cwd / "refuse").touch()
         await refused(client, "die")
@@ -116,7 +116,7 @@ async def test_the_user_may_go_on_with_a_new_session_of_the_agent_behind_the_sam
         if not other_bridge:
             await go_on(client, how)
     if other_bridge:
-        async with world.bridge(command=agent, session=False) as client:
+        async with world.inside(command=agent, session=False) as client:
             await client.load_session(session_id, world.cwd)
             await go_on(client, how)
     assert heard.exists() == (how == "restore")
@@ -143,11 +143,11 @@ async def test_a_session_that_is_not_loaded_with_no_prompt_waiting_says_so_and_h
     world: World,
 ) -> None:
     agent = tiny_agent(world.cwd, STUBBORN)
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         await client.prompt("hello")
         session_id = client.session_id
     (world.cwd / "refuse").touch()
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         await client.load_session(session_id, world.cwd)
         await client.logged("session.not_loaded", 3)
         # It is said when the client speaks (invariant C23).

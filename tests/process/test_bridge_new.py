@@ -23,7 +23,7 @@ def session_new(id, params):
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
 """,
     )
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         with pytest.raises(RpcError):
             await client.new_session(world.cwd)
         await client.new_session(world.cwd)
@@ -43,7 +43,7 @@ def session_new(id, params):
     return {"sessionId": "s", "_meta": [1], "modes": 3, "configOptions": "none"}
 """,
     )
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         await client.until(lambda m: "usage_update" in str(m))
         assert await stopped(client, client.send_prompt("hello")) == "end_turn"
 
@@ -65,7 +65,7 @@ def session_new(id, params):
     return {"sessionId": str(made)}
 """,
     )
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         await fails(client, "session/new", -32603, cwd=str(world.cwd), mcpServers=[])
         await client.new_session(world.cwd)
         await client.prompt("hello")
@@ -93,7 +93,7 @@ def session_prompt(id, params):
 """,
     )
     can = {"terminal": True, "fs": {"readTextFile": True}}
-    async with world.bridge(command=agent, session=False, capabilities=can) as client:
+    async with world.inside(command=agent, session=False, capabilities=can) as client:
         client.side.files["/a"] = "text"
         client.side.permission = "never"
         made = await client.request("session/new", {"cwd": str(world.cwd), "mcpServers": []})
@@ -125,7 +125,7 @@ def initialize(id, params):
     return {"protocolVersion": 1, "agentCapabilities": CAN}
 """,
     )
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         setup = {"cwd": str(world.cwd), "mcpServers": []}
         slow = client.send_request("session/new", setup)
         await client.logged("starting number 1")

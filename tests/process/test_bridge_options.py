@@ -60,7 +60,7 @@ async def test_boolean_options_are_shown_only_to_a_client_that_knows_them(
 
 
 async def test_no_boolean_option_comes_of_a_restart(world: World) -> None:
-    async with world.bridge(command=tiny_agent(world.cwd, AGENT), capabilities={}) as client:
+    async with world.inside(command=tiny_agent(world.cwd, AGENT), capabilities={}) as client:
         effort = {"sessionId": client.session_id, "configId": "effort", "value": "high"}
         await client.request("session/set_config_option", effort)
         await client.prompt("hello")
@@ -76,14 +76,14 @@ async def test_a_boolean_option_is_loaded_only_by_a_client_that_knows_it(
     world: World, knows: bool
 ) -> None:
     agent = tiny_agent(world.cwd, AGENT)
-    async with world.bridge(command=agent, capabilities=BOOLEANS) as client:
+    async with world.inside(command=agent, capabilities=BOOLEANS) as client:
         effort = {"sessionId": client.session_id, "configId": "effort", "value": "high"}
         result = await client.request("session/set_config_option", effort)
         assert "brave" in str(result)
         await client.prompt("hello")
         session_id = client.session_id
     capabilities = BOOLEANS if knows else {}
-    async with world.bridge(command=agent, capabilities=capabilities, session=False) as client:
+    async with world.inside(command=agent, capabilities=capabilities, session=False) as client:
         await client.load_session(session_id, world.cwd)
         await client.prompt("and again")
         said = [record.raw for record in client.recording if record.direction == "in"]
@@ -132,13 +132,13 @@ async def test_the_model_that_the_user_chose_is_the_model_after_a_death_and_show
     world: World,
 ) -> None:
     agent = tiny_agent(world.cwd, MODELS)
-    async with world.bridge(command=agent) as client:
+    async with world.inside(command=agent) as client:
         small = {"sessionId": client.session_id, "modelId": "small"}
         assert await client.request("session/set_model", small) == {}
         await refused(client, "die")
         await client.prompt("hello")
         session_id = client.session_id
-    async with world.bridge(command=agent, session=False) as client:
+    async with world.inside(command=agent, session=False) as client:
         result = await client.load_session(session_id, world.cwd)
         assert result["models"]["currentModelId"] == "small"
         assert result["_meta"]["their"] == {"plan": "free"}

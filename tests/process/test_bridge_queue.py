@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 async def test_prompts_sent_at_once_run_in_order_one_at_a_time_and_each_is_answered(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         prompts = [client.send_prompt(f"gate g; say {word}") for word in ("one", "two", "three")]
         for number, prompt in enumerate(prompts, 1):
             await world.gates.reached("g", number)
@@ -31,7 +31,7 @@ async def test_prompts_sent_at_once_run_in_order_one_at_a_time_and_each_is_answe
 async def test_accepting_listing_and_cancelling_do_not_wait_for_the_running_turn(
     world: World,
 ) -> None:
-    async with world.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with world.inside(capabilities=TELL_ACCEPTED) as client:
         running = client.send_prompt("gate g")
         await world.gates.reached("g")
         waiting = client.send_prompt("say waiting")
@@ -70,7 +70,7 @@ async def test_accepting_listing_and_cancelling_do_not_wait_for_an_agent_that_st
 async def test_sessions_run_side_by_side_and_the_death_of_one_agent_hurts_no_other(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         one, two = client.session_id, await client.new_session(world.cwd)
         assert one != two
         stands = client.send_prompt("say one; gate g", one)

@@ -38,7 +38,7 @@ async def test_a_session_of_the_agent_that_would_not_load_loads_whole_the_next_t
 ) -> None:
     command = tiny_agent(world.cwd, KEEPS_OLD)
     setup = {"sessionId": "old", "cwd": str(world.cwd), "mcpServers": []}
-    async with world.bridge(command=command, session=False) as client:
+    async with world.inside(command=command, session=False) as client:
         await fails(client, "session/load", -32603, **setup)
         (world.cwd / "good").touch()
         await client.load_session("old", world.cwd)
@@ -51,7 +51,7 @@ async def test_a_session_of_the_agent_is_not_made_anew_when_a_restart_can_not_lo
 ) -> None:
     command = tiny_agent(world.cwd, KEEPS_OLD)
     (world.cwd / "good").touch()
-    async with world.bridge(command=command, session=False) as client:
+    async with world.inside(command=command, session=False) as client:
         await client.load_session("old", world.cwd)
         (world.cwd / "good").unlink()
         await refused(client, "die")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.process
 async def test_an_agent_that_dies_in_a_turn_fails_it_and_the_session_goes_on_with_its_memory(
     world: World,
 ) -> None:
-    async with world.bridge("dies-mid-turn") as client:
+    async with world.inside("dies-mid-turn") as client:
         first, waiting = client.send_prompt("say never"), client.send_prompt("say two; history")
         await world.gates.reached("die")
         world.gates.open("die")
@@ -32,7 +32,7 @@ async def test_an_agent_that_dies_in_a_turn_fails_it_and_the_session_goes_on_wit
 async def test_an_agent_that_exits_is_named_by_its_exit_code_and_started_again_when_needed(
     world: World,
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         assert "exit code 3" in (await refused(client, "say one; exit 3")).message
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
         assert len(world.log.pids()) == 2
@@ -83,8 +83,7 @@ async def test_a_session_that_the_agent_lost_still_loads_and_its_prompts_answer_
 async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_the_user_is_told(
     world: World,
 ) -> None:
-    options = ("--drain-timeout", "0.2")
-    async with world.bridge("ignores-cancel", "forgets-young", options=options) as client:
+    async with world.inside("ignores-cancel", "forgets-young", drain_timeout=0.2) as client:
         prompt = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         client.cancel()
@@ -202,7 +201,7 @@ async def test_an_agent_that_can_only_resume_is_resumed(world: World) -> None:
 async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
     world: World,
 ) -> None:
-    async with world.bridge("permissive-default") as client:
+    async with world.inside("permissive-default") as client:
         about = {"sessionId": client.session_id}
         for mode in ("edit", "plan"):
             await client.request("session/set_mode", {**about, "modeId": mode})
@@ -214,7 +213,7 @@ async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
         assert await client.prompt("say one") == {"stopReason": "end_turn"}
         session = client.session_id
     # In another bridge, too.
-    async with world.bridge("permissive-default", session=False) as client:
+    async with world.inside("permissive-default", session=False) as client:
         loaded = await client.load_session(session, world.cwd)
         assert loaded["modes"]["currentModeId"] == "plan"
         assert loaded["configOptions"][0]["currentValue"] == "high"

@@ -39,13 +39,13 @@ async def test_a_session_is_listed_from_its_first_prompt_on_with_words_or_withou
 async def test_at_its_end_nothing_is_left_of_it_and_a_load_opens_it_anew(
     world: World, end: str
 ) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         if end == "close":
             await client.request("session/close", {"sessionId": session})
             assert files(world) == []
     assert files(world) == []
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         for times in (1, 2):
             loaded = await client.load_session(session, world.cwd)
             assert loaded["modes"]["currentModeId"] == "plan"
@@ -55,7 +55,7 @@ async def test_at_its_end_nothing_is_left_of_it_and_a_load_opens_it_anew(
         assert await listed(client) == []
         assert await client.prompt("say one") == {"stopReason": "end_turn"}
         assert [row["sessionId"] for row in await listed(client)] == [session]
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         assert client.texts() == ["one"]
         await client.request("session/delete", {"sessionId": session})
@@ -107,14 +107,14 @@ async def test_one_whose_bridge_was_killed_loads_and_is_removed_when_it_is_a_day
 
 
 async def test_one_that_another_bridge_has_open_is_left_alone(world: World) -> None:
-    async with world.bridge() as client:
+    async with world.inside() as client:
         session = client.session_id
         journal = Journal(world.home)
         await journal.index._run(
             lambda db: db.execute("UPDATE sessions SET updated_at = ?", (days_ago(2),))
         )
         await journal.close()
-        async with world.bridge() as other:
+        async with world.inside() as other:
             assert await other.prompt("say other") == {"stopReason": "end_turn"}
             assert await client.prompt("say one") == {"stopReason": "end_turn"}
             rows = await listed(other)

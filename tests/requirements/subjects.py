@@ -24,13 +24,17 @@ from tests.support.recording import Message
 ROOT = Path(__file__).parents[2]
 #: seconds to start a process that imports LiteLLM
 START = 40
-#: A prompt that says `held`, then waits at the gate `held`.
-HOLD = "say held; tool t; gate held; say late"
+#: A prompt that says `held`, then waits at a gate: `held`, or `again`.
+HOLD = "say held; tool t; gate {gate}; say late"
 #: What the scripted model says; `say ...` it says back.
 DIALOGUE = r"""
 when: gate held
 text: held
 gate: held
+text: late
+when: gate again
+text: held
+gate: again
 text: late
 when: empty
 token: ""
@@ -149,12 +153,12 @@ class Bench:
         judge(client.recording, client.stderr.decode())
         judge_chunks(client)
 
-    async def held(self, client: RecordingClient) -> object:
+    async def held(self, client: RecordingClient, gate: str = "held") -> object:
         """A prompt whose turn is in its middle; its id."""
-        before = self.gates.times_reached("held")
-        prompt = client.send_prompt(HOLD)
-        await self.gates.reached("held", before + 1)
-        await client.until_text("held")
+        before, seen = self.gates.times_reached(gate), client.mark()
+        prompt = client.send_prompt(HOLD.format(gate=gate))
+        await self.gates.reached(gate, before + 1)
+        await client.until_text("held", since=seen)
         return prompt
 
 

@@ -171,8 +171,7 @@ async def keys() -> AsyncIterator[dict[str, str]]:
 
 async def parent_ready(bench: Bench, client: RecordingClient) -> None:
     """From now on agents are forked, so that not each of them has to import LiteLLM."""
-    for _ in range(2):
-        await client.new_session(bench.cwd)
+    await client.new_session(bench.cwd)
     await client.logged("parent.ready", within=START)
 
 

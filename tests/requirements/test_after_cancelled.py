@@ -22,7 +22,9 @@ async def leak(bench: Bench, subject: Subject, client: RecordingClient) -> None:
 
 @pytest.mark.hazard("C6", "C23")
 @each(SUBJECTS)
-async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) -> None:
+async def test_nothing_at_all_follows_cancelled_or_the_answer_to_a_load(
+    bench: Bench, subject: Subject
+) -> None:
     async with bench.start(subject) as client:
         await client.new_session(bench.cwd)
         assert await client.prompt("say before", within=START) == {"stopReason": "end_turn"}
@@ -35,28 +37,21 @@ async def test_nothing_at_all_follows_cancelled(bench: Bench, subject: Subject) 
         assert await client.prompt("say after", within=START) == {"stopReason": "end_turn"}
         assert "late" not in client.text()
         assert "leaked" not in str(client.updates())
-
-
-@pytest.mark.hazard("C23")
-@each(BRIDGED)
-async def test_nothing_of_a_session_follows_the_answer_to_a_load(
-    bench: Bench, subject: Subject
-) -> None:
-    """Warm: the session is open here. Cold: another process had it."""
-    async with bench.start(subject) as client:
-        await client.new_session(bench.cwd)
-        assert await client.prompt("say before", within=START) == {"stopReason": "end_turn"}
-        prompt = await bench.held(client)
+        if subject not in BRIDGED:
+            return
+        prompt = await bench.held(client, "again")
         client.cancel()
         assert await stopped(client, prompt) == "cancelled"
-        bench.gates.open_for_good("held")
+        bench.gates.open_for_good("again")
         restarted = int(subject.restarts and not subject.leak)
-        await unasked(client, 0, reopened=restarted)
+        await unasked(client, 0, reopened=2 * restarted)
+        # The session is open here.
         await client.load_session(client.session_id, bench.cwd)
         warm = client.mark()
         assert await unasked(client, warm) == []
         session = client.session_id
     async with bench.start(subject) as client:
+        # Another process had it.
         await client.load_session(session, bench.cwd)
         cold = client.mark()
         assert "before" in client.text(session)

@@ -1,7 +1,6 @@
 """`session/close` and `delete`, also in the middle of a load or of each other."""
 
 import os
-from itertools import count
 from pathlib import Path
 
 import anyio
@@ -368,7 +367,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_closes_a
     tmp_path: Path, end: str
 ) -> None:
     async with world(tmp_path) as it:
-        for number in count():
+        for number in it.moments():
             session_id = await it.new()
             prompt = it.editor.prompt(session_id, "hello")
             _, cancelled = await it.cancelled(number, f"session/{end}", named(session_id))

@@ -1,7 +1,6 @@
 """A session that only the agent knows is loaded or resumed through it, and kept from then on."""
 
 import os
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +248,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
     tmp_path: Path, how: str
 ) -> None:
     async with world(tmp_path, knowing()) as it:
-        for number in count():
+        for number in it.moments():
             answer, cancelled = await it.cancelled(number, f"session/{how}", THEIRS)
             if "result" not in answer:
                 assert await nothing_came_of_it(it)

@@ -1,7 +1,6 @@
 """`session/load` and `resume` of a session that is live, closing, stored, held elsewhere or not."""
 
 from collections.abc import AsyncIterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ async def test_a_load_that_is_cancelled_at_any_moment_is_answered_once_and_can_b
 ) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
-        for number in count():
+        for number in it.moments():
             _, cancelled = await it.cancelled(number, "session/load", about(session_id))
             assert await it.is_free(session_id) == (session_id not in it.sessions.live)
             it.editor.out.take()

@@ -1,6 +1,5 @@
 """`session/new`: a session under an id of ours, or nothing at all, whatever comes between."""
 
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +243,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
-        for number in count():
+        for number in it.moments():
             answer, cancelled = await it.cancelled(number, "session/new", SETUP)
             made = [answer["result"]["sessionId"]] if "result" in answer else []
             assert list(it.sessions.live) == made

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ class Kept(World):
 @asynccontextmanager
 async def kept(home: Path) -> AsyncIterator[Kept]:
     async with world(home, Agent()) as it:
-        yield Kept(it.context)
+        yield Kept(it.context, it.bound)
 
 
 def failing(*args: object, **given: object) -> Any:
@@ -281,7 +280,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_session_free(
     tmp_path: Path, what: str
 ) -> None:
     async with kept(tmp_path) as it:
-        for number in count():
+        for number in it.moments():
             session_id, scope = f"s{number}", anyio.CancelScope()
             if what != "create":
                 await it.keep(session_id)

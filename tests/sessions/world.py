@@ -1,7 +1,7 @@
 """The sessions of a bridge without the bridge: a real registry, journal and client, in memory."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,8 @@ from tests.sessions.editor import Editor
 
 CWD = "/w"
 SETUP: Json = {"cwd": CWD, "mcpServers": []}
+#: seconds that a test, or one step of a long one, may take
+BOUND = 5
 
 
 class MemoryContext(SessionContext):
@@ -52,7 +54,9 @@ def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
 class World:
     """A registry that is asked by one client, `editor`."""
 
-    def __init__(self, context: MemoryContext) -> None:
+    def __init__(self, context: MemoryContext, bound: anyio.CancelScope) -> None:
+        """`bound`: ends the test when its time is up."""
+        self.bound = bound
         self.agent, self.context, self.journal = context.agent, context, context.journal
         self.editor = Editor(self)
         self.waiting = WaitingProcess(context, lambda: self.editor.client, 60)
@@ -104,6 +108,12 @@ class World:
     async def load(self, session_id: str, how: str = "load") -> Any:
         return await self.editor.ask(f"session/{how}", {**SETUP, "sessionId": session_id})
 
+    def moments(self) -> Iterator[int]:
+        """Count without end; what is done with each number has the time of a test of its own."""
+        for number in count():
+            self.bound.deadline = anyio.current_time() + BOUND
+            yield number
+
     async def cancelled(self, at: int, method: str, params: Json) -> tuple[Json, bool]:
         """Send a request and cancel it when its work waits for the `at`th time.
 
@@ -142,11 +152,11 @@ class World:
 @asynccontextmanager
 async def world(home: Path, agent: Agent | None = None, **more: Any) -> AsyncIterator[World]:
     """A world in `home`; `more`: settings. When it ends, no process is left."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(BOUND) as bound:
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(agent or Agent(), settings(home, **more), tasks)
             try:
-                yield World(context)
+                yield World(context, bound)
             finally:
                 context.agent.dying.open()
                 with anyio.CancelScope(shield=True):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import sysconfig
 from pathlib import Path
@@ -177,7 +178,7 @@ def test_python_s_module_means_the_command_beside_that_python(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(home / "acp_bridge" / "__main__.py")])
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(home / "bin"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(home / "bin"))
     monkeypatch.setattr(sys, "executable", str(home / "other" / "python"))
     with pytest.raises(installation.NotInstalled):
         installation.program()
@@ -186,6 +187,7 @@ def test_python_s_module_means_the_command_beside_that_python(
     with pytest.raises(installation.NotInstalled):
         installation.program()
     os.chmod(home / "bin" / "acp-bridge", 0o755)
+    monkeypatch.setattr(sys, "argv", [shutil.which("sh") or ""])  # any other program
     assert installation.program() == str(home / "bin" / "acp-bridge")
 
 

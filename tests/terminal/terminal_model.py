@@ -34,6 +34,11 @@ class TerminalModel(io.StringIO):
         return "\n".join("".join(row).rstrip() for row in self._cells)
 
     @property
+    def cells(self) -> list[list[str]]:
+        """The rows that are on the screen, as cells; the second half of a wide one is empty."""
+        return self._cells
+
+    @property
     def everything(self) -> str:
         """What has scrolled away, and the screen."""
         return "\n".join([*self.history, self.screen])
@@ -114,6 +119,10 @@ class TerminalModel(io.StringIO):
             case _:
                 assert final in "mhl", f"an unknown sequence: {arguments}{final}"
 
+    def cell(self, character: str) -> str:
+        """Make the cell of a character that is put; one that knows colours can be made of it."""
+        return character
+
     def _put(self, character: str) -> None:
         width = wcwidth(character)
         assert width >= 0, f"a control character on the screen: {character!r}"
@@ -125,7 +134,7 @@ class TerminalModel(io.StringIO):
                 self._column = self.columns - width
         row = self._row_now()
         row += [" "] * (self._column + width - len(row))
-        row[self._column : self._column + width] = [character, *[""] * (width - 1)]
+        row[self._column : self._column + width] = [self.cell(character), *[""] * (width - 1)]
         self._column += width
 
     def _row_now(self) -> list[str]:

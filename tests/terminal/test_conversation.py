@@ -141,8 +141,10 @@ async def test_a_mode_that_is_refused_is_said(tmp_path: Path) -> None:
         assert blocks[1] == Line("error: no such mode", Tone.ERROR)
 
 
-def told(bridge: FakeBridge, state: str, *, prompt: str | None = None, **more: Any) -> None:
-    turn = {"turn": {"promptId": prompt, "mine": True, "text": ""}} if prompt else {}
+def told(
+    bridge: FakeBridge, state: str, *, prompt: str | None = None, mine: bool = True, **more: Any
+) -> None:
+    turn = {"turn": {"promptId": prompt, "mine": mine, "text": ""}} if prompt else {}
     params = {"sessionId": SESSION, "state": state, "waiting": 0, "clients": 2, "seconds": 0}
     bridge.peer.notify("_acp_bridge/state", {**params, **turn, **more})
 
@@ -212,6 +214,32 @@ async def test_ctrl_c_ends_the_turn_of_whoever_asked_it_but_not_of_one_who_looks
         talk.choose("mode", "x")
         await settled(bridge)
         assert (bridge.calls, bridge.notified) == ([], [])
+
+
+@pytest.mark.parametrize("after", [{}, {"prompt": "next"}])
+async def test_of_the_turn_of_another_client_it_is_said_that_it_was_stopped(
+    tmp_path: Path, after: dict[str, Any]
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", prompt="theirs", mine=False)
+        bridge.say(SESSION, "half")
+        told(bridge, "cancelling", prompt="theirs", mine=False)
+        told(bridge, "running" if after else "idle", **after)
+        await settled(bridge)
+        assert texts(talk) == ["half", "stopped"]
+
+
+async def test_that_an_own_turn_was_stopped_is_said_once(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        talk.enter("mine")
+        call = await bridge.asked("session/prompt")
+        bridge.peer.notify("_acp_bridge/accepted", {"requestId": call.id, "promptId": "p"})
+        told(bridge, "running", prompt="p")
+        told(bridge, "cancelling", prompt="p")
+        bridge.peer.answer(call.id, {"stopReason": "cancelled"})
+        told(bridge, "idle")
+        await settled(bridge)
+        assert texts(talk) == ["mine", "stopped"]
 
 
 async def test_a_session_that_is_closed_and_a_client_that_is_let_go_are_said(

@@ -161,6 +161,35 @@ async def test_the_stop_reason_is_the_exit_code(reason: str, code: Exit) -> None
 
 
 @pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("end_turn", []),
+        (
+            "max_turn_requests",
+            ["acp-bridge: the agent stopped at a limit of tokens or of requests"],
+        ),
+        ("refusal", ["acp-bridge: the agent refused"]),
+        ("cancelled", ["acp-bridge: the turn was cancelled by another client"]),
+    ],
+)
+async def test_a_turn_that_has_not_simply_ended_is_told_beside_the_answer(
+    reason: str, told: list[str]
+) -> None:
+    async with running() as run:
+        await run.end(await run.prompted(), reason)
+        assert run.screen.told == ["acp-bridge: session s1", *told]
+
+
+@pytest.mark.parametrize("has_login", [True, False])
+async def test_of_a_login_is_spoken_where_the_agent_has_one(has_login: bool) -> None:
+    order = Order("do it", "/w", has_login=has_login)
+    async with running(order, **{"session/new": RpcError(-32000, "No key")}) as run:
+        assert await run.ended() is Exit.AUTHENTICATION
+        hint = ["acp-bridge: the agent wants a login: use its own command for that"]
+        assert run.screen.told == ["acp-bridge: No key", *(hint if has_login else [])]
+
+
+@pytest.mark.parametrize(
     ("number", "code"),
     [(-32000, Exit.AUTHENTICATION), (-32603, Exit.AGENT), (-32800, Exit.CANCELLED)],
 )

@@ -120,6 +120,9 @@ async def test_of_all_that_comes_only_the_own_turn_is_shown() -> None:
         bridge.say("other", "elsewhere")
         bridge.peer.answer(call.id, {"stopReason": "max_tokens"})
         assert await sent.sending.wait() is Exit.LIMIT
+        assert sent.screen.told == [
+            "acp-bridge: the agent stopped at a limit of tokens or of requests"
+        ]
     assert sent.screen.text == "mine\n"
 
 

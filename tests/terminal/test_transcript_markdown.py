@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.table import table
 from acp_bridge.terminal.transcript_markdown import markdown
@@ -54,6 +56,21 @@ def test_a_tool_call_stands_where_it_began_as_it_was_at_the_end() -> None:
         "````\n```\nfenced\n```\n````\n\n"
         "## Agent\n\nmeanwhile"
     )
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("`ls | wc`", "`ls | wc`"),
+        ("Run `ls`", "`Run 'ls'`"),
+        ("`a` and `b`", "`'a' and 'b'`"),
+        ("`", "`'`"),
+        ("``", "`''`"),
+        ("`ls", "`'ls`"),
+    ],
+)
+def test_a_title_is_code_and_one_that_is_code_already_stays_so(title: str, shown: str) -> None:
+    assert markdown([card(title=title)]) == f"**Tool** {shown}"
 
 
 def test_of_a_plan_the_last_state_is_shown() -> None:

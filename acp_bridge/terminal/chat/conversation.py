@@ -16,7 +16,7 @@ import anyio
 from acp_bridge import protocol as acp
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
-from acp_bridge.terminal.chat.prompts import Prompt, how_it_ended, refused
+from acp_bridge.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
 from acp_bridge.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.terminal.chat.standing import Standing, standing
@@ -259,8 +259,10 @@ class Conversation:
         was, self.standing = self.standing, now
         if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
             self._began = self._clock() - now.seconds
-        if not now.busy and self._begun is None:
+        if (stopped := now.stopped(was)) or (not now.busy and self._begun is None):
             self.transcript.end_turn()
+        if stopped:  # of a turn of our own its answer says it
+            self.transcript.say(STOPPED)
         self._begin_next()
         if now.closed:
             self.transcript.say(Line("the session was closed"))
@@ -274,8 +276,7 @@ class Conversation:
 
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):
-            outcome = {"outcome": "selected", "optionId": option.id}
-            asked.request.answer({"outcome": outcome})
+            asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
         self.say(f"{option.name}: {_title(asked)}")
         self._show_question()
 

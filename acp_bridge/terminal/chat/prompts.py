@@ -13,8 +13,10 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: the command under which a bridge has its own.
 _BRIDGE_COMMAND: Final = "/queue"
+#: what is said of a turn that was cancelled.
+STOPPED: Final = Line("stopped")
 _STOPS: Final = {
-    "cancelled": "stopped",
+    "cancelled": STOPPED.text,
     "max_tokens": "ended: the model's limit of tokens",
     "max_turn_requests": "ended: the limit of requests of one turn",
     "refusal": "the agent refused",

@@ -33,6 +33,14 @@ class Standing:
     clients: int = 1
     #: the prompt whose turn runs, if one does.
     prompt_id: object = None
+    #: this client has asked for that turn.
+    mine: bool = False
+
+    def stopped(self, before: Standing | None) -> bool:
+        """Tell if a turn of another client was being cancelled before, and has ended by now."""
+        if before is None or before.mine or before.prompt_id is None:
+            return False
+        return before.state == "cancelling" and before.prompt_id != self.prompt_id
 
     @property
     def busy(self) -> bool:
@@ -64,6 +72,7 @@ def standing(params: Json) -> Standing:
         _count(params.get("waiting"), 0),
         _count(params.get("clients"), 1),
         turn.get("promptId") if isinstance(turn, dict) else None,
+        isinstance(turn, dict) and turn.get("mine") is True,
     )
 
 

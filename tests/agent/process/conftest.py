@@ -31,15 +31,26 @@ def model_log(tmp_path: Path) -> Path:
     return tmp_path / "model.log"
 
 
-@pytest.fixture
-def process_env(tmp_path: Path, gates: Gates, mark: str, model_log: Path) -> dict[str, str]:
+def environment(folder: Path, gates: Gates, mark: str) -> dict[str, str]:
+    """Of a process whose data are in this folder."""
     return {
         **gates.env,
         MARK: mark,
-        "ACP_BRIDGE_HOME": str(tmp_path / "home"),
-        "ACP_BRIDGE_MODEL_LOG": str(model_log),
+        "ACP_BRIDGE_HOME": str(folder / "home"),
+        "ACP_BRIDGE_MODEL_LOG": str(folder / "model.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Several tests may share a process."""
+    return "asyncio"
+
+
+@pytest.fixture
+def process_env(tmp_path: Path, gates: Gates, mark: str, model_log: Path) -> dict[str, str]:
+    return environment(tmp_path, gates, mark)
 
 
 @pytest.fixture

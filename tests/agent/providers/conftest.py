@@ -16,6 +16,7 @@ from tests.support.model_server import ModelServer
 def litellm() -> Any:
     """Its import takes seconds: once, and not within a test's bound."""
     library.load_stream("openai")
+    library.part("responses.mcp.chat_completions_handler")  # which its first call would import
     return library.load()
 
 
