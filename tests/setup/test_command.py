@@ -104,7 +104,7 @@ def test_writing_twice_changes_nothing_the_second_time(
     assert len(list(file.parent.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", EDITORS.keys() - JSON_ONES)
+@pytest.mark.parametrize("name", sorted(EDITORS.keys() - JSON_ONES))
 def test_what_can_not_be_written_is_printed_with_the_reason(
     name: str, program: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
