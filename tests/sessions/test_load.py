@@ -87,7 +87,7 @@ async def test_one_without_a_prompt_can_be_loaded_whenever_a_load_before_was_can
 ) -> None:
     async with world(tmp_path) as it:
         session_id = await it.new()
-        for number in count():
+        for number in it.moments():
             await it.editor.ask("session/close", {"sessionId": session_id})
             assert await it.is_free(session_id)
             _, cancelled = await it.cancelled(number, "session/load", about(session_id))
