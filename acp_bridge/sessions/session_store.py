@@ -136,14 +136,18 @@ class SessionStore:
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
-                    if known:
-                        await context.journal.set_aside(session_id)
-                    else:
-                        await context.journal.delete(session_id, known=False)
+                    await self._unmake(session_id, known=known)
             os.close(lock)
             if isinstance(exc, JournalError):
                 raise errors.agent_trouble("the journal can't be written") from exc
             raise
+
+    async def _unmake(self, session_id: str, *, known: bool) -> None:
+        """Remove what was made of a session; one that is `known` can be made anew."""
+        if known:
+            await self._context.journal.set_aside(session_id)
+        else:
+            await self._context.journal.delete(session_id, known=False)
 
     async def open(
         self, session_id: str, workspace: Workspace | None, reach: ReachPort | None = None
