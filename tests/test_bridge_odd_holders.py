@@ -268,7 +268,7 @@ LIVE = "_acp_bridge/live"
 @asynccontextmanager
 async def passed_through(home: Path) -> AsyncIterator[tuple[Bench, OddHolder, str]]:
     """A session that the client has from somebody who answers the load, and not much more."""
-    async with held(home, reach_timeout=0.05, lease_timeout=0) as (it, odd, session_id):
+    async with held(home, reach_timeout=0.2) as (it, odd, session_id):
         odd.says["session/load"] = [said(id="ID", result={})]
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
         yield it, odd, session_id
@@ -283,7 +283,7 @@ def got(odd: OddHolder, method: str) -> list[Json]:
 async def test_what_a_silent_holder_was_sent_comes_to_an_end_with_or_without_a_stop(
     home: Path, stop: str | None
 ) -> None:
-    async with passed_through(home) as (it, odd, session_id):
+    async with passed_through(home) as (it, _, session_id):
         prompt = it.editor.prompt(session_id, "one")
         setting = it.editor.send("session/set_mode", {"sessionId": session_id, "modeId": "x"})
         if stop:
@@ -294,9 +294,6 @@ async def test_what_a_silent_holder_was_sent_comes_to_an_end_with_or_without_a_s
         await until(lambda: any("not shown here" in text for text in it.editor.texts(session_id)))
         later = it.editor.prompt(session_id, "two")
         assert (await it.editor.refusal(later)).code == -32002
-        load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
-        odd.says["initialize"] = []
-        assert "it does not answer" in (await it.editor.refusal(load)).message
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -308,9 +305,7 @@ async def test_a_load_comes_to_an_end_where_the_holder_falls_silent(
         load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
         assert "does not answer" in (await it.editor.refusal(load)).message
         await it.editor.refusal(it.editor.prompt(session_id, "two"))
-        again = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
-        await it.editor.refusal(again)
-        assert [len(it.editor.answers(each)) for each in (load, again)] == [1, 1]
+        assert len(it.editor.answers(load)) == 1
 
 
 async def test_one_that_lives_is_waited_for_however_long_its_turn_and_its_load_take(
@@ -320,11 +315,11 @@ async def test_one_that_lives_is_waited_for_however_long_its_turn_and_its_load_t
         odd.says[LIVE] = [said(id="ID", result={"sessions": []})]
         odd.says["session/load"] = [update(session_id, "hel")]
         load = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
-        await until(lambda: len(got(odd, LIVE)) > 3)  # while a load is not answered
+        await until(lambda: len(got(odd, LIVE)) > 1)  # while a load is not answered
         prompt = it.editor.prompt(session_id, "one")
         before = len(got(odd, LIVE))
         it.editor.notify("session/cancel", {"sessionId": session_id})
-        await until(lambda: len(got(odd, LIVE)) > before + 3)
+        await until(lambda: len(got(odd, LIVE)) > before + 1)
         assert it.editor.answers(load) == it.editor.answers(prompt) == []
 
 

@@ -47,7 +47,8 @@ def is_below(pid: int, is_meant: Callable[[int], bool]) -> bool:
     for _ in range(_TRIES):
         try:
             line = [pid]
-            while (parent := _parent(line[-1])) > 1:
+            # The first process of a container is one of ours if a bridge was started as that.
+            while (parent := _parent(line[-1])) > 1 or parent == os.getpid():
                 line.append(parent)
             # A process whose child still has it as its parent has lived all the time, so that
             # what was read meanwhile is its own. From the top, as what is below a guard may lie.

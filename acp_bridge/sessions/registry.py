@@ -104,16 +104,19 @@ class Sessions:
         return ANSWERED
 
     async def _create(
-        self, session_id: str, request: ClientRequest, workspace: Workspace
+        self, session_id: str, request: ClientRequest, workspace: Workspace, *, known: bool = False
     ) -> tuple[Session, Link, Json]:
-        """Open a new session at the agent; returns it, its process and the agent's answer."""
+        """Open a new session at the agent; returns it, its process and the agent's answer.
+
+        `known`: as in `SessionStore.create`.
+        """
         link = await self._waiting.take()
         link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
         session: Session | None = None
         try:
             opening = Opening(link, workspace, request)
             result = await self._in_time(link, SESSION_NEW, opening.new)
-            session = await self._store.create(session_id, workspace, link)
+            session = await self._store.create(session_id, workspace, link, known=known)
         finally:
             if session is None:
                 with anyio.CancelScope(shield=True):
@@ -187,7 +190,7 @@ class Sessions:
 
     async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
         """Open a session again that was removed because it never had a prompt."""
-        session, link, _ = await self._create(session_id, request, workspace)
+        session, link, _ = await self._create(session_id, request, workspace, known=True)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
         return session.replay.result(request)

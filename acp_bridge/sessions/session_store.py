@@ -54,15 +54,28 @@ class SessionStore:
         self._swept = False
 
     async def create(
-        self, session_id: str, workspace: Workspace, link: Link, reach: ReachPort | None = None
+        self,
+        session_id: str,
+        workspace: Workspace,
+        link: Link,
+        reach: ReachPort | None = None,
+        *,
+        known: bool = False,
     ) -> Session:
         """Make a session of a process that has one open, or is about to; raises RpcError.
 
-        `reach` is tried as long as another bridge holds it; raises what that raises.
+        `reach` is tried as long as another bridge holds it; raises what that raises. `known`: its
+        client has had the id before, and may try again when this fails.
         """
         prompted = session_id == link.agent_session_id  # then it was the agent's before
         session, lock = await self._make(
-            session_id, workspace, link.agent_session_id, link, prompted=prompted, reach=reach
+            session_id,
+            workspace,
+            link.agent_session_id,
+            link,
+            prompted=prompted,
+            reach=reach,
+            known=known,
         )
         link.hold_lock(lock)
         event("session.new", session=session_id, agent=link.name)
@@ -97,6 +110,7 @@ class SessionStore:
         *,
         prompted: bool,
         reach: ReachPort | None = None,
+        known: bool = False,
     ) -> tuple[Session, int]:
         context = self._context
         if not self._swept:
@@ -122,7 +136,10 @@ class SessionStore:
         except BaseException as exc:
             if journal:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
-                    await context.journal.delete(session_id, known=False)
+                    if known:
+                        await context.journal.set_aside(session_id)
+                    else:
+                        await context.journal.delete(session_id, known=False)
             os.close(lock)
             if isinstance(exc, JournalError):
                 raise errors.agent_trouble("the journal can't be written") from exc

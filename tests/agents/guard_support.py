@@ -124,14 +124,14 @@ def open_files(pid: int) -> dict[int, str]:
     return found
 
 
-def zombies(of: int | None = None) -> list[int]:
-    """Return children of a process, or of this one, that have ended and were not waited for."""
+def zombies() -> list[int]:
+    """Return children of this process that have ended and were not waited for."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             state, parent = _stat(int(name))[:2]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if state == "Z" and int(parent) == (of or os.getpid()):
+        if state == "Z" and int(parent) == os.getpid():
             found.append(int(name))
     return found

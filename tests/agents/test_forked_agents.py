@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
 from acp_bridge import waits
 from acp_bridge.agents.ancestors import descends_from_guard
+from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from tests.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
@@ -265,6 +267,26 @@ async def test_a_waiting_guard_ends_with_the_parent_even_if_it_was_stopped(tmp_p
         os.kill(waited, signal.SIGSTOP)
         os.kill(parent, signal.SIGKILL)
         await gone(waited)
+
+
+@pytest.mark.hazard("F2", "P1")
+async def test_what_waited_at_a_parent_that_has_ended_is_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, none_left = [1, 2], anyio.Event()
+
+    def kill() -> bool:
+        if left:
+            left.pop()
+            return True
+        anyio.from_thread.run_sync(none_left.set)
+        return False
+
+    monkeypatch.setattr(ORPHANS, "kill", kill)
+    async with new_parent(tmp_path, ["true"]) as world:
+        with anyio.fail_after(SLOW):
+            await first_start(world.parent)
+            await none_left.wait()
 
 
 @pytest.mark.hazard("F2")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tests.agents.guard_support import parent_of, zombies
+from tests.agents.guard_support import parent_of
 from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, children, command_line, gone
@@ -86,8 +86,6 @@ async def test_sessions_outlive_the_parent_and_the_next_one_starts_all_the_same(
         await client.new_session(stack.cwd)
         await client.prompt("eight", within=START)
         await client.logged("parent.ready", count=2, within=START)
-        assert client.process is not None
-        assert zombies(client.process.pid) == []
         await forked(stack, client)
         os.kill(pid, signal.SIGKILL)
         await client.logged("agent.exited", count=2, within=START)

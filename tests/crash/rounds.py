@@ -63,6 +63,11 @@ class Round:
         return 60 if self.provider else 15
 
     @property
+    def spoken(self) -> bool:
+        """The agent says what `told.words` says."""
+        return self.provider is not None or not self.built_in
+
+    @property
     def bridge_home(self) -> Path:
         return self.home / "bridge"
 
@@ -132,8 +137,7 @@ class Round:
             result = await client.load_session(self.session_id, self.home)
             said, held = agent_text(client), held_in(result)
             shown = turns(client.recording.updates())
-            spoken = self.provider is not None or not self.built_in
-            judge(list(self.told.values()), shown, held, cut=self.cut, spoken=spoken)
+            judge(list(self.told.values()), shown, held, cut=self.cut, spoken=self.spoken)
             mark = client.mark()
             again = await client.load_session(self.session_id, self.home)
             if agent_text(client, mark) != said or held_in(again) != held:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.agents import ancestors
 from acp_bridge.listening import peers
 from acp_bridge.listening.peers import Refused, check
 from acp_bridge.listening.run_files import LiveBridge
@@ -179,6 +180,17 @@ def test_what_has_lost_its_guard_is_below_a_bridge_and_may_not(
                 else:
                     with pytest.raises(Refused, match="agents"):
                         check(connection, lambda: [bridge(above.pid, host)])
+
+
+@pytest.mark.hazard("V6")
+@pytest.mark.parametrize("is_bridge", [True, False])
+def test_a_bridge_that_is_the_first_process_of_a_container_is_above_what_lost_its_guard(
+    monkeypatch: pytest.MonkeyPatch, is_bridge: bool
+) -> None:
+    monkeypatch.setattr(ancestors, "_parent", {7: 5, 5: 1, 1: 0}.__getitem__)
+    if is_bridge:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert ancestors.is_below(7, lambda above: above == 1) is is_bridge
 
 
 def test_a_bridge_itself_may_connect_to_another_one(short: Path) -> None:

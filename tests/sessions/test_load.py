@@ -81,6 +81,22 @@ async def test_a_load_that_is_cancelled_at_any_moment_is_answered_once_and_can_b
         assert number > 10
 
 
+@pytest.mark.hazard("Q8", "Q9", "K3")
+async def test_one_without_a_prompt_can_be_loaded_whenever_a_load_before_was_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.new()
+        for number in count():
+            await it.editor.ask("session/close", {"sessionId": session_id})
+            assert await it.is_free(session_id)
+            _, cancelled = await it.cancelled(number, "session/load", about(session_id))
+            await it.load(session_id)
+            if not cancelled:
+                break
+        assert number > 10
+
+
 @pytest.mark.hazard("Q8", "R3")
 async def test_a_session_goes_on_after_a_load_that_was_cancelled_or_that_the_journal_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
