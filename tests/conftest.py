@@ -68,7 +68,9 @@ def log_as_it_was() -> Iterator[None]:
     """What serves in this process sets up the log, which later tests read."""
     logger = logging.getLogger("acp_bridge")
     before = logger.handlers[:], logger.propagate, logger.level, logging.lastResort
+    disabled = logging.root.manager.disable
     yield
+    logging.disable(disabled)
     for handler in logger.handlers:
         if handler not in before[0]:
             handler.close()

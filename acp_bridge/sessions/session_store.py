@@ -113,9 +113,7 @@ class SessionStore:
         known: bool = False,
     ) -> tuple[Session, int]:
         context = self._context
-        if not self._swept:
-            self._swept = True
-            context.tasks.start_soon(self._sweep)
+        self._begin_sweep()
         lock = await self._lock(session_id, reach)
         journal: SessionJournal | None = None
         try:
@@ -242,6 +240,11 @@ class SessionStore:
             raise errors.agent_trouble(f"not deleted: {exc}") from exc
         finally:
             os.close(lock)
+
+    def _begin_sweep(self) -> None:
+        if not self._swept:
+            self._swept = True
+            self._context.tasks.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
         """Remove sessions that never had a prompt and are a day old, each under its lock."""

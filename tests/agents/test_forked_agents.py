@@ -88,11 +88,13 @@ async def forked(
 
 
 async def waiting_guard(parent: int, *others: int | None) -> int:
-    """The guard that the parent has forked ahead: none of the `others`."""
+    """The guard that the parent has forked ahead, none of the `others`, once it waits."""
     with anyio.fail_after(SLOW):
         while not (found := set(children(parent)) - set(others)):
             await anyio.lowlevel.checkpoint()
-    (pid,) = found
+        (pid,) = found
+        while len(shared(pid)) != 1:  # it closes what it has of the parent's
+            await anyio.lowlevel.checkpoint()
     return pid
 
 
@@ -123,9 +125,7 @@ async def test_a_guard_that_waits_for_an_agent_holds_one_socket(tmp_path: Path) 
         process = await forked(world)
         parent, guard = await world.until_ready(), parent_of(process.pid)
         waiting = await waiting_guard(parent, guard)
-        with anyio.fail_after(SLOW):
-            while len(held := shared(waiting)) != 1:  # it closes what it has of the parent's
-                await anyio.lowlevel.checkpoint()
+        held = shared(waiting)
         assert not held & (shared(parent) | shared(guard) | shared(process.pid))
 
 
