@@ -31,6 +31,16 @@ settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+LOGGER = logging.getLogger("acp_bridge")
+#: its state before any test
+LOG = (
+    LOGGER.handlers[:],
+    LOGGER.propagate,
+    LOGGER.level,
+    logging.lastResort,
+    logging.root.manager.disable,
+)
+
 #: its processes import LiteLLM
 SLOWEST = Path(__file__).parent / "built_in"
 
@@ -65,18 +75,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
-    """What serves in this process sets up the log, which later tests read."""
-    logger = logging.getLogger("acp_bridge")
-    before = logger.handlers[:], logger.propagate, logger.level, logging.lastResort
-    disabled = logging.root.manager.disable
+    """What serves in this process sets up the log, also in the fixture of a module; later tests
+    read it."""
     yield
-    logging.disable(disabled)
-    for handler in logger.handlers:
-        if handler not in before[0]:
+    for handler in LOGGER.handlers:
+        if handler not in LOG[0]:
             handler.close()
-    logger.handlers[:], logger.propagate = before[0], before[1]
-    logger.setLevel(before[2])
-    logging.lastResort = before[3]
+    LOGGER.handlers[:], LOGGER.propagate = LOG[0], LOG[1]
+    LOGGER.setLevel(LOG[2])
+    logging.lastResort = LOG[3]
+    logging.disable(LOG[4])
 
 
 @pytest.fixture
