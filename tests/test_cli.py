@@ -373,6 +373,12 @@ def test_a_package_that_a_finder_of_its_own_knows_is_not_missing(
     assert own_agent.missing(("acp", "litellm"), []) == ["acp"]
 
 
+def test_a_folder_that_a_removed_package_has_left_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "litellm" / "__pycache__").mkdir(parents=True)
+    path = site_with(tmp_path, "acp")
+    assert own_agent.missing(("acp", "litellm"), path) == ["litellm"]
+
+
 def test_a_foreign_agent_is_served_whatever_ours_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,8 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
     ]
 
     def there(name: str) -> bool:
-        if PathFinder.find_spec(name, path) is not None:
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.origin is not None:  # no folder that was left without code
             return True
         return any(each.find_spec(name, None) is not None for each in finders)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.installs.rows import Row
 
 #: seconds for one command; a first download takes the longest.
-_LONGEST = 900
+_LONGEST = 600
 _LOCK = Path(__file__).with_name("requirements.lock")
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
 
