@@ -37,6 +37,7 @@ from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 
+CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
 #: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
 OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: requests that read or make a session; they can't go on while the sessions end.
@@ -256,6 +257,8 @@ class Bridge:
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
         named = params if isinstance(params, dict) else {}
+        if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
+            return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
         if method == protocol.CANCEL_REQUEST:
             self._cancel_request(client, named.get("requestId", UNSET))
             return

@@ -35,6 +35,13 @@ class Waiter:
         """Return a descriptor that becomes readable when the waiter has ended."""
         return self._alive
 
+    @property
+    def ended(self) -> bool:
+        """True once the waiter has ended."""
+        poll = select.poll()
+        poll.register(self._alive, select.POLLIN)
+        return bool(poll.poll(0))
+
     def let_go(self, code: int) -> None:
         """Have the waiter end with this exit code; does nothing the second time."""
         if self._code >= 0:

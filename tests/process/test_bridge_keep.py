@@ -94,6 +94,24 @@ async def test_a_turn_and_what_waits_survive_the_end_of_the_client(world: World,
             world.gates.open("h")
 
 
+async def test_a_cancel_behind_the_end_of_the_waiter_is_nobodys_stop(world: World) -> None:
+    """Some clients cancel the turn of an agent whose process has ended; it may be read late."""
+    async with kept(world) as client:
+        request = client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        bridge = (await kept_bridge(world)).pid
+        os.kill(bridge, signal.SIGSTOP)
+        group_killed(client)
+        await client.wait()
+        client.notify("session/cancel", {"sessionId": client.session_id})
+        client.notify("$/cancel_request", {"requestId": request})
+        os.kill(bridge, signal.SIGCONT)
+        world.gates.open("g")
+        async with world.bridge(session=False) as other:
+            await other.load_session(client.session_id, world.cwd)
+            await other.until_text("two")
+
+
 async def test_a_permission_waits_for_the_next_client_and_is_asked_there(world: World) -> None:
     async with kept(world) as client:
         client.side.permission = "never"
