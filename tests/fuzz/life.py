@@ -188,9 +188,10 @@ class Life:
         return {prompt.session_id for caller in self.here for prompt in caller.prompts.values()}
 
     def _go_on(self) -> None:
-        """Nothing is paused or held any more."""
+        """Nothing is paused or held any more: each says so behind what it has sent itself."""
         for session_id in sorted(self._sessions() | set(self.ledger.transcripts)):
-            self.first.ask("_acp_bridge/go", {"sessionId": session_id})
+            for caller in self.here:
+                caller.ask("_acp_bridge/go", {"sessionId": session_id})
 
     def _stop_the_deaf(self) -> None:
         """An agent that reads nothing answers nothing: its sessions are closed."""
