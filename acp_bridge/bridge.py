@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from acp_bridge import errors, protocol, signals, waits
+from acp_bridge import errors, protocol, waits
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
@@ -116,21 +116,21 @@ class Bridge:
 
     # --- life ----------------------------------------------------------------------------------
 
-    async def serve(self, incoming: Incoming, outgoing: Outgoing) -> None:
+    async def serve(self, incoming: Incoming, outgoing: Outgoing, received: int) -> None:
         """Serve the client on these streams until it is gone or a signal asks to end.
 
-        The clean-up is bounded (invariant P2).
+        `received` is where signals are read (`signals.Received`). The clean-up is bounded
+        (invariant P2).
         """
         client = Client(self, incoming, outgoing)
         self._clients.append(client)
-        with signals.Received() as received:
-            self._tasks.start_soon(self._watch_signals, received)
-            self._tasks.start_soon(self._serve_client, client)
-            try:
-                await self._ended.wait()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._end()
+        self._tasks.start_soon(self._watch_signals, received)
+        self._tasks.start_soon(self._serve_client, client)
+        try:
+            await self._ended.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
 
     async def _serve_client(self, client: Client) -> None:
         """Serve the client that started the bridge; what follows its end is `Unattended`'s."""

@@ -33,7 +33,7 @@ async def serve(
     `settings.keep` says.
     """
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
-    with signals.Received():  # also while the tasks end, when nobody reads them any more
+    with signals.Received() as received:  # until the tasks have ended, when nobody reads them
         async with anyio.create_task_group() as tasks:
             # A process that does not answer one of these is to be started all the same.
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
@@ -46,5 +46,5 @@ async def serve(
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
-            await bridge.serve(Reader(stdin), Writer(stdout))
+            await bridge.serve(Reader(stdin), Writer(stdout), received)
             tasks.cancel_scope.cancel()

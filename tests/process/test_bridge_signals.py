@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge import bridge as served
 from tests.process.bridge_support import ROOT, World
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import all_gone, kill_marked, marked, start_piped
@@ -113,6 +114,23 @@ async def test_a_signal_at_any_moment_of_the_start_ends_the_bridge_well(
             assert await bridge.ended() == 0, milliseconds
             os.set_blocking(bridge.stderr, False)
             assert bridge.said() == (b"", b""), milliseconds
+
+
+@pytest.mark.hazard("P2")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+async def test_a_signal_just_before_the_client_is_served_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    listen = served.Bridge.listen
+
+    def signalled(begun: served.Bridge) -> None:
+        listen(begun)
+        os.kill(os.getpid(), signal.Signals[name])
+
+    monkeypatch.setattr(served.Bridge, "listen", signalled)
+    async with world.inside(initialized=False) as client:
+        with anyio.fail_after(5):
+            await client.closed.wait()
 
 
 @pytest.mark.hazard("P2", "P1")
