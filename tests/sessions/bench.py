@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from acp_bridge import signals
 from acp_bridge.bridge import Bridge
 from acp_bridge.wire.jsonrpc import encode
 from tests.clients.streams import Bytes, Way
@@ -61,7 +62,8 @@ class Bench:
         self.ended = anyio.Event()
 
     async def serve(self) -> None:
-        await self.bridge.serve(self.editor.read, self.editor.way)
+        with signals.Received() as received:
+            await self.bridge.serve(self.editor.read, self.editor.way, received)
         self.ended.set()
         self.context.tasks.cancel_scope.cancel()
 
