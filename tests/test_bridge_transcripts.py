@@ -18,6 +18,8 @@ from tests.sessions.world import SETUP
 LIMIT = 400
 MODES: Json = {"currentModeId": "0", "availableModes": [{"id": str(n)} for n in range(100)]}
 KINDS = ("agent_message_chunk", "agent_thought_chunk")
+#: stands in what one client alone is told, when it loads a session at work.
+AT_WORK = "`/queue wait` waits until the turn ends"
 #: what happens, and to which client, or of which kind.
 Event = tuple[str, int]
 EVENTS = ("says", "opens", "ends", "mode", "joins", "stops", "reads", "prompts", "titles", "sets")
@@ -116,7 +118,8 @@ class Play:
 
     def updates(self, index: int) -> list[Json]:
         found = [m["params"]["update"] for m in self.clients[index].asked("session/update")]
-        return [each for each in found if each["sessionUpdate"] != "available_commands_update"]
+        shown = [each for each in found if AT_WORK not in str(each.get("content"))]
+        return [each for each in shown if each["sessionUpdate"] != "available_commands_update"]
 
     def modes(self, index: int) -> list[int]:
         """Return the modes that a client was in, one after the other."""
