@@ -1,6 +1,7 @@
 """The well-behaved fixture agent, and those that bend a turn, its cancel or its ids."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,25 @@ async def test_a_new_process_loads_the_session_with_its_killed_turn(
         assert await client.new_session(CWD) == "1"
         assert await client.new_session("/elsewhere") == "2"
     assert len(set(agent_log.pids())) == 2
+
+
+async def test_what_a_kill_left_half_written_harms_no_later_process(
+    start_agent: StartAgent, agent_env: dict[str, str]
+) -> None:
+    async with start_agent() as client:
+        await client.prompt("say one")
+    (kept,) = Path(agent_env["FIXTURE_HOME"]).glob("*/*.jsonl")
+    kept.with_stem("unborn").touch()
+    with kept.open("a") as file:
+        file.write('{"said": "half of')
+    async with start_agent(opened=False) as client:
+        await client.load_session("0", CWD)
+        await client.prompt("say two")
+    async with start_agent(opened=False) as client:
+        listed = await client.request("session/list", {})
+        assert [session["sessionId"] for session in listed["sessions"]] == ["0"]
+        await client.load_session("0", CWD)
+        assert client.text() == "onetwo"
 
 
 async def test_the_log_has_the_mode_and_the_option_of_each_turn(
