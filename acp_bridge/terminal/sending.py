@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     ATTACH,
     HEARS_ACCEPTED,
     HEARS_STATE,
+    LET_GO,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_PROMPT,
@@ -30,6 +31,7 @@ from acp_bridge.protocol import (
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
+from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.question import title_of
 from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.waiting import Stop, first_of
@@ -69,6 +71,8 @@ class Sending:
 
     def on_notification(self, method: str, params: Json) -> None:
         """Note where the prompt stands, and show its turn."""
+        if method == LET_GO:
+            self._screen.tell(f"acp-bridge: {one_line(str(params.get('reason')))}")
         if params.get("sessionId") != self._session_id:
             return
         if method == SESSION_UPDATE:

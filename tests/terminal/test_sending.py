@@ -156,6 +156,16 @@ async def test_as_json_the_end_of_the_bridge_is_the_outcome_too() -> None:
     assert (line["error"]["code"], line["exitCode"]) == (-32603, Exit.FAILED)
 
 
+async def test_why_the_bridge_ends_the_connection_is_told() -> None:
+    async with sending() as (sent, connection):
+        await beside(sent, connection)
+        sent.bridge.peer.notify("_acp_bridge/let_go", {"reason": "too much\x1b"})
+        sent.bridge.close()
+        with pytest.raises(ConnectionLost):
+            await sent.sending.wait()
+    assert sent.screen.told == ["acp-bridge: too much\\x1b"]
+
+
 async def test_one_who_leaves_cancels_nothing() -> None:
     async with sending() as (sent, connection):
         await beside(sent, connection)
