@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +235,11 @@ async def test_a_holder_that_lets_the_client_go_says_why_and_the_session_can_be_
 
 
 async def test_a_close_that_the_holder_does_not_answer_ends_all_the_same(home: Path) -> None:
-    async with held(home, reach_timeout=0.05) as (it, odd, session_id):
+    async with held(home) as (it, odd, session_id):
         odd.says["session/load"] = [said(id="ID", result={})]
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        # From now on: the load took its time, and so does what gives a silent holder up.
+        it.context.settings = replace(it.context.settings, reach_timeout=0.05)
         error = await it.editor.refused("session/close", {"sessionId": session_id})
         assert "does not read" in error.message
         block = {"sessionId": session_id, "prompt": [{"type": "text", "text": "one"}]}
