@@ -3,8 +3,9 @@
 import gc
 import logging
 import re
+import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,44 @@ def process_as_it_was() -> Iterator[None]:
     log.logger.handlers.clear()
     log.logger.propagate = True
     log.logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["--version"]])
+def test_an_installation_that_lacks_a_package_names_it_and_what_adds_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(arguments: Sequence[str]) -> int:
+        raise ModuleNotFoundError("No module named 'anyio'", name="anyio.abc")
+
+    monkeypatch.setattr(cli, "COMMANDS", {"doctor": lacking})
+    monkeypatch.setattr(cli.serve, "main", lacking)
+    assert cli.run(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("acp-bridge: it is not installed whole: anyio is missing. Run: ")
+    assert said.endswith(" acp-stdio-bridge\n")
+
+
+def test_an_older_python_is_told_which_ones_there_must_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "acp_bridge.__main__", raising=False)
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    monkeypatch.setattr(sys, "version", "3.10.13 (main)")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("acp_bridge.__main__", run_name="not the main one")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "acp-bridge needs Python 3.11 to 3.14; this is 3.10.13.\n"
+
+
+def test_a_module_of_its_own_that_is_missing_is_a_mistake_and_not_explained_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mistaken(arguments: Sequence[str]) -> int:
+        raise ModuleNotFoundError("No module named 'acp_bridge.x'", name="acp_bridge.x")
+
+    monkeypatch.setattr(cli.serve, "main", mistaken)
+    with pytest.raises(ModuleNotFoundError):
+        cli.run([])
 
 
 def test_without_arguments_it_is_the_built_in_agent_and_the_defaults() -> None:
