@@ -196,6 +196,20 @@ def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
     assert options.parse(arguments, env).settings.listen is listens
 
 
+@pytest.mark.parametrize("name", ["delivery", "keep", "drain-timeout", "sleep-after", "log-level"])
+def test_a_wrong_value_is_named_as_the_user_has_it_and_an_empty_variable_is_none(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variable = options.variable(name)
+    with pytest.raises(SystemExit):
+        options.parse([], {variable: "x"})
+    assert capsys.readouterr().err.startswith(f"acp-bridge: {variable}: ")
+    with pytest.raises(SystemExit):
+        options.parse([f"--{name}", "x"], {variable: "x"})
+    assert capsys.readouterr().err.startswith(f"acp-bridge: --{name}: ")
+    options.parse([], {variable: ""})
+
+
 def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -209,6 +223,9 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
     [
         (["--"], "there is no command after --"),
         (["codex-acp"], "unknown argument 'codex-acp'; to run an agent: acp-bridge -- codex-acp"),
+        (["doctr"], "did you mean acp-bridge doctor? To run an agent: acp-bridge -- doctr"),
+        (["help"], "did you mean acp-bridge --help?"),
+        (["--model", "demo", "chat"], "a command stands first: acp-bridge chat"),
         (["--deliver", "queue"], "unknown argument '--deliver'"),
         (["--delivery"], "expected one argument"),
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),

@@ -12,7 +12,10 @@ def proxy_variable(url: str, env: Mapping[str, str]) -> str:
     The HTTP clients of the agent read them in this order. `url` may be empty: then it is HTTPS to
     a host that isn't known.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # the address is wrong, and no proxy is at fault
+        return ""
     names = [f"{parts.scheme or 'https'}_proxy", "all_proxy"]
     found = next((each for name in names for each in (name, name.upper()) if env.get(each)), "")
     return "" if _is_excepted(parts.hostname or "", env) else found

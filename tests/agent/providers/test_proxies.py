@@ -23,6 +23,7 @@ URL = "https://api.openai.com/v1"
         ("http://127.0.0.1:8080", {"http_proxy": HERE, "HTTPS_PROXY": HERE}, "http_proxy"),
         ("http://127.0.0.1:8080", {"http_proxy": HERE, "NO_PROXY": "127.0.0.1"}, ""),
         ("", {"HTTPS_PROXY": HERE}, "HTTPS_PROXY"),
+        ("http://[::1", {"HTTP_PROXY": HERE}, ""),
     ],
 )
 def test_the_variable_is_the_one_that_counts(url: str, env: dict[str, str], name: str) -> None:
