@@ -18,6 +18,8 @@ from anyio.abc import TaskGroup
 from acp_bridge import errors, protocol
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
@@ -40,27 +42,6 @@ class Stage(Enum):
     NEW = auto()
     INITIALIZING = auto()
     READY = auto()
-
-
-class Incoming(Protocol):
-    """The bytes that a client sends (`wire.stdio.Reader`)."""
-
-    async def read(self) -> bytes: ...
-    def close(self) -> None: ...
-
-
-class Outgoing(Protocol):
-    """The way to a client (`wire.stdio.Writer`)."""
-
-    @property
-    def pending(self) -> int: ...
-    @property
-    def taken(self) -> int: ...
-    def write(self, data: bytes) -> None: ...
-    async def run(self) -> None: ...
-    async def drain_below(self, limit: int) -> None: ...
-    async def flush(self, seconds: float) -> bool: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +125,8 @@ class Client:
         #: it was let go: it took too little of what was sent.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
+        #: what was sent behind an `initialize` that is not answered yet.
+        self.early = WaitingRequests()
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
         self.peer = Peer(
@@ -233,6 +216,7 @@ class Client:
         Its requests of these methods come to nothing; others go on.
         """
         self.gone = True
+        self.early.go_on(errors.cancelled())
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()
@@ -240,8 +224,18 @@ class Client:
 
     # --- requests in flight --------------------------------------------------------------------
 
-    def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
-        """Answer a request from a task of its own, which `$/cancel_request` ends."""
+    def run(
+        self,
+        tasks: TaskGroup,
+        request: ClientRequest,
+        work: Work,
+        params: Json,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Answer a request from a task of its own, which `$/cancel_request` ends.
+
+        `then` is called behind the answer, whatever that is.
+        """
         request_id = request.call.id
         running = self._running[request_id] = _Running(request.method)
 
@@ -254,17 +248,23 @@ class Client:
             finally:
                 self._running.pop(request_id, None)
                 running.ended.set()
+                if then:
+                    then()
 
         tasks.start_soon(answer)
 
     def cancel_request(self, request_id: RequestId) -> bool:
-        """Cancel a request that runs here; False when there is none of this id."""
+        """Cancel a request that runs or waits here; False when there is none of this id."""
         if running := self._running.get(request_id):
             running.scope.cancel()
-        return running is not None
+        return running is not None or self.early.cancel_request(self, request_id)
 
     async def give_up(self, methods: frozenset[str]) -> None:
-        """Cancel the requests of these methods that run; return when they have ended."""
+        """Cancel the requests of these methods that run; return when they have ended.
+
+        What has only been read comes to nothing, too.
+        """
+        self.early.go_on(errors.cancelled())
         given_up = [each for each in self._running.values() if each.method in methods]
         for running in given_up:
             running.scope.cancel()

@@ -13,7 +13,8 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import errors, protocol, waits
-from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
