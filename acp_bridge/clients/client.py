@@ -67,6 +67,10 @@ class ClientRequest:
         """Return True when this client knows the request by this id."""
         return self.client is client and self.call.id == request_id
 
+    def hand_over(self) -> None:
+        """Give it to the client's handler, which may have let it wait; raises what that raises."""
+        self.client.handler.on_client_request(self)
+
     def answer(self, result: Any) -> None:
         """Answer with a result."""
         self.client.peer.answer(self.call.id, result)
@@ -224,18 +228,8 @@ class Client:
 
     # --- requests in flight --------------------------------------------------------------------
 
-    def run(
-        self,
-        tasks: TaskGroup,
-        request: ClientRequest,
-        work: Work,
-        params: Json,
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """Answer a request from a task of its own, which `$/cancel_request` ends.
-
-        `then` is called behind the answer, whatever that is.
-        """
+    def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
+        """Answer a request from a task of its own, which `$/cancel_request` ends."""
         request_id = request.call.id
         running = self._running[request_id] = _Running(request.method)
 
@@ -248,8 +242,6 @@ class Client:
             finally:
                 self._running.pop(request_id, None)
                 running.ended.set()
-                if then:
-                    then()
 
         tasks.start_soon(answer)
 
@@ -274,7 +266,7 @@ class Client:
     # --- what the peer hands over --------------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        self.handler.on_client_request(ClientRequest(self, call))
+        ClientRequest(self, call).hand_over()
 
     def on_notification(self, method: str, params: Any) -> None:
         self.handler.on_client_notification(self, method, params)

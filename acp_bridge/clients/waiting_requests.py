@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from acp_bridge import errors
 from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.wire.jsonrpc import RpcError
 
-if TYPE_CHECKING:
-    from acp_bridge.clients.client import Client, ClientRequest
-
 #: far more than a client sends without having heard anything.
 MOST: Final = 256
+
+
+class Request(Protocol):
+    """A client's request (`client.ClientRequest`)."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def params(self) -> Any: ...
+    def is_of(self, client: Any, request_id: object) -> bool: ...
+    def answer(self, result: Any) -> None: ...
+    def fail(self, error: RpcError) -> None: ...
+    def hand_over(self) -> None: ...
 
 
 class WaitingRequests:
@@ -20,9 +30,9 @@ class WaitingRequests:
 
     def __init__(self) -> None:
         """Nothing waits yet."""
-        self._waiting: list[ClientRequest] = []
+        self._waiting: list[Request] = []
 
-    def add(self, request: ClientRequest) -> None:
+    def add(self, request: Request) -> None:
         """Let a request wait behind the others; raises RpcError when there are too many."""
         if len(self._waiting) >= MOST:
             raise errors.refused(f"{MOST} requests wait already: read the answers first")
@@ -35,13 +45,13 @@ class WaitingRequests:
             try:
                 if failure:
                     raise failure
-                request.client.handler.on_client_request(request)
+                request.hand_over()
             except RpcError as exc:
                 request.fail(exc)
             except Exception as exc:
                 request.fail(errors.internal(exc))
 
-    def cancel_request(self, client: Client, request_id: object) -> bool:
+    def cancel_request(self, client: object, request_id: object) -> bool:
         """Answer a request that its client gives up; False if it is not here."""
         for request in self._waiting:
             if request.is_of(client, request_id):
@@ -59,5 +69,5 @@ class WaitingRequests:
                 return
 
 
-def _session(request: ClientRequest) -> object:
+def _session(request: Request) -> object:
     return request.params.get("sessionId") if isinstance(request.params, dict) else None

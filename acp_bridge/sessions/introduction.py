@@ -7,14 +7,13 @@ What a client asks before it has its answer waits for that, since some send all 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.clients.client import Client, ClientRequest, Stage
+from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
 from acp_bridge.protocol import INITIALIZE, Json
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
@@ -40,8 +39,7 @@ class Introduction:
                 raise errors.refused("already initialized")
             check.version(params)
             client.stage = Stage.INITIALIZING
-            tasks = self._context.tasks
-            client.run(tasks, request, self.answer, params, partial(self._end, client))
+            client.run(self._context.tasks, request, self._greet, params)
             return True
         if client.stage is Stage.NEW:
             raise errors.refused("not initialized: send initialize first")
@@ -49,11 +47,17 @@ class Introduction:
             client.early.add(request)
         return client.stage is Stage.INITIALIZING
 
-    def _end(self, client: Client) -> None:
-        """Let what has waited for the answer go on; it is refused if that was an error."""
-        if client.stage is Stage.INITIALIZING:
+    async def _greet(self, request: ClientRequest, params: Json) -> object:
+        """Answer, and let go on what has waited for that; without an answer it is refused."""
+        client = request.client
+        try:
+            request.answer(await self.answer(request, params))
+        except BaseException:
             client.stage = Stage.NEW
-        client.early.go_on()
+            raise
+        finally:
+            client.early.go_on()
+        return ANSWERED
 
     async def answer(self, request: ClientRequest, params: Json) -> Json:
         """Return the result of `initialize`; raises RpcError."""

@@ -19,7 +19,6 @@ from acp_bridge.log import event
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     CLOSE_FOR_ALL,
-    CLOSED_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
@@ -270,7 +269,7 @@ class Passage:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:
                 self._note_word()
-                self.leaving |= word == CLOSED_STATE
+                self.leaving |= word == protocol.CLOSED_STATE
                 if self.client.hears_state:
                     self.client.peer.notify(method, params)
             case _:
