@@ -99,6 +99,10 @@ CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
 LET_GO: Final = "_acp_bridge/let_go"
 
+OWN_PREFIX: Final = "_acp_bridge/"
+#: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
+OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
+
 #: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
 #: it is asked only about turns of its own prompts.

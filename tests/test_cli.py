@@ -170,6 +170,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
     [
         (["--"], "there is no command after --"),
         (["codex-acp"], "unknown argument 'codex-acp'; to run an agent: acp-bridge -- codex-acp"),
+        (["--home", "h", "ps"], "'ps'; a command stands before its options: acp-bridge ps ..."),
         (["--deliver", "queue"], "unknown argument '--deliver'"),
         (["--delivery"], "expected one argument"),
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),

@@ -55,6 +55,7 @@ FLOORS: list[set[str]] = [
 #: The same inside a session: what is in none of these rooms may be imported by all of them.
 SESSION_FLOORS = (
     {"session"},
+    {"parts"},
     {"performer", "from_agent"},
     {"clients"},
     {"prompts"},
@@ -96,6 +97,7 @@ SANS_IO = (
     "updates",
     "terminal.chat.bottom",
     "terminal.chat.local_commands",
+    "terminal.chat.own_prompts",
     "terminal.chat.questions",
     "terminal.chat.settings_shown",
     "terminal.view.blocks",

@@ -12,6 +12,7 @@ import pytest
 
 from acp_bridge.hooks import trust
 from acp_bridge.hooks.config import parse
+from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, kill_agent, shown, stopped
 from tests.session.hooked import alive
 from tests.support.processes import all_gone, gone
@@ -31,7 +32,7 @@ def hooks(world: World, **commands: str) -> None:
 
 def project_hooks(world: World, **commands: str) -> None:
     """Write the project's hooks, and trust them."""
-    file = world.cwd / trust.PROJECT_FILE
+    file = world.cwd / PROJECT_FILE
     file.parent.mkdir(exist_ok=True)
     file.write_text(_toml(commands))
     content, folder = file.read_bytes(), Path(os.path.realpath(world.cwd))
@@ -182,7 +183,7 @@ async def test_the_hook_of_a_trusted_project_decides_until_the_agent_has_changed
 
 async def test_a_projects_hooks_do_nothing_before_they_are_trusted(world: World) -> None:
     project_hooks(world, UserPromptSubmit="touch ran")
-    for record in (world.home / trust.RECORDS).iterdir():
+    for record in (world.home / RECORDS).iterdir():
         record.unlink()
     async with world.inside() as client:
         assert await client.prompt("say one") == DONE
