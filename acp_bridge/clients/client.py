@@ -198,15 +198,23 @@ class Client:
 
     async def _read(self) -> None:
         try:
-            while data := await self._incoming.read():
-                if self._share:
-                    await self._share.feed(self.peer.feed, data)
-                else:
+            if self._share:
+                await self._read_shared(self._share)
+            else:
+                while data := await self._incoming.read():
                     self.peer.feed(data)
-                await self.outgoing.drain_below(_FLOOD if self._share is None else _SOCKET_FLOOD)
-            self.peer.eof()
+                    await self.outgoing.drain_below(_FLOOD)
+                self.peer.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
+
+    async def _read_shared(self, share: SocketShare) -> None:
+        with share.counted(self.peer, self.let_go):
+            while data := await self._incoming.read():
+                await share.feed(self.peer.feed, data)
+                share.bound()
+                await self.outgoing.drain_below(_SOCKET_FLOOD)
+            self.peer.eof()
 
     async def end(self, seconds: float) -> None:
         """Let what was answered reach the client within `seconds`, then close both streams."""
