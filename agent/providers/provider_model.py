@@ -118,7 +118,13 @@ class ProviderModel:
         await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
-        """Builds a request that is not sent; blocks the thread. Raises ModelError."""
+        """Looks the model up and builds a request that is not sent; blocks the thread.
+
+        Raises ModelError.
+        """
+        target, _ = self._target()
+        if target.provider not in ollama.PROVIDERS:  # which would be asked over the network
+            library.model_info(target.model, target.provider)
         self._prepare(_GREETING, tools)
 
     async def complete(
