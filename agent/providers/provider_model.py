@@ -113,8 +113,13 @@ class ProviderModel:
         return await self._abilities.info(self.id, target, own_server=own_server)
 
     async def warm(self) -> None:
-        """Does once what a first call would wait for."""
-        await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
+        """Does once what a first call would wait for.
+
+        A forked agent's parent has been through the most of it, and a thread that goes through it
+        again would only keep `session/new` waiting.
+        """
+        if not library.is_loaded():
+            await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
         await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
