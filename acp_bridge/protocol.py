@@ -195,6 +195,21 @@ def user_chunk(block: object) -> Json:
     return {"sessionUpdate": USER_MESSAGE, "content": block}
 
 
+def follows_apart(before: Json | None, update: Json) -> bool:
+    """Return True when the words of a user are another message than those right before them.
+
+    What users say comes whole, and often without an id: of two texts in a row the second one is
+    another prompt. A link in the middle of a prompt stands between its texts.
+    """
+    if before is None or before.get("sessionUpdate") != update.get("sessionUpdate"):
+        return True
+    ids = [each.get("messageId") for each in (before, update)]
+    if update.get("sessionUpdate") != USER_MESSAGE or ids != [None, None]:
+        return ids[0] != ids[1]
+    contents = [each.get("content") for each in (before, update)]
+    return all(isinstance(each, dict) and each.get("type") == "text" for each in contents)
+
+
 def text_chunk(kind: str, text: str, message_id: str) -> Json:
     """Return the update that shows a text as a message, or as part of one."""
     return {

@@ -232,7 +232,7 @@ class Conversation:
 
     def _stands(self, now: Standing) -> None:
         was, self.standing = self.standing, now
-        if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
+        if now.begins(was):
             self.prompts.note_turn(now.seconds)
         if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
             self.transcript.end_turn()
