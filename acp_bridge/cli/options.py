@@ -134,7 +134,10 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     given, rest = parser(env).parse_known_args(arguments)
     if given.help:
-        print(HELP, end="")
+        from acp_bridge.cli.help_text import fitted
+        from acp_bridge.terminal.printing import columns
+
+        print(fitted(HELP, columns()), end="")
         raise SystemExit(0)
     if given.version:
         print(f"acp-bridge {__version__}")

@@ -13,8 +13,10 @@ from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
+from acp_bridge.cli.help_text import fitted
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.printing import columns
 from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         if (caught := _CAUGHT.get()) is not None:
             caught.append(self)
         else:
-            super().print_help(file)
+            (file or sys.stdout).write(fitted(self._help, columns()))
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; raises SystemExit."""
