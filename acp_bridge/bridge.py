@@ -262,7 +262,7 @@ class Bridge:
         if method == protocol.CANCEL_REQUEST:
             self._cancel_request(client, named.get("requestId", UNSET))
             return
-        if client.stage is not Stage.READY:
+        if client.stage is not Stage.READY or not rights.may_notify(client, method):
             return
         if self._sessions.passages.notify(client, method, named):
             return

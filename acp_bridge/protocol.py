@@ -99,6 +99,10 @@ CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
 LET_GO: Final = "_acp_bridge/let_go"
 
+OWN_PREFIX: Final = "_acp_bridge/"
+#: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
+OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
+
 #: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
 #: it is asked only about turns of its own prompts.
@@ -189,6 +193,21 @@ def has(capabilities: object, *path: str) -> bool:
 def user_chunk(block: object) -> Json:
     """Return the update that shows a content block of a prompt as said by the user."""
     return {"sessionUpdate": USER_MESSAGE, "content": block}
+
+
+def follows_apart(before: Json | None, update: Json) -> bool:
+    """Return True when the words of a user are another message than those right before them.
+
+    What users say comes whole, and often without an id: of two texts in a row the second one is
+    another prompt. A link in the middle of a prompt stands between its texts.
+    """
+    if before is None or before.get("sessionUpdate") != update.get("sessionUpdate"):
+        return True
+    ids = [each.get("messageId") for each in (before, update)]
+    if update.get("sessionUpdate") != USER_MESSAGE or ids != [None, None]:
+        return ids[0] != ids[1]
+    contents = [each.get("content") for each in (before, update)]
+    return all(isinstance(each, dict) and each.get("type") == "text" for each in contents)
 
 
 def text_chunk(kind: str, text: str, message_id: str) -> Json:

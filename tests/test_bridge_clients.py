@@ -149,6 +149,44 @@ async def test_a_prompt_needs_the_session_and_an_observer_sends_none(tmp_path: P
         assert (error.code, it.agent.params("session/set_mode")) == (-32600, [])
 
 
+@pytest.mark.parametrize(
+    "method",
+    ["hold", "go", "pause", "title"],
+)
+async def test_an_observer_neither_pauses_nor_names_a_session(tmp_path: Path, method: str) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        watcher = await it.attached(session_id, observer=True)
+        given = {"sessionId": session_id, "title": "mine"}
+        assert (await watcher.refused(f"_acp_bridge/{method}", given)).code == -32600
+        (row,) = (await it.editor.ask("_acp_bridge/live", {}))["sessions"]
+        assert (row["state"], row.get("title")) == ("idle", None)
+
+
+async def test_what_an_observer_says_into_a_turn_reaches_no_agent(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        watcher = await it.attached(session_id, observer=True)
+        said = {"sessionId": session_id, "prompt": [{"type": "text", "text": "and this"}]}
+        for method in ("_session/steering", "_agent/anything"):
+            assert (await watcher.refused(method, said)).code == -32600
+            watcher.notify(method, said)
+        await watcher.ask("_acp_bridge/live", {})
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        assert it.agent.params("_session/steering") == it.agent.params("_agent/anything") == []
+
+
+async def test_a_method_of_the_bridges_that_it_does_not_have_is_no_agents(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        for client in (it.editor, await it.attached(session_id)):
+            for given in ({"sessionId": session_id}, {}):
+                assert (await client.refused("_acp_bridge/rewind", given)).code == -32601
+            client.notify("_acp_bridge/rewind", {"sessionId": session_id})
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        assert it.agent.params("_acp_bridge/rewind") == []
+
+
 async def test_a_session_that_is_named_does_not_let_a_joined_client_set_a_provider(
     tmp_path: Path,
 ) -> None:

@@ -53,8 +53,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; raises SystemExit."""
-        sys.stderr.write(f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
-        raise SystemExit(2)
+        options.fail(message, self.prog)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.agents import ancestors
+from acp_bridge.agents.lease import is_locked
 from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
 from acp_bridge.listening.holder import read_holder
 from acp_bridge.listening.places import NoPlace, new_socket_path
@@ -155,7 +155,7 @@ def held_sessions(home: Path) -> list[Held]:
         except OSError:  # it was deleted, or is another user's, which its session tells
             continue
         try:
-            if _is_free(fd):
+            if not is_locked(fd):
                 continue
             owners = _owners() if owners is None else owners
             holder = read_holder(path)
@@ -174,14 +174,6 @@ def is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         pass
-    return True
-
-
-def _is_free(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a bridge that wants it now tries again
-    except BlockingIOError:
-        return False
     return True
 
 

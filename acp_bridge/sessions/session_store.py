@@ -18,7 +18,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
-from acp_bridge.hooks.found import look
+from acp_bridge.hooks.find import look
 from acp_bridge.journal import (
     IndexUnusable,
     JournalError,

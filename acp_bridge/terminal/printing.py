@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.exits import Exit
-from acp_bridge.terminal.harmless import harmless
+from acp_bridge.terminal.harmless import harmless, harmless_json
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -19,17 +20,22 @@ def print_text(text: str) -> int:
 
 
 def print_json(values: Iterable[Json]) -> int:
-    """Write each value as one line of JSON to stdout, as it is; returns the exit code."""
-    return _write(map(encode, values))
+    """Write each value as one line of JSON to stdout; returns the exit code."""
+    return _write(harmless_json(encode(value)) for value in values)
 
 
 def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
-    """Say on stderr why a command failed; returns the exit code."""
-    text = f"{f'acp-bridge {command}'.rstrip()}: {harmless(str(why))}\n"
-    if sys.stderr is not None:
-        sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
-        sys.stderr.flush()
+    """Say on stderr, if it takes that, why a command failed; returns the exit code."""
+    say_on_stderr(f"{f'acp-bridge {command}'.strip()}: {harmless(str(why))}\n")
     return code
+
+
+def say_on_stderr(text: str) -> None:
+    """Write a text, which is harmless already, to stderr, if there is one that takes it."""
+    if sys.stderr is not None:
+        with suppress(OSError):  # a full disk, say: the exit code is told all the same
+            sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
+            sys.stderr.flush()
 
 
 def columns() -> int | None:
