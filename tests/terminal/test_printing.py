@@ -36,7 +36,7 @@ def test_without_a_command_the_program_alone_is_named(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "acp-bridge: there is no stdout\nacp-bridge ps: x\\x1by\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor", "--help"]])
 def test_help_that_nobody_can_read_is_not_done(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
