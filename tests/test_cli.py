@@ -225,7 +225,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
         (["codex-acp"], "unknown argument 'codex-acp'; to run an agent: acp-bridge -- codex-acp"),
         (["doctr"], "did you mean acp-bridge doctor? To run an agent: acp-bridge -- doctr"),
         (["help"], "did you mean acp-bridge --help?"),
-        (["--model", "demo", "chat"], "a command stands first: acp-bridge chat"),
+        (["--home", "h", "ps"], "'ps'; a command stands before its options: acp-bridge ps ..."),
         (["--deliver", "queue"], "unknown argument '--deliver'"),
         (["--delivery"], "expected one argument"),
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),

@@ -134,7 +134,10 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     given, rest = parser(env).parse_known_args(arguments)
     if given.help:
-        _say(HELP)
+        from acp_bridge.cli.help_text import fitted
+        from acp_bridge.terminal.printing import columns
+
+        _say(fitted(HELP, columns()))
     if given.version:
         _say(f"acp-bridge {__version__}\n")
     if rest:
@@ -153,7 +156,7 @@ def _meant(word: str) -> str:
     from acp_bridge.cli import COMMANDS
 
     if word in COMMANDS:
-        return f"; a command stands first: acp-bridge {word}"
+        return f"; a command stands before its options: acp-bridge {word} ..."
     close = get_close_matches(word, [*COMMANDS, "--help", "--version"], 1)
     command = f"did you mean acp-bridge {close[0]}? To" if close else "to"
     return f"; {command} run an agent: acp-bridge -- {word}"
