@@ -24,7 +24,7 @@ from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, as_object
 from acp_bridge.session.prompts import pauses
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
@@ -38,8 +38,6 @@ from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
-#: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
-OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: requests that read or make a session; they can't go on while the sessions end.
 OPENING = frozenset(
     {
@@ -256,7 +254,7 @@ class Bridge:
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
-        named = params if isinstance(params, dict) else {}
+        named = as_object(params)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
         if method == protocol.CANCEL_REQUEST:

@@ -182,6 +182,16 @@ def is_state(update: Json) -> bool:
     return update.get("sessionUpdate") in _STATE
 
 
+def as_object(value: object) -> Json:
+    """Return an object as it is; anything else becomes an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[Json]:
+    """Return the objects in a list; anything else becomes an empty list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def has(capabilities: object, *path: str) -> bool:
     """Return True when this capability is declared: as a true flag or an object, not as null."""
     at: Any = capabilities
@@ -211,8 +221,6 @@ _OWN: Final = "acp_bridge"
 FEEDBACK: Final = "feedback"
 #: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
 CONTEXT: Final = "context"
-
-
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
 #: in the answer to a load: the bridge that holds the session, and its settings.
@@ -244,7 +252,7 @@ def can_ask(capabilities: object) -> bool:
 def with_own_meta(holder: Json, own: Json) -> Json:
     """Return a result or an update with what the bridge itself says; other `_meta` stays."""
     meta = holder.get("_meta")
-    return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
+    return {**holder, "_meta": {**as_object(meta), _OWN: own}}
 
 
 def words_of(params: Json) -> list[Json]:

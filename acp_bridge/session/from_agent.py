@@ -11,7 +11,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
-from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
+from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, is_state
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -141,8 +141,7 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         self._spoke = True
         if method == CANCEL_REQUEST:
-            named = params if isinstance(params, dict) else {}
-            link.at_clients.take_back(named.get("requestId", UNSET))
+            link.at_clients.take_back(as_object(params).get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}

@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
+    as_object,
 )
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -160,8 +161,7 @@ class Opening:
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        result = await self._link.ask_for(self._origin, method, params)
-        return result if isinstance(result, dict) else {}
+        return as_object(await self._link.ask_for(self._origin, method, params))
 
 
 def in_words(refusal: RpcError) -> str:

@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
+    as_object,
     only_if_live,
     own_meta,
     with_own_meta,
@@ -194,7 +195,7 @@ class Passage:
         self._answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
-                shown: Json = result if isinstance(result, dict) else {}
+                shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
                 self.was_loaded, self.leaving = True, False
                 request.answer(with_own_meta(shown, own))
