@@ -21,10 +21,11 @@ from acp_bridge import errors, protocol, waits
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.json_values import as_object
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
-from acp_bridge.protocol import Json, as_object
+from acp_bridge.protocol import Json
 from acp_bridge.session.prompts import pauses
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext

@@ -182,16 +182,6 @@ def is_state(update: Json) -> bool:
     return update.get("sessionUpdate") in _STATE
 
 
-def as_object(value: object) -> Json:
-    """Return an object as it is; anything else becomes an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def objects(value: object) -> list[Json]:
-    """Return the objects in a list; anything else becomes an empty list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def has(capabilities: object, *path: str) -> bool:
     """Return True when this capability is declared: as a true flag or an object, not as null."""
     at: Any = capabilities
@@ -203,6 +193,21 @@ def has(capabilities: object, *path: str) -> bool:
 def user_chunk(block: object) -> Json:
     """Return the update that shows a content block of a prompt as said by the user."""
     return {"sessionUpdate": USER_MESSAGE, "content": block}
+
+
+def follows_apart(before: Json | None, update: Json) -> bool:
+    """Return True when the words of a user are another message than those right before them.
+
+    What users say comes whole, and often without an id: of two texts in a row the second one is
+    another prompt. A link in the middle of a prompt stands between its texts.
+    """
+    if before is None or before.get("sessionUpdate") != update.get("sessionUpdate"):
+        return True
+    ids = [each.get("messageId") for each in (before, update)]
+    if update.get("sessionUpdate") != USER_MESSAGE or ids != [None, None]:
+        return ids[0] != ids[1]
+    contents = [each.get("content") for each in (before, update)]
+    return all(isinstance(each, dict) and each.get("type") == "text" for each in contents)
 
 
 def text_chunk(kind: str, text: str, message_id: str) -> Json:
@@ -252,7 +257,7 @@ def can_ask(capabilities: object) -> bool:
 def with_own_meta(holder: Json, own: Json) -> Json:
     """Return a result or an update with what the bridge itself says; other `_meta` stays."""
     meta = holder.get("_meta")
-    return {**holder, "_meta": {**as_object(meta), _OWN: own}}
+    return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
 
 
 def words_of(params: Json) -> list[Json]:

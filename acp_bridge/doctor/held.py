@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from acp_bridge.agents.lease import is_locked
 from acp_bridge.listening.holder import read_holder
 
 
@@ -32,7 +32,7 @@ def held_sessions(home: Path) -> list[Held]:
         except OSError:  # it was deleted, or is another user's, which its session tells
             continue
         try:
-            if _is_free(fd):
+            if not is_locked(fd):
                 continue
             owners = _owners() if owners is None else owners
             holder = read_holder(path)
@@ -41,14 +41,6 @@ def held_sessions(home: Path) -> list[Held]:
         finally:
             os.close(fd)
     return found
-
-
-def _is_free(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a bridge that wants it now tries again
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _owners() -> dict[int, int]:

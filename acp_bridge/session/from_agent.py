@@ -8,10 +8,11 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
-from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, is_state
+from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut

@@ -13,8 +13,8 @@ from typing import Protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.journal.reloads import Reloads
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
-from acp_bridge.protocol import as_object
 from acp_bridge.settings import Settings
 
 

@@ -15,8 +15,9 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
-from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json, as_object
+from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session

@@ -20,15 +20,8 @@ from typing import Any, Final, Protocol
 import anyio
 
 from acp_bridge import __version__
-from acp_bridge.protocol import (
-    CANCEL_REQUEST,
-    INITIALIZE,
-    VERSION,
-    ErrorCode,
-    Json,
-    as_object,
-    with_own_meta,
-)
+from acp_bridge.json_values import as_object
+from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.socket_stream import SocketStream
 from acp_bridge.terminal.stream import Outgoing, Stream

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object
+from acp_bridge.json_values import as_object
+from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json
 
 #: kinds of tool calls that change nothing and send nothing anywhere. `fetch` is none: an address
 #: may carry what was read; nor is `switch_mode`, which may lead out of a mode that only reads.

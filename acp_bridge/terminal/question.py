@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     ATTACH,
     HEARS_STATE,
@@ -21,7 +22,6 @@ from acp_bridge.protocol import (
     TOOL_CALL,
     ErrorCode,
     Json,
-    as_object,
 )
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.harmless import one_line

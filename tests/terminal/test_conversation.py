@@ -279,3 +279,12 @@ async def test_a_prompt_that_is_answered_before_it_began_is_shown_with_its_error
         await settled(bridge)
         assert texts(talk) == ["mine", "error: not ready"]
         assert talk.prompts.unanswered == []
+
+
+async def test_a_turn_of_another_is_timed_from_when_its_prompt_is_being_written(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", seconds=3, waiting=1)
+        await settled(bridge)
+        assert talk.prompts.seconds == 3

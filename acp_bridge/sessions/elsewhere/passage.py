@@ -14,6 +14,7 @@ import anyio
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CLOSE_FOR_ALL,
@@ -24,7 +25,6 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
-    as_object,
     only_if_live,
     own_meta,
     with_own_meta,

@@ -14,7 +14,8 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import protocol as acp
-from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
+from acp_bridge.json_values import as_object
+from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
 from acp_bridge.terminal.chat.own_prompts import OwnPrompts
 from acp_bridge.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
@@ -232,7 +233,7 @@ class Conversation:
 
     def _stands(self, now: Standing) -> None:
         was, self.standing = self.standing, now
-        if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
+        if now.begins(was):
             self.prompts.note_turn(now.seconds)
         if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
             self.transcript.end_turn()

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.json_values import as_object, objects
+from acp_bridge.protocol import Json
 from acp_bridge.terminal.view.block_text import one_line
 
 #: seconds without a key after which a question may be answered by one.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.json_values import as_object, objects
+from acp_bridge.protocol import Json
 from acp_bridge.terminal.view.block_text import one_line
 
 #: what can be chosen by a command of this program's own: by its name, as sessions call it.
