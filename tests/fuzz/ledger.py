@@ -108,7 +108,8 @@ class Ledger:
             for _ in range(list(ends).count(at)):
                 walk.bridge_ended()
             walk.take(record)
-        walk.judge_echoes()
+        if not self.replays_late:
+            walk.judge_echoes()
         for transcript in who.transcripts.values():
             transcript.ended(quiet=quiet)
         try:

@@ -61,7 +61,9 @@ class Pipe:
                     self._unsent.clear()
 
     def pause_reading(self) -> None:
-        self._may_read = anyio.Event()
+        """Do nothing if reading is paused: who waits for its end would wait for ever."""
+        if self._may_read.is_set():
+            self._may_read = anyio.Event()
 
     def resume_reading(self) -> None:
         self._may_read.set()
@@ -82,4 +84,6 @@ class Pipe:
                 sent = os.write(self._write_fd, self._unsent)
             except BlockingIOError:
                 return
+            except ConnectionResetError as exc:  # a socket whose other side has not read all
+                raise BrokenPipeError from exc
             del self._unsent[:sent]
