@@ -98,6 +98,7 @@ async def test_what_a_kill_left_half_written_harms_no_later_process(
         await client.prompt("say one")
     (kept,) = Path(agent_env["FIXTURE_HOME"]).glob("*/*.jsonl")
     kept.with_stem("unborn").touch()
+    kept.with_stem("deleted").write_text('{"said": [], "stop": "end_turn"}\n')
     with kept.open("a") as file:
         file.write('{"said": "half of')
     async with start_agent(opened=False) as client:

@@ -84,6 +84,4 @@ class Pipe:
                 sent = os.write(self._write_fd, self._unsent)
             except BlockingIOError:
                 return
-            except ConnectionResetError as exc:  # a socket whose other side has not read all
-                raise BrokenPipeError from exc
             del self._unsent[:sent]
