@@ -55,3 +55,10 @@ class StartFailed(Exception):
         if reason := _PERMANENT.get(number):
             return cls(f"{reason}: {command}", permanent=True)
         return cls(f"cannot be started now: {command}", permanent=False)
+
+
+class GuardDied(StartFailed):
+    """The guard has ended before it told of the start: somebody has killed it."""
+
+    def __init__(self) -> None:
+        super().__init__("its guard has ended", permanent=False)

@@ -13,7 +13,7 @@ Invariants
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Self
+from typing import Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.tree import Tree
@@ -30,6 +30,9 @@ __all__ = ["AgentProcess", "Exit", "StartFailed"]
 
 #: The names of the bridge's ends, in the order of the agent's descriptors 0, 1 and 2.
 _PIPES = ("stdin_fd", "stdout_fd", "_stderr_fd")
+#: forks that are asked for before a command line is executed: the guard that waits at the parent
+#: may have been killed there.
+_FORKS: Final = 2
 
 
 class AgentProcess:
@@ -75,9 +78,9 @@ class AgentProcess:
         """
         if parent is not None:
             async with parent.start_of_agent(patient=patient) as can_fork:
-                if can_fork:
+                for _ in range(_FORKS if can_fork else 0):
                     process, forking = cls(on_stderr), ByParent(parent, open_files)
-                    with suppress(NoParent):
+                    with suppress(NoParent, GuardDied):
                         await process._begin(task_group, forking, command[0], lock_fd)
                         process.light = forking.light
                         return process

@@ -26,7 +26,7 @@ from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, StartedGuard
 from acp_bridge.agents.guard_reports import GuardReports
 from acp_bridge.agents.orphans import ORPHANS
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 
 #: seconds between two looks at the group of an agent whose guard was killed.
 GROUP_POLL_INTERVAL: Final = 0.005
@@ -68,14 +68,17 @@ class Tree:
             self._guard_end.close()
 
     async def wait_started(self, command: str) -> None:
-        """Wait for the guard's first report; raises StartFailed if the agent does not run."""
+        """Wait for the guard's first report.
+
+        Raises StartFailed if the agent does not run, GuardDied if nobody knows whether it did.
+        """
         match await self._reports.first(self._signal_guard):
             case ["started", pid]:
                 self.pid = int(pid)
             case ["failed", number]:
                 raise StartFailed.by_exec(int(number), command)
             case _:
-                raise StartFailed("the agent could not be started", permanent=False)
+                raise GuardDied
 
     # --- life ----------------------------------------------------------------------------------
 

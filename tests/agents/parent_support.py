@@ -10,12 +10,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.parent import AgentParent
 from acp_bridge.agents.process import AgentProcess
-from tests.agents.guard_support import marked_env, read_line
-from tests.support.processes import all_gone, kill_marked
+from tests.agents.guard_support import marked_env, open_files, parent_of, read_line
+from tests.support.processes import all_gone, children, kill_marked
 
 #: seconds for what imports the agent, on a busy machine
 SLOW = 30
@@ -94,3 +95,30 @@ async def answers(process: AgentProcess) -> bool:
     os.write(process.stdin_fd, json.dumps(HELLO).encode() + b"\n")
     line = json.loads(await read_line(process, within=SLOW))
     return bool(line["result"]["agentInfo"]["name"] == "acp-bridge-agent")
+
+
+def shared(pid: int) -> set[str]:
+    """What a process has open that another one could have, too."""
+    return {name for name in open_files(pid).values() if not name.startswith(("anon", "/dev/"))}
+
+
+async def forked(
+    world: Family, lock_fd: int | None = None, most_files: int | None = None
+) -> AgentProcess:
+    """An agent that the parent has forked, and that has answered."""
+    parent = await world.until_ready()
+    process = await world.agent(lock_fd, most_files)
+    assert parent_of(parent_of(process.pid)) == parent
+    assert await answers(process)
+    return process
+
+
+async def waiting_guard(parent: int, *others: int | None) -> int:
+    """The guard that the parent has forked ahead, none of the `others`, once it waits."""
+    with anyio.fail_after(SLOW):
+        while not (found := set(children(parent)) - set(others)):
+            await anyio.lowlevel.checkpoint()
+        (pid,) = found
+        while len(shared(pid)) != 1:  # it closes what it has of the parent's
+            await anyio.lowlevel.checkpoint()
+    return pid

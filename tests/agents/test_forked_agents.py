@@ -27,10 +27,13 @@ from tests.agents.parent_support import (
     answers,
     family,
     first_start,
+    forked,
     new_parent,
     parent_code,
+    shared,
+    waiting_guard,
 )
-from tests.support.processes import children, command_line, gone, marked
+from tests.support.processes import command_line, gone, marked
 
 pytestmark = pytest.mark.process
 
@@ -69,33 +72,6 @@ def signals_of(pid: int) -> list[str]:
         for line in proc(pid, "status").splitlines()
         if line.startswith(("SigBlk", "SigIgn", "SigCgt"))
     ]
-
-
-def shared(pid: int) -> set[str]:
-    """What a process has open that another one could have, too."""
-    return {name for name in open_files(pid).values() if not name.startswith(("anon", "/dev/"))}
-
-
-async def forked(
-    world: Family, lock_fd: int | None = None, open_files: int | None = None
-) -> AgentProcess:
-    """An agent that the parent has forked, and that has answered."""
-    parent = await world.until_ready()
-    process = await world.agent(lock_fd, open_files)
-    assert parent_of(parent_of(process.pid)) == parent
-    assert await answers(process)
-    return process
-
-
-async def waiting_guard(parent: int, *others: int | None) -> int:
-    """The guard that the parent has forked ahead, none of the `others`, once it waits."""
-    with anyio.fail_after(SLOW):
-        while not (found := set(children(parent)) - set(others)):
-            await anyio.lowlevel.checkpoint()
-        (pid,) = found
-        while len(shared(pid)) != 1:  # it closes what it has of the parent's
-            await anyio.lowlevel.checkpoint()
-    return pid
 
 
 # F1: what a forked process holds
@@ -168,7 +144,7 @@ async def test_a_forked_agent_shows_no_key(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world: Family) -> None:
-    process = await forked(world, open_files=123)
+    process = await forked(world, most_files=123)
     assert "Max open files            123 " in proc(process.pid, "limits")
 
 
