@@ -110,6 +110,10 @@ $(VENV)/.locked: requirements-dev.lock
 	  -r requirements-dev.lock
 	@touch $@
 
+# pip notes the whole path of this folder. Where that has an accent, and LC_ALL=C is set, Python 3.11
+# and 3.12 don't start any more; what is relative has no accent.
 $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@for noted in $(VENV)/lib/python*/site-packages/_acp_stdio_bridge.pth; do \
+	  echo ../../../.. > "$$noted"; done
 	@touch $@

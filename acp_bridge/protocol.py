@@ -99,6 +99,10 @@ CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
 LET_GO: Final = "_acp_bridge/let_go"
 
+OWN_PREFIX: Final = "_acp_bridge/"
+#: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
+OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
+
 #: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
 #: it is asked only about turns of its own prompts.
@@ -191,6 +195,21 @@ def user_chunk(block: object) -> Json:
     return {"sessionUpdate": USER_MESSAGE, "content": block}
 
 
+def follows_apart(before: Json | None, update: Json) -> bool:
+    """Return True when the words of a user are another message than those right before them.
+
+    What users say comes whole, and often without an id: of two texts in a row the second one is
+    another prompt. A link in the middle of a prompt stands between its texts.
+    """
+    if before is None or before.get("sessionUpdate") != update.get("sessionUpdate"):
+        return True
+    ids = [each.get("messageId") for each in (before, update)]
+    if update.get("sessionUpdate") != USER_MESSAGE or ids != [None, None]:
+        return ids[0] != ids[1]
+    contents = [each.get("content") for each in (before, update)]
+    return all(isinstance(each, dict) and each.get("type") == "text" for each in contents)
+
+
 def text_chunk(kind: str, text: str, message_id: str) -> Json:
     """Return the update that shows a text as a message, or as part of one."""
     return {
@@ -207,8 +226,6 @@ _OWN: Final = "acp_bridge"
 FEEDBACK: Final = "feedback"
 #: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
 CONTEXT: Final = "context"
-
-
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
 #: in the answer to a load: the bridge that holds the session, and its settings.

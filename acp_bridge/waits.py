@@ -109,7 +109,7 @@ SIGN: Final = 60.0
 # --- a client doesn't read ------------------------------------------------------------------
 
 #: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
-#: is looked at so many times in between; one on a socket may be behind for one such step.
+#: is looked at so many times in between; one on a socket may take nothing for one such step.
 UNREAD: Final = 10.0
 UNREAD_STEPS: Final = 10
 

@@ -6,6 +6,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.clients import socket_share
+from acp_bridge.wire.jsonrpc import encode
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.bench import HELLO, Served, bench
 from tests.sessions.world import SETUP
@@ -47,6 +49,39 @@ async def test_clients_that_send_without_end_hold_up_no_other(tmp_path: Path, li
             other.read.give(line * count)
         assert await it.editor.stop_reason(it.editor.prompt(session_id, "hello")) == "end_turn"
         assert [len(other.way.messages) < count for other in others] == [True, True]
+
+
+@pytest.mark.hazard("V5")
+async def test_lines_that_do_not_end_cost_the_connection_of_the_longest_and_never_the_editors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_share, "MOST_UNFINISHED", 1000)
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        small, large = [await it.joined() for _ in range(2)]
+        it.editor.read.give(b" " * 5000)
+        large.read.give(b" " * 900)
+        await until(lambda: it.bridge._clients[-1].peer.unfinished == 900)
+        small.read.give(b" " * 101)
+        await large.parted.wait()
+        (told,) = large.asked("_acp_bridge/let_go")
+        assert "don't end" in told["params"]["reason"]
+        assert await small.ask("_acp_bridge/live", {}) is not None
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "hello")) == "end_turn"
+        small.read.give(b" " * 990 + b"\n" + b" " * 990)
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "on")) == "end_turn"
+        assert not small.parted.is_set()
+
+
+@pytest.mark.hazard("V5")
+async def test_the_last_line_of_a_client_that_leaves_counts_without_its_end(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        other = await it.joined()
+        other.read.give(encode({"id": "last", "method": "_acp_bridge/live"}).rstrip(), b"")
+        await other.parted.wait()
+        assert await other.result("last")
 
 
 @pytest.mark.hazard("V4")
@@ -147,6 +182,44 @@ async def test_a_prompt_needs_the_session_and_an_observer_sends_none(tmp_path: P
         assert it.agent.params("session/prompt") == []
         error = await watcher.refused("session/set_mode", {"sessionId": session_id, "modeId": "x"})
         assert (error.code, it.agent.params("session/set_mode")) == (-32600, [])
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["hold", "go", "pause", "title"],
+)
+async def test_an_observer_neither_pauses_nor_names_a_session(tmp_path: Path, method: str) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        watcher = await it.attached(session_id, observer=True)
+        given = {"sessionId": session_id, "title": "mine"}
+        assert (await watcher.refused(f"_acp_bridge/{method}", given)).code == -32600
+        (row,) = (await it.editor.ask("_acp_bridge/live", {}))["sessions"]
+        assert (row["state"], row.get("title")) == ("idle", None)
+
+
+async def test_what_an_observer_says_into_a_turn_reaches_no_agent(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        watcher = await it.attached(session_id, observer=True)
+        said = {"sessionId": session_id, "prompt": [{"type": "text", "text": "and this"}]}
+        for method in ("_session/steering", "_agent/anything"):
+            assert (await watcher.refused(method, said)).code == -32600
+            watcher.notify(method, said)
+        await watcher.ask("_acp_bridge/live", {})
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        assert it.agent.params("_session/steering") == it.agent.params("_agent/anything") == []
+
+
+async def test_a_method_of_the_bridges_that_it_does_not_have_is_no_agents(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        for client in (it.editor, await it.attached(session_id)):
+            for given in ({"sessionId": session_id}, {}):
+                assert (await client.refused("_acp_bridge/rewind", given)).code == -32601
+            client.notify("_acp_bridge/rewind", {"sessionId": session_id})
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        assert it.agent.params("_acp_bridge/rewind") == []
 
 
 async def test_a_session_that_is_named_does_not_let_a_joined_client_set_a_provider(

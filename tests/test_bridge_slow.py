@@ -71,6 +71,31 @@ async def test_one_that_is_far_too_slow_is_let_go_at_once(tmp_path: Path) -> Non
         await here.other.parted.wait()
 
 
+@pytest.mark.hazard("V4")
+async def test_one_on_a_socket_that_takes_some_of_it_has_time_to_catch_up(tmp_path: Path) -> None:
+    async with stuck(tmp_path) as here:
+        here.other.way.stuck = 2 * LIMIT
+        await here.read_on()
+        here.other.way.stuck -= 1
+        while here.other.way.stuck > LIMIT // 2:
+            here.other.way.stuck -= LIMIT // 4  # more each time than it is looked at
+            await anyio.lowlevel.checkpoint()
+        here.other.way.take_all()
+        await here.other.handled()
+        assert not here.other.asked("_acp_bridge/let_go")
+
+
+@pytest.mark.hazard("V4", "P15")
+async def test_one_on_a_socket_that_takes_too_little_of_it_is_let_go(tmp_path: Path) -> None:
+    async with stuck(tmp_path) as here:
+        here.other.way.stuck = 3 * LIMIT
+        await here.read_on()
+        while not here.other.parted.is_set():
+            assert here.other.way.stuck > LIMIT  # it takes a byte whenever it is looked at
+            here.other.way.stuck -= 1
+            await anyio.lowlevel.checkpoint()
+
+
 async def test_one_that_has_caught_up_in_time_stays(tmp_path: Path) -> None:
     async with stuck(tmp_path, unread=3600) as here:
         here.other.way.stuck = LIMIT

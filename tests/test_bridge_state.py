@@ -78,6 +78,19 @@ async def test_pause_hold_stop_and_the_end_are_told(tmp_path: Path) -> None:
         assert not any("closed by" in text for text in it.editor.texts(session_id))
 
 
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_session_that_is_being_closed_does_not_start(tmp_path: Path, runs: bool) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        other = await it.attached(session_id, state=True)
+        gate = it.agent.stops_at("session/prompt")
+        if runs:
+            it.editor.prompt(session_id, "hello")
+            await until(lambda: gate.reached)
+        await it.editor.ask("_acp_bridge/close", {"sessionId": session_id})
+        assert words(other) == ["idle", *(["running", "cancelling"] if runs else []), "closed"]
+
+
 @pytest.mark.hazard("V1")
 async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that(
     tmp_path: Path,

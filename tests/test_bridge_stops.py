@@ -157,6 +157,27 @@ async def test_the_turn_that_runs_is_cancelled_for_everybody_by_the_method_for_t
         assert error.code == -32002
 
 
+@pytest.mark.hazard("V2", "V4")
+@pytest.mark.parametrize("by", ["method", "word"])
+async def test_what_waits_in_a_hold_is_no_turn_that_anybody_could_end(
+    tmp_path: Path, by: str
+) -> None:
+    async with busy(tmp_path) as here:
+        await here.first.ask("_acp_bridge/hold", {"sessionId": here.id})
+        waits = here.first.prompt(here.id, "next")
+        here.gate.open()
+        assert await here.first.stop_reason(here.running) == "end_turn"
+        if by == "method":
+            answer = await here.other.ask("_acp_bridge/cancel", {"sessionId": here.id})
+            assert answer == {"cancelled": False}
+        else:
+            stop = here.other.prompt(here.id, "/queue stop")
+            assert await here.other.stop_reason(stop) == "end_turn"
+        assert here.first.answers(waits) == []
+        await here.first.ask("_acp_bridge/go", {"sessionId": here.id})
+        assert await here.first.stop_reason(waits) == "end_turn"
+
+
 @pytest.mark.hazard("V2", "P13")
 async def test_two_clients_have_requests_of_one_id_and_cancel_each_its_own(tmp_path: Path) -> None:
     async with busy(tmp_path) as here:

@@ -56,6 +56,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.process
+def test_make_notes_the_clone_so_that_any_locale_can_read_where_it_is(tmp_path: Path) -> None:
+    clone = tmp_path / "dépôt d'essai"
+    site = clone / ".venv" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    for name in ("pyproject.toml", "requirements-dev.lock", ".venv/.locked"):
+        (clone / name).touch()
+    noted = site / "_acp_stdio_bridge.pth"
+    noted.write_text(f"{clone}", "utf-8")  # as pip does
+    make = ("make", "-f", ROOT / "Makefile", "-o", ".venv/.locked", "PY=true", ".venv/.ready")
+    run(*make, cwd=clone)
+    line = noted.read_text("ascii").strip()
+    assert (site / line).resolve() == clone
+
+
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_checkout_and_the_sdist_build_the_same_wheel(built: dict[str, Path]) -> None:
     contents = []

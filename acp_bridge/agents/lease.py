@@ -55,3 +55,25 @@ def _try_lock(path: Path) -> int | None:
         raise
     os.close(fd)
     return None
+
+
+def is_held(path: Path) -> bool:
+    """Return True while somebody has locked the file; nothing is made or kept locked."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # it was deleted, or is another user's
+        return False
+    try:
+        return is_locked(fd)
+    finally:
+        os.close(fd)
+
+
+def is_locked(fd: int) -> bool:
+    """Return True while somebody has locked an open file, which is not left locked."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a bridge that wants it now tries again
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False

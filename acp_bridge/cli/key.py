@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,15 @@ from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_agent import foreign_agent, isolated_path
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.keys import file
-from acp_bridge.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of
+from acp_bridge.keys.forms import (
+    KNOWN,
+    NotAKey,
+    cleaned,
+    oddities,
+    same_provider,
+    variable_of,
+    without_key,
+)
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import harmless, one_line
 from acp_bridge.terminal.printing import columns, fail, print_text
@@ -88,16 +95,21 @@ def _parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
 
 def _variable(parser: Parser, word: str | None) -> str:
     """Return the variable that is meant. Raises SystemExit, _NoAnswer."""
+    asked = word is None
     if word is None:
         if not _at_a_terminal():
             parser.error("name the variable: acp-bridge key ANTHROPIC_API_KEY")
         word = _asked_variable()
+    if (name := without_key(word)) is not None:
+        raise _NoAnswer(f"{name} needs no key: --model names a model of it")
     found = variable_of(word)
     if found is None:  # it may be the key: it is not repeated
+        what = "that is neither a variable, such as ANTHROPIC_API_KEY, nor a provider that is known"
+        if asked:
+            raise _NoAnswer(f"{what}; the key is asked for afterwards, and is not shown then")
         parser.error(
-            "that is neither a variable, such as ANTHROPIC_API_KEY, nor a provider that is known."
-            " If it is the key itself, your shell may have kept it in its history: the key is"
-            " asked for, and is no argument"
+            f"{what}. If it is the key itself, your shell may have kept it in its history: the key"
+            " is asked for, and is no argument"
         )
     return found
 
@@ -121,8 +133,10 @@ def _set(home: Path, variable: str) -> int:
     file.set_key(home, variable, key)
     for what in oddities(variable, key):
         fail("key", f"it was kept as you gave it, but {what}")
-    if os.environ.get(variable, "").strip():
-        fail("key", f"{variable} is in this environment as well: where it is, that one counts")
+    for other in same_provider(variable):
+        if os.environ.get(other, "").strip():
+            as_well = " as well" if other == variable else ""
+            fail("key", f"{other} is in this environment{as_well}: where it is, that one counts")
     return print_text(
         f"{variable} is in {harmless(str(home / file.NAME))}. The built-in agent uses it from the"
         " next prompt on, also in open sessions.\n"
@@ -137,20 +151,28 @@ def _asked_key(variable: str) -> str:
         line = sys.stdin.buffer.readline(_LONGEST + 1)
         if len(line) > _LONGEST:
             raise NotAKey("it is too long for a key")
-        try:
-            return line.decode()
-        except ValueError:
-            raise NotAKey("it is not UTF-8") from None
-    from getpass import GetPassWarning, getpass
+        return _text(line)
+    return _text(_typed(variable))
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)  # it would be shown
-        try:
-            return getpass(f"{variable} (not shown): ", sys.stderr)
-        except GetPassWarning:
-            raise _NoAnswer("this terminal would show the key; give it by a pipe") from None
-        except EOFError:
-            raise _NoAnswer("no key was given") from None
+
+def _typed(variable: str) -> bytes:
+    """Return what was typed. Raises NotAKey, _NoAnswer."""
+    from acp_bridge.terminal import unshown
+
+    try:
+        return unshown.ask(f"{variable} (not shown): ", sys.stdin.fileno(), sys.stderr)
+    except unshown.WouldShow:
+        raise _NoAnswer("this terminal would show the key; give it by a pipe") from None
+    except unshown.Cut:
+        raise NotAKey("it is longer than a terminal takes: give it by a pipe") from None
+
+
+def _text(line: bytes) -> str:
+    """Raises NotAKey."""
+    try:
+        return line.decode()
+    except ValueError:
+        raise NotAKey("it is not UTF-8") from None
 
 
 def _at_a_terminal() -> bool:

@@ -65,9 +65,15 @@ class Options:
     log_level: str | None
 
 
+class _OfEnvironment(str):
+    """A value that stands in the environment."""
+
+    __slots__ = ()
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        _fail(message)
+        fail(message)
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
@@ -78,7 +84,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     own, dashes, command = split(arguments)
     given = _parsed(own, env)
     if dashes and not command:
-        _fail("there is no command after --")
+        fail("there is no command after --")
     packages = own_agent.OPENHANDS if given.openhands else own_agent.built_in(given.model)
     return Options(
         settings=_settings(given, command, env),
@@ -116,7 +122,8 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     for name in SWITCHES:
         parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
-        default = env.get(variable(name))
+        found = env.get(variable(name))  # an empty one is none
+        default = _OfEnvironment(found) if found else None
         if name in FLAGS:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
@@ -127,17 +134,37 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     given, rest = parser(env).parse_known_args(arguments)
     if given.help:
-        print(HELP, end="")
-        raise SystemExit(0)
+        from acp_bridge.cli.help_text import fitted
+        from acp_bridge.terminal.printing import columns
+
+        _say(fitted(HELP, columns()))
     if given.version:
-        print(f"acp-bridge {__version__}")
-        raise SystemExit(0)
+        _say(f"acp-bridge {__version__}\n")
     if rest:
-        hint = "" if rest[0].startswith("-") else f"; to run an agent: acp-bridge -- {rest[0]}"
-        _fail(f"unknown argument {rest[0]!r}{hint}")
+        fail(f"unknown argument {rest[0]!r}{_meant(rest[0])}")
     if (given.log_level or "info").lower() not in _LEVELS:
-        _fail(f"--log-level: choose from {', '.join(_LEVELS)}")
+        fail(f"{_place('log-level', given.log_level)}: choose from {', '.join(_LEVELS)}")
     return given
+
+
+def _meant(word: str) -> str:
+    """Return what may be meant by a word that is no option."""
+    if word.startswith("-"):
+        return ""
+    from difflib import get_close_matches
+
+    from acp_bridge.cli import COMMANDS
+
+    if word in COMMANDS:
+        return f"; a command stands before its options: acp-bridge {word} ..."
+    close = get_close_matches(word, [*COMMANDS, "--help", "--version"], 1)
+    command = f"did you mean acp-bridge {close[0]}? To" if close else "to"
+    return f"; {command} run an agent: acp-bridge -- {word}"
+
+
+def _place(name: str, value: str | None) -> str:
+    """Return where a value stands, as the user has it: the option, or the variable."""
+    return variable(name) if isinstance(value, _OfEnvironment) else f"--{name}"
 
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
@@ -146,11 +173,11 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         instead = (
             "give it to the command after -- instead" if command else "--openhands has its own"
         )
-        _fail(f"--model is the built-in agent's; {instead}")
+        fail(f"--model is the built-in agent's; {instead}")
     profile = given.openhands_profile
     wrong = openhands.misused(given.openhands, profile, other=bool(command), env=env)
     if wrong is not None:
-        _fail(wrong)
+        fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else _BUILT_IN
     drain = openhands.DRAIN if other and not command else _DRAIN
     return Settings(
@@ -189,7 +216,7 @@ def _openhands(given: argparse.Namespace) -> list[str]:
     try:
         return openhands.command(given.openhands, given.openhands_profile, given.home)
     except ValueError as wrong:
-        _fail(str(wrong))
+        fail(str(wrong))
 
 
 def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
@@ -198,13 +225,13 @@ def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
     try:
         return kind(value)
     except ValueError:
-        _fail(f"--{name}: choose from {', '.join(kind)}")
+        fail(f"{_place(name, value)}: choose from {', '.join(kind)}")
 
 
 def _is_on(name: str, env: Mapping[str, str]) -> bool:
     value = env.get(variable(name)) or "on"
     if value not in ("on", "off"):
-        _fail(f"{variable(name)}: choose from on, off")
+        fail(f"{variable(name)}: choose from on, off")
     return value == "on"
 
 
@@ -214,7 +241,7 @@ def _seconds(name: str, value: str | None, default: float, least: float) -> floa
     except ValueError:
         seconds = -1.0
     if not least <= seconds <= _MOST_SECONDS:
-        _fail(f"--{name}: a number of seconds from {least:g} to {_MOST_SECONDS}")
+        fail(f"{_place(name, value)}: a number of seconds from {least:g} to {_MOST_SECONDS}")
     return seconds
 
 
@@ -224,7 +251,7 @@ def _minutes(name: str, value: str | None, default: float) -> float:
     except ValueError:
         minutes = -1.0
     if not 0 <= minutes <= _MOST_MINUTES:
-        _fail(f"--{name}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
+        fail(f"{_place(name, value)}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
     return minutes
 
 
@@ -234,10 +261,20 @@ def _duration(name: str, value: str | None) -> float:
     found = _DURATION.fullmatch(value)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < seconds <= _MOST_KEPT:
-        _fail(f"--{name}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+        fail(f"{_place(name, value)}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
     return seconds
 
 
-def _fail(message: str) -> NoReturn:
-    sys.stderr.write(f"acp-bridge: {message}\nTry 'acp-bridge --help'.\n")
+def _say(text: str) -> NoReturn:
+    from acp_bridge.terminal.printing import print_text
+
+    raise SystemExit(print_text(text))
+
+
+def fail(message: str, program: str = "acp-bridge") -> NoReturn:
+    """Say what is wrong with the arguments; raises SystemExit."""
+    from acp_bridge.terminal.harmless import exact
+    from acp_bridge.terminal.printing import say_on_stderr
+
+    say_on_stderr(f"{program}: {exact(message)}\nTry '{program} --help'.\n")
     raise SystemExit(2)

@@ -91,10 +91,10 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
     words, agent = divided(arguments)
     parser = Parser("run", HELP)
     parser.add_argument("prompt", nargs="?")
-    parser.add_argument("--permissions", type=Policy, default=Policy.DENY)
+    parser.add_argument("--permissions", default=Policy.DENY)
     parser.add_argument("--continue", dest="again", action="store_true")
     parser.add_argument("--session", metavar="ID")
-    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--timeout")
     parser.add_argument("--json", action="store_true")
     add_options(parser)
     given = parser.parse_args(words)
@@ -102,9 +102,20 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
         parser.error('give it a prompt: acp-bridge run "PROMPT"')
     if given.again and given.session is not None:
         parser.error("--continue and --session name two sessions; choose one")
-    if given.timeout is not None and not 0 < given.timeout <= _MOST_SECONDS:
-        parser.error(f"--timeout: a number of seconds above 0, {_MOST_SECONDS} at most")
+    if given.permissions not in tuple(Policy):
+        parser.error(f"--permissions: choose from {', '.join(Policy)}")
+    given.timeout = _seconds(parser, given.timeout)
     return given, own_bridge(given, agent)
+
+
+def _seconds(parser: Parser, given: str | None) -> float | None:
+    try:
+        seconds = float(given) if given is not None else None
+    except ValueError:
+        seconds = 0.0
+    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
+        parser.error(f"--timeout: a number of seconds above 0, {_MOST_SECONDS} at most")
+    return seconds
 
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
@@ -114,7 +125,7 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
         prompt_given(Parser("run", HELP), given.prompt),
         info.cwd if info else os.getcwd(),
         info.session_id if info else None,
-        policy=given.permissions,
+        policy=Policy(given.permissions),
         json=given.json,
         timeout=given.timeout,
         open_timeout=bridge.settings.request_timeout,

@@ -18,7 +18,7 @@ from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit, of_error
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.held import hold_prompt
-from acp_bridge.terminal.live import Asleep, LiveSession
+from acp_bridge.terminal.live import UNREACHABLE, Asleep, LiveSession
 from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.screen import StdScreen, std_screen
 from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
@@ -82,7 +82,7 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
     try:
         count = await hold_prompt(data_folder(given.home), asleep.session_id, params)
     except lease.Busy:
-        return fail("send", f"session {short} is being opened or ended: try again")
+        return fail("send", f"session {short} {UNREACHABLE}: try again")
     except JournalError as error:
         return fail("send", f"session {short} can't be written: {error}")
     held = "It runs" if count == 1 else f"{count} prompts are held now. They run"

@@ -13,6 +13,7 @@ from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.hooks import config, read, trust
 from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 from acp_bridge.terminal.harmless import exact
 
 HELP: Final = """\
@@ -61,7 +62,7 @@ def _trust(home: Path, folder: Path) -> int:
         return _fail("only a person at a terminal can trust hooks: stdin and stdout must be one")
     if ancestors.descends_from_guard():
         return _fail("an agent can't trust hooks: run this in a terminal of your own", 1)
-    path = folder / trust.PROJECT_FILE
+    path = folder / PROJECT_FILE
     try:
         loaded = read.load(path, project=True)
         if loaded is None:
@@ -78,7 +79,7 @@ def _trust(home: Path, folder: Path) -> int:
         return 1
     # What was shown is what is trusted: a file that changed meanwhile turns the hooks off again.
     trust.write_record(home, trust.Record(str(folder), files))
-    print(f"Trusted, until one of these files changes. The record is in {home / trust.RECORDS}.")
+    print(f"Trusted, until one of these files changes. The record is in {home / RECORDS}.")
     return 0
 
 
@@ -114,7 +115,7 @@ def _list(home: Path) -> int:
 
 def _differs(folder: Path, record: trust.Record) -> str:
     try:
-        loaded = read.load(folder / trust.PROJECT_FILE, project=True)
+        loaded = read.load(folder / PROJECT_FILE, project=True)
         if loaded is None:
             return "the file is gone"
         now = trust.hashes(folder, *loaded)

@@ -6,28 +6,54 @@ from typing import Final
 
 from acp_bridge import errors
 from acp_bridge.agents.standing import sets_something
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import (
+    ASK,
+    ATTACH,
     AUTHENTICATE,
+    CANCEL_TURN,
+    CLOSE_FOR_ALL,
+    LIVE,
     LOGOUT,
+    OWN_METHODS,
+    OWN_PREFIX,
     PROVIDERS_DISABLE,
     PROVIDERS_SET,
+    SESSION_CANCEL,
+    SESSION_CLOSE,
+    SESSION_DELETE,
     SESSION_FORK,
+    SESSION_LIST,
+    SESSION_LOAD,
     SESSION_NEW,
-    SESSION_PROMPT,
+    SESSION_RESUME,
 )
 
 #: what makes a session, or changes the agent as a whole.
 _OF_THE_FIRST: Final = (SESSION_NEW, SESSION_FORK, AUTHENTICATE, LOGOUT)
+#: what neither prompts nor sets anything, and what commands do that only look otherwise. A method
+#: that isn't known may do either at the agent.
+_OF_OBSERVERS: Final = (
+    *_OF_THE_FIRST,
+    *(SESSION_LIST, SESSION_LOAD, SESSION_RESUME, ATTACH, LIVE, ASK),
+    *(CANCEL_TURN, SESSION_CLOSE, CLOSE_FOR_ALL, SESSION_DELETE),
+)
 
 
 def check(request: ClientRequest) -> None:
     """Raise RpcError for a request that this client may not make, whatever its parameters are."""
     client, method = request.client, request.method
+    if method.startswith(OWN_PREFIX) and method not in OWN_METHODS:
+        raise errors.unknown_method(method)
     if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
         raise errors.refused("only the client that started this acp-bridge may do that")
-    if client.observes and (method == SESSION_PROMPT or sets_something(method)):
+    if client.observes and method not in _OF_OBSERVERS:
         raise errors.refused("an observer sends no prompts, and sets nothing")
+
+
+def may_notify(client: Client, method: str) -> bool:
+    """Return False for a notification that counts for nothing from this client."""
+    return method == SESSION_CANCEL or not (client.observes or method.startswith(OWN_PREFIX))
 
 
 def _sets_for_all(request: ClientRequest) -> bool:

@@ -1,6 +1,5 @@
-"""Finds the hooks of a session: those of the data folder, then those of its project.
+"""The hooks that were found for a session.
 
-- A session without any costs a look at three names, and nothing more is imported.
 - A project's hooks are off unless the user trusts them as they are now.
 - Hooks that can't be read, and trusted ones that have changed, might have refused something: while
   that is so no other hook's word is enough, and the person is asked (invariant C18).
@@ -8,22 +7,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_bridge import notices, waits
+from acp_bridge import waits
+from acp_bridge.hooks.places import PROJECT_FILE
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.definitions import Hook
-
-#: the user's own hooks, in the data folder.
-OWN_FILE: Final = "hooks.toml"
-PROJECT_FILE: Final = os.path.join(".acp_bridge", "hooks.toml")
-RECORDS: Final = "trusted-hooks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +38,7 @@ class Project:
         from acp_bridge.hooks import config, trust
 
         try:
-            content = trust.read_file(self.folder / trust.PROJECT_FILE)
+            content = trust.read_file(self.folder / PROJECT_FILE)
             hooks = config.parse(content.decode(), project=True)
             now = trust.hashes(self.folder, content, hooks)
         except (OSError, ValueError, config.BadHooks, trust.NotTrustable):
@@ -62,22 +56,3 @@ class FoundHooks:
     notices: tuple[str, ...] = ()
     #: a hook that is not here might refuse a permission: the person is asked.
     person_asked: bool = False
-
-
-async def look(home: Path, cwd: str) -> FoundHooks | None:
-    """Return what `find` does; a folder that doesn't answer has hooks that can't be read."""
-    with anyio.move_on_after(waits.HOOKS_READ):
-        return await anyio.to_thread.run_sync(find, home, cwd, abandon_on_cancel=True)
-    return FoundHooks(notices=(notices.HOOKS_UNREAD,), person_asked=True)
-
-
-def find(home: Path, cwd: str) -> FoundHooks | None:
-    """Return the hooks of a session that works in this folder; None if there is no word of any."""
-    folder = os.path.realpath(cwd)
-    own, project = os.path.join(home, OWN_FILE), os.path.join(folder, PROJECT_FILE)
-    trusts = os.path.isdir(os.path.join(home, RECORDS))
-    if not (trusts or os.path.lexists(own) or os.path.lexists(project)):
-        return None
-    from acp_bridge.hooks.read import read
-
-    return read(home, Path(folder))

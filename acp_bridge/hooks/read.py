@@ -9,7 +9,8 @@ from pathlib import Path
 from acp_bridge import notices
 from acp_bridge.hooks import config, trust
 from acp_bridge.hooks.definitions import Hook
-from acp_bridge.hooks.found import OWN_FILE, FoundHooks, Project
+from acp_bridge.hooks.found import FoundHooks, Project
+from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
 
 #: bytes of a file of hooks.
 _LARGEST = 1024 * 1024
@@ -17,7 +18,7 @@ _LARGEST = 1024 * 1024
 
 def read(home: Path, folder: Path) -> FoundHooks | None:
     """Return the hooks of the data folder and of a project; None if there is no word of any."""
-    own, project = home / OWN_FILE, folder / trust.PROJECT_FILE
+    own, project = home / OWN_FILE, folder / PROJECT_FILE
     found = [_of_home(own)]
     if not _same(own, project):
         found.append(_of_project(home, folder))
@@ -67,9 +68,9 @@ def _of_project(home: Path, folder: Path) -> FoundHooks | None:
         record = trust.read_record(at)
     except OSError:
         record = None
-    path = str(trust.PROJECT_FILE)
+    path = PROJECT_FILE
     try:
-        loaded = load(folder / trust.PROJECT_FILE, project=True)
+        loaded = load(folder / PROJECT_FILE, project=True)
     except config.BadHooks as bad:
         said = notices.bad_hooks(path, str(bad))
         return FoundHooks(notices=(said,), person_asked=known)

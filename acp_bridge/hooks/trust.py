@@ -22,11 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 
-#: where a project's hooks stand.
-PROJECT_FILE: Final = Path(".acp_bridge") / "hooks.toml"
-#: where the records stand in the data folder.
-RECORDS: Final = "trusted-hooks"
 #: bytes of one file, and files of one project, that can be trusted.
 LARGEST: Final = 16 * 1024 * 1024
 MOST: Final = 500
@@ -79,7 +76,7 @@ def named_files(folder: Path, hooks: Iterable[Hook]) -> list[str]:
 
 def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]:
     """Return a hash for `hooks.toml` and each file that the hooks name; raises NotTrustable."""
-    found = {str(PROJECT_FILE): hashlib.sha256(config).hexdigest()}
+    found = {PROJECT_FILE: hashlib.sha256(config).hexdigest()}
     for name in named_files(folder, hooks):
         path = folder / name
         try:

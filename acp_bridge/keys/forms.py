@@ -46,6 +46,14 @@ KNOWN: Final = (
     ),
     KnownKey("nvidia_nim", "NVIDIA", ("NVIDIA_NIM_API_KEY",), ("nvapi-",)),
 )
+#: Those that need none, by what a person may call them (the same test).
+_WITHOUT: Final = {
+    "ollama_chat": "Ollama",
+    "ollama": "Ollama",
+    "lm_studio": "LM Studio",
+    "hosted_vllm": "vLLM",
+    "llamafile": "llamafile",
+}
 #: beginnings that only keys of one provider have.
 _OWN: Final = {
     begin: known
@@ -55,6 +63,8 @@ _OWN: Final = {
 }
 #: The name of a variable: several words in capitals, as no provider writes a key.
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+#: what the names of variables have that hold a secret, and no address, region or profile.
+_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS")
 #: characters; keys are longer.
 _SHORT: Final = 16
 
@@ -72,6 +82,20 @@ def variable_of(word: str) -> str | None:
         if wanted in (known.id, known.name.casefold()):
             return known.variables[0]
     return None
+
+
+def without_key(word: str) -> str | None:
+    """Return the name of the provider that a word means, if it is one that needs no key."""
+    wanted = word.casefold()
+    for own, name in _WITHOUT.items():
+        if wanted in (own, name.casefold()):
+            return name
+    return None
+
+
+def same_provider(variable: str) -> tuple[str, ...]:
+    """Return the variables that may hold this provider's key, the given one among them."""
+    return next((known.variables for known in KNOWN if variable in known.variables), (variable,))
 
 
 def cleaned(text: str) -> str:
@@ -93,7 +117,7 @@ def oddities(variable: str, key: str) -> list[str]:
         found.append("it has characters that are not ASCII, which no provider takes")
     if key[0] in "\"'`" or key.startswith(("export ", f"{variable}=")):
         found.append("it begins like a line of a file: only the key itself is wanted")
-    elif len(key) < _SHORT:
+    elif len(key) < _SHORT and _SECRET.search(variable):
         found.append(f"it has fewer than {_SHORT} characters")
     return [*found, *_of_another(variable, key)]
 

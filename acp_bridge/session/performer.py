@@ -6,20 +6,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
-from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.process_effects import ProcessEffects
 from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.blocked_notice import BlockedNotice
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +24,6 @@ class PerformerPort(Protocol):
     """What the performer needs of its session."""
 
     id: str
-
-    @property
-    def blocked(self) -> bool:
-        """No process has the session, and none is on its way."""
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a piece of work whose failure is this session's only."""
@@ -53,9 +45,7 @@ class Performer:
         hooks: SessionHooks,
         sleep: Sleep,
         deadlines: Deadlines,
-        memory: Memory,
-        transcript: TranscriptOut,
-        updates: Updates,
+        blocked: BlockedNotice,
     ) -> None:
         """Nothing is asked for yet."""
         self._port = port
@@ -66,11 +56,7 @@ class Performer:
         self._hooks = hooks
         self._sleep = sleep
         self._deadlines = deadlines
-        self._memory = memory
-        self._transcript = transcript
-        self._updates = updates
-        #: a prompt's answer, or a notice, has said why no process could be started.
-        self._told = False
+        self._blocked = blocked
 
     def perform(self, effect: ef.Effect) -> None:
         """Carry out one effect."""
@@ -79,13 +65,12 @@ class Performer:
                 self._send(effect)
             case ef.Start() | ef.Open() | ef.Kill() | ef.CloseAgent() | ef.Release():
                 if isinstance(effect, ef.Start):
-                    self._told = False
+                    self._blocked.note_start()
                 self._processes.perform(effect)
             case ef.StillWaits():
                 self._pauses.give_sign()
             case ef.CloseCards():
-                for update in self._updates.close_cards():
-                    self._transcript.show({"update": update})
+                self._turn.close_cards()
             case ef.Closed():
                 self._port.spawn(self._port.finish)
             case ef.Arm(timer, token):
@@ -123,7 +108,7 @@ class Performer:
             case ef.Commit(key):
                 self._prompts.commit(key)
             case ef.AnswerPrompt(key, outcome):
-                self._told |= answers.says_why_not_ready(outcome)
+                self._blocked.note_answer(outcome)
                 self._turn.say_not_run(key, outcome)
                 self._prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
@@ -146,12 +131,5 @@ class Performer:
 
     def look_again(self) -> None:
         """Follow a change of the machine's state."""
-        self._say_blocked()
+        self._blocked.look_again()
         self._processes.provisional.look_again()
-
-    def _say_blocked(self) -> None:
-        """Say that a restart failed, if no prompt's answer says so (R3). It is not recorded."""
-        if self._port.blocked and not self._told:
-            self._told = True
-            text = notices.not_ready(self._memory.refusal)
-            self._transcript.show_only(notices.notice(text))

@@ -1,8 +1,8 @@
 """One session's shell: takes what the clients say, performs what the machine asks for.
 
-Every decision about prompts is in `machine/`; the parts in the rooms beside this file carry the
-decisions out, each through a narrow port. An event is taken to its end before the next (`feed`),
-and what the agent showed before it is on its way to the clients by then.
+Every decision about prompts is in `machine/`; the parts (`parts.py`) carry the decisions out, each
+through a narrow port. An event is taken to its end before the next (`feed`), and what the agent
+showed before it is on its way to the clients by then.
 """
 
 from __future__ import annotations
@@ -23,34 +23,12 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures
-from acp_bridge.session.clients.audience import Audience
-from acp_bridge.session.clients.permissions import Permissions
-from acp_bridge.session.clients.questions import Questions
-from acp_bridge.session.clients.replay import Replay
-from acp_bridge.session.clients.to_client import ToClient
-from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.performer import Performer
-from acp_bridge.session.process.agent_processes import AgentProcesses
-from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.process.process_effects import ProcessEffects
-from acp_bridge.session.process.restart import Restart
-from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.prompts import queue_command, queue_words
-from acp_bridge.session.prompts.hooks import SessionHooks
-from acp_bridge.session.prompts.pauses import Pauses
-from acp_bridge.session.prompts.prompts import Prompts
-from acp_bridge.session.prompts.turn import Turn
-from acp_bridge.session.requests.ask import Ask
-from acp_bridge.session.requests.to_agent import ToAgent
-from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.parts import Parts
+from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.session.stepping import Stepping, new_machine
-from acp_bridge.session.transcript.title import Title
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.session.stepping import Stepping
 from acp_bridge.settings import Delivery
-from acp_bridge.updates import Updates
 
 
 class Session:
@@ -70,45 +48,29 @@ class Session:
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         #: set when nothing of the session is left; True when `close` was called.
         self.closed, self.closing = anyio.Event(), False
-        self._context, self._lease, settings = context, lease, context.settings
-        words = queue_words.offered(context.capabilities)
-        updates = self._updates = Updates(set(journal.used_ids()), queue_words.command(words))
-        shown = self.transcript = TranscriptOut(self.id, journal, updates.take_new_ids)
-        chosen = self.user_settings = UserSettings(journal)
-        prompts = self._prompts = Prompts(journal, shown, self)
-        memory = self.memory = Memory(journal)
-        self._sleep = Sleep(self, settings.sleep_after, context.reloads, updates, memory)
-        said = self.hooks = SessionHooks(self, prompts, shown, hooks)
-        machine = new_machine(settings, said.moments, link)
-        self._machine, self._stepping = machine, Stepping(machine, self)
-        people = Questions(self, shown, prompts, kept=settings.keep > 0)
-        how, limit = (shown.asked, updates, shown.record_at_once), settings.client_limit
-        asks = ToClient(self.id, *how, Permissions(said, updates, shown.show), people)
-        self.to_agent = ToAgent(self, shown, chosen, settings.request_timeout)
-        ask = self.ask = Ask(self, context, self.to_agent, shown)
-        self.audience = Audience(self, settings, machine, shown, prompts, people, ask)
-        self.from_agent = FromAgent(self, journal, updates, shown, asks, self.audience.pacing)
-        self._processes = AgentProcesses(context, self.from_agent, lease, self.feed)
-        pauses = self.pauses = Pauses(self, shown, context.capabilities)
-        self.replay = Replay(self, journal, shown, prompts, chosen, pauses, self.audience, limit)
-        self.title = Title(self, context.journal, journal, shown)
-        own = pauses, ask.command, self.title.set_own, words
-        self._queue = queue_command.QueueCommand(self, prompts, shown, memory, *own)
-        self._performer = self._new_performer()
+        self._context, self._lease = context, lease
+        parts = Parts(self, context, journal, lease, link, hooks)
+        self.transcript = parts.transcript
+        self.title = parts.title
+        self.user_settings = parts.user_settings
+        self.memory = parts.memory
+        self.hooks = parts.hooks
+        self.pauses = parts.pauses
+        self.to_agent = parts.to_agent
+        self.ask = parts.ask
+        self.audience = parts.audience
+        self.replay = parts.replay
+        self.from_agent = parts.from_agent
+        self._updates = parts.updates
+        self._prompts = parts.prompts
+        self._queue = parts.queue
+        self._sleep = parts.sleep
+        self._processes = parts.processes
+        self._performer = parts.performer
+        self._machine = parts.machine
+        self._stepping = Stepping(self._machine, self)
         if link:
             self._performer.begin(link)
-
-    def _new_performer(self) -> Performer:
-        """Put together the parts that carry out what the machine asks for."""
-        settings, journal, shown = self._context.settings, self.journal, self.transcript
-        prompts, memory, updates, sleep = self._prompts, self.memory, self._updates, self._sleep
-        chosen, to_agent = self.user_settings, self.to_agent
-        restart = Restart(self, journal, shown, updates, chosen, to_agent, memory, sleep)
-        processes = ProcessEffects(self, self._processes, restart, settings.close_grace)
-        turn = Turn(self, journal, shown, updates, prompts, memory, self.hooks)
-        deadlines = Deadlines(self, settings)
-        parts = prompts, turn, self.pauses, self.hooks, sleep, deadlines, memory, shown, updates
-        return Performer(self, processes, *parts)
 
     # --- what the parts see of the machine, and of each other ----------------------------------
 

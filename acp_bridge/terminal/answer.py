@@ -17,7 +17,7 @@ from acp_bridge.protocol import (
     Json,
     own_meta,
 )
-from acp_bridge.terminal.harmless import harmless, one_line
+from acp_bridge.terminal.harmless import harmless, harmless_json, one_line
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -81,7 +81,7 @@ class TextAnswer:
             self._screen.tell(f"- {self._titles[call]}")
         status = update.get("status")
         if status in ENDED and status != "completed":
-            self._screen.tell(f"- {self._titles.get(call, call)}: {status}")
+            self._screen.tell(f"- {self._titles.get(call) or one_line(call)}: {status}")
         self._message = object()  # what is said after it is another paragraph
 
 
@@ -93,11 +93,11 @@ class JsonAnswer:
 
     def show(self, params: Json) -> None:
         """Take the params of a `session/update` of the turn."""
-        self._screen.write(encode(params))
+        self._screen.write(harmless_json(encode(params)))
 
     def end(self, outcome: Json) -> None:
         """Write the outcome."""
-        self._screen.write(encode(outcome))
+        self._screen.write(harmless_json(encode(outcome)))
 
 
 def _text(update: Json) -> str:

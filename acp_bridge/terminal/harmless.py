@@ -7,6 +7,7 @@ reaches a pipe either, since what reads that may be one.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -31,6 +32,17 @@ def one_line(text: str) -> str:
 def exact(text: str) -> str:
     """Return a text as one harmless line in which every newline and tab is seen."""
     return _HARMFUL.sub(_escaped, text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def harmless_json(line: bytes) -> bytes:
+    """Return a line of JSON of equal value that a terminal can show."""
+    if line.isascii() and b"\x7f" not in line:  # JSON itself escapes other controls
+        return line
+    return _HARMFUL.sub(_escaped_in_json, line.decode()).encode()
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge.agents import lease
+from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
@@ -27,6 +29,11 @@ from acp_bridge.wire.jsonrpc import RpcError
 GLANCE: Final = 0.2
 #: seconds to find the session that something is to be done with.
 SEARCH: Final = 3.0
+
+#: of a session whose lock is held by a bridge that is not listed.
+UNREACHABLE: Final = (
+    "is open in an acp-bridge that can't be asked (--no-listen), or that just opens or ends it"
+)
 
 #: Makes a client of a bridge that lives.
 Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
@@ -62,10 +69,14 @@ class LiveSession:
 
 
 class Asleep(Exception):
-    """The session is kept, and no bridge has it; `session_id` is its whole id."""
+    """The session is kept, and no bridge that can be asked has it; `session_id` is its whole id.
 
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id[:8]} is not live")
+    `held`: a bridge has it all the same.
+    """
+
+    def __init__(self, session_id: str, *, held: bool = False) -> None:
+        told = UNREACHABLE if held else "is not live"
+        super().__init__(f"session {session_id[:8]} {told}")
         self.session_id = session_id
 
 
@@ -142,7 +153,8 @@ async def find(
         raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
     session_id = known.full_id(given, titles)
     if session_id not in live:
-        raise Asleep(session_id)
+        lock = Journal(home).lock_path(session_id)
+        raise Asleep(session_id, held=await anyio.to_thread.run_sync(lease.is_held, lock))
     return live[session_id]
 
 

@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.exits import Exit
-from acp_bridge.terminal.harmless import harmless
+from acp_bridge.terminal.harmless import harmless, harmless_json
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -19,17 +20,22 @@ def print_text(text: str) -> int:
 
 
 def print_json(values: Iterable[Json]) -> int:
-    """Write each value as one line of JSON to stdout, as it is; returns the exit code."""
-    return _write(map(encode, values))
+    """Write each value as one line of JSON to stdout; returns the exit code."""
+    return _write(harmless_json(encode(value)) for value in values)
 
 
 def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
-    """Say on stderr why a command failed; returns the exit code."""
-    text = f"acp-bridge {command}: {harmless(str(why))}\n"
-    if sys.stderr is not None:
-        sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
-        sys.stderr.flush()
+    """Say on stderr, if it takes that, why a command failed; returns the exit code."""
+    say_on_stderr(f"{f'acp-bridge {command}'.strip()}: {harmless(str(why))}\n")
     return code
+
+
+def say_on_stderr(text: str) -> None:
+    """Write a text, which is harmless already, to stderr, if there is one that takes it."""
+    if sys.stderr is not None:
+        with suppress(OSError):  # a full disk, say: the exit code is told all the same
+            sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
+            sys.stderr.flush()
 
 
 def columns() -> int | None:
@@ -47,7 +53,13 @@ def _write(pieces: Iterable[bytes]) -> int:
             sys.stdout.buffer.write(piece)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
+        _write_no_more()
     except OSError as error:
+        _write_no_more()
         return fail("", f"stdout can't be written: {error.strerror}")
     return Exit.DONE
+
+
+def _write_no_more() -> None:
+    """Let what is left lead nowhere, or Python complains of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)

@@ -18,20 +18,24 @@ from acp_bridge.protocol import (
     ATTACH,
     HEARS_ACCEPTED,
     HEARS_STATE,
+    LET_GO,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_PROMPT,
     SESSION_STATE,
     SESSION_UPDATE,
+    ErrorCode,
     Json,
     with_own_meta,
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection
-from acp_bridge.terminal.exits import SAID, Exit, of_stop_reason
+from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
+from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.question import title_of
-from acp_bridge.terminal.sent import Sent
+from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.waiting import Stop, first_of
+from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for a bridge to attach, and for its disk to take the prompt.
 _PATIENCE: Final = 30.0
@@ -67,6 +71,8 @@ class Sending:
 
     def on_notification(self, method: str, params: Json) -> None:
         """Note where the prompt stands, and show its turn."""
+        if method == LET_GO:
+            self._screen.tell(f"acp-bridge: {one_line(str(params.get('reason')))}")
         if params.get("sessionId") != self._session_id:
             return
         if method == SESSION_UPDATE:
@@ -122,9 +128,19 @@ class Sending:
         if not self._sent.answered.is_set():
             self._answer.end({"sessionId": self._session_id, "exitCode": int(self._stop.reason)})
             return self._stop.reason
-        outcome: Json = await self._sent.result() or {}
+        try:
+            outcome: Json = await self._sent.result() or {}
+        except RpcError as error:
+            self._fail(error.to_wire(), of_error(error))
+            raise
+        except ConnectionLost as error:
+            self._fail({"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}, Exit.FAILED)
+            raise
         code = of_stop_reason(outcome.get("stopReason"), denied=False)
         if code in SAID:
             self._screen.tell(f"acp-bridge: {SAID[code]}")
         self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
         return code
+
+    def _fail(self, error: Json, code: Exit) -> None:
+        self._answer.end({"sessionId": self._session_id, "error": error, "exitCode": int(code)})

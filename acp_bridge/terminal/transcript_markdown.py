@@ -23,6 +23,7 @@ from acp_bridge.protocol import (
     TOOL_CALL_UPDATE,
     USER_MESSAGE,
     Json,
+    follows_apart,
     own_meta,
 )
 from acp_bridge.terminal.harmless import harmless, one_line
@@ -48,8 +49,10 @@ class _Page:
         self._blocks: list[_Block] = []
         self._cards: dict[str, Json] = {}
         self._plan: Json = {}
-        #: who speaks, and in which message.
-        self._voice: tuple[str, object] | None = None
+        #: who speaks, what was said last, and the pieces of that message.
+        self._who: str | None = None
+        self._last: Json | None = None
+        self._said: list[str] = []
 
     def add(self, update: Json, own: Json) -> None:
         match update.get("sessionUpdate"):
@@ -65,28 +68,27 @@ class _Page:
 
     def _say(self, who: str, update: Json) -> None:
         said = _content(update.get("content"))
-        voice = (who, update.get("messageId"))
-        if who != (self._voice[0] if self._voice else None):
+        if who != self._who:
             self._blocks.append(lambda: f"## {who}")
-        if voice == self._voice:
-            before = self._blocks.pop()
-            self._blocks.append(lambda: before() + said)
+        if who != self._who or follows_apart(self._last, update):
+            self._said = parts = [said]
+            self._blocks.append(lambda: "".join(parts))
         else:
-            self._blocks.append(lambda: said)
-        self._voice = voice
+            self._said.append(said)
+        self._who, self._last = who, update
 
     def _card(self, update: Json) -> None:
         call = str(update.get("toolCallId"))
         if call not in self._cards:
             self._cards[call] = {}
             self._blocks.append(lambda: _shown_card(self._cards[call]))
-            self._voice = None
+            self._who = None
         self._cards[call] |= {key: value for key, value in update.items() if value is not None}
 
     def _note_plan(self, update: Json) -> None:
         if not self._plan:
             self._blocks.append(lambda: _shown_plan(self._plan))
-            self._voice = None
+            self._who = None
         self._plan = update
 
 

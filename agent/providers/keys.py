@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -141,6 +142,8 @@ class Look:
         from dotenv import dotenv_values
 
         try:
+            if not stat.S_ISREG(self._file.stat().st_mode):  # a pipe would be waited for
+                raise ValueError(f"{self._file} is no regular file")
             with self._file.open(encoding="utf-8") as lines:
                 use = self._use(os.fstat(lines.fileno()))
                 counts = use is not FileUse.REFUSED

@@ -11,7 +11,8 @@ import pytest
 from acp_bridge.hooks import trust
 from acp_bridge.hooks.config import parse
 from acp_bridge.hooks.definitions import Hook, HookEvent
-from acp_bridge.hooks.found import FoundHooks, find, look
+from acp_bridge.hooks.find import find, look
+from acp_bridge.hooks.found import FoundHooks
 
 FILE = ".acp_bridge/hooks.toml"
 
@@ -210,7 +211,7 @@ async def test_a_folder_that_does_not_answer_has_hooks_that_nobody_knows(
     def hang(*_: object) -> None:
         answers.wait(5)
 
-    monkeypatch.setattr("acp_bridge.hooks.found.find", hang)
+    monkeypatch.setattr("acp_bridge.hooks.find.find", hang)
     monkeypatch.setattr("acp_bridge.waits.HOOKS_READ", 0.01)
     found = await look(place.home, str(place.project))
     answers.set()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.agents.guard import COMMAND_LINE
-from acp_bridge.hooks import trust
-from acp_bridge.hooks.found import find
+from acp_bridge.hooks.find import find
+from acp_bridge.hooks.places import RECORDS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "acp_bridge", "trust")
@@ -67,7 +67,7 @@ def test_it_shows_what_it_trusts_and_asks(tmp_path: Path, project: Path) -> None
     for text in (str(project), "Stop, at most 60 s", "sh check.sh", "hooks.toml", "  check.sh"):
         assert text in shown
     assert hooks_are_on(tmp_path, project)
-    (record,) = (tmp_path / "home" / trust.RECORDS).iterdir()
+    (record,) = (tmp_path / "home" / RECORDS).iterdir()
     assert record.stat().st_mode & 0o777 == 0o600
 
 
@@ -167,7 +167,7 @@ def test_names_and_commands_can_not_hide_anything_on_the_terminal(
 def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None:
     code = (
         "import sys, acp_bridge.__main__, acp_bridge.bridge; from pathlib import Path;"
-        "from acp_bridge.hooks.found import find;"
+        "from acp_bridge.hooks.find import find;"
         f"assert find(Path({str(tmp_path)!r}), {str(tmp_path)!r}) is None;"
         "print(*sys.modules)"
     )
@@ -181,5 +181,7 @@ def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None
     )
     loaded = set(done.stdout.split())
     own = {name for name in loaded if name.startswith("acp_bridge.hooks")}
-    assert own == {"acp_bridge.hooks", "acp_bridge.hooks.found"}
+    assert own == {"acp_bridge.hooks"} | {
+        f"acp_bridge.hooks.{name}" for name in ("find", "found", "places")
+    }
     assert not loaded & {"tomllib", "shlex", "glob"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_bridge.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of
+from acp_bridge.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of, without_key
 from agent.providers.known_providers import PROVIDERS
 
 ANTHROPIC = "sk-ant-" + "0123456789abcdef"
@@ -11,6 +11,9 @@ ANTHROPIC = "sk-ant-" + "0123456789abcdef"
 def test_the_providers_are_those_of_the_built_in_agent() -> None:
     of_the_agent = [(p.id, p.name, p.keys) for p in PROVIDERS.values() if p.keys]
     assert [(known.id, known.name, known.variables) for known in KNOWN] == of_the_agent
+    for provider in PROVIDERS.values():
+        without = None if provider.keys else provider.name
+        assert without_key(provider.id) == without_key(provider.name.upper()) == without
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,8 @@ def test_what_can_be_no_key_is_refused(text: str) -> None:
         ("OPENAI_API_KEY", "sk-proj-0123456789abcdef"),
         ("MISTRAL_API_KEY", "0123456789abcdef0123456789abcdef"),
         ("COHERE_API_KEY", "0123456789abcdef0123456789abcdef"),
+        ("AWS_REGION", "us-east-1"),
+        ("OPENAI_BASE_URL", "http://h:1"),
     ],
 )
 def test_a_key_that_looks_right_is_not_talked_about(variable: str, key: str) -> None:

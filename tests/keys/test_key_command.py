@@ -89,6 +89,19 @@ def test_a_key_in_the_environment_is_said_to_win(
     assert "ANTHROPIC_API_KEY is in this environment as well" in err
 
 
+def test_another_variable_of_the_provider_in_the_environment_is_said_to_win(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "another-key-than-the-one")
+    _, _, err = said("gemini", stdin=b"AIza0123456789abcdef")
+    assert "GOOGLE_API_KEY is in this environment: where it is, that one counts" in err
+
+
+def test_a_provider_that_needs_no_key_is_told_so(said: Said, home: Path) -> None:
+    code, _, err = said("ollama", stdin=KEY.encode())
+    assert (code, "Ollama needs no key" in err, home.exists()) == (1, True, False)
+
+
 def test_a_key_is_removed_once(said: Said, home: Path) -> None:
     said("anthropic", stdin=KEY.encode())
     assert said("--remove", "anthropic")[0] == 0

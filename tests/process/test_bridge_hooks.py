@@ -7,14 +7,15 @@ import os
 import signal
 from pathlib import Path
 
-import anyio
 import pytest
 
 from acp_bridge.hooks import trust
 from acp_bridge.hooks.config import parse
+from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, kill_agent, shown, stopped
 from tests.session.hooked import alive
 from tests.support.processes import all_gone, gone
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -31,7 +32,7 @@ def hooks(world: World, **commands: str) -> None:
 
 def project_hooks(world: World, **commands: str) -> None:
     """Write the project's hooks, and trust them."""
-    file = world.cwd / trust.PROJECT_FILE
+    file = world.cwd / PROJECT_FILE
     file.parent.mkdir(exist_ok=True)
     file.write_text(_toml(commands))
     content, folder = file.read_bytes(), Path(os.path.realpath(world.cwd))
@@ -45,9 +46,7 @@ def _toml(commands: dict[str, str]) -> str:
 
 async def file_of(world: World, name: str) -> Path:
     """Return a file that a hook makes, waited for."""
-    with anyio.fail_after(5):
-        while not (world.cwd / name).exists():
-            await anyio.lowlevel.checkpoint()
+    await until((world.cwd / name).exists)
     return world.cwd / name
 
 
@@ -182,7 +181,7 @@ async def test_the_hook_of_a_trusted_project_decides_until_the_agent_has_changed
 
 async def test_a_projects_hooks_do_nothing_before_they_are_trusted(world: World) -> None:
     project_hooks(world, UserPromptSubmit="touch ran")
-    for record in (world.home / trust.RECORDS).iterdir():
+    for record in (world.home / RECORDS).iterdir():
         record.unlink()
     async with world.inside() as client:
         assert await client.prompt("say one") == DONE

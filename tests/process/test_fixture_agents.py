@@ -91,15 +91,20 @@ async def test_a_new_process_loads_the_session_with_its_killed_turn(
     assert len(set(agent_log.pids())) == 2
 
 
+def leave_half_written(home: Path) -> None:
+    """Leave what a kill leaves: a file without a line, and a line without its end."""
+    (kept,) = home.glob("*/*.jsonl")
+    kept.with_stem("unborn").touch()
+    with kept.open("a") as file:
+        file.write('{"said": "half of')
+
+
 async def test_what_a_kill_left_half_written_harms_no_later_process(
     start_agent: StartAgent, agent_env: dict[str, str]
 ) -> None:
     async with start_agent() as client:
         await client.prompt("say one")
-    (kept,) = Path(agent_env["FIXTURE_HOME"]).glob("*/*.jsonl")
-    kept.with_stem("unborn").touch()
-    with kept.open("a") as file:
-        file.write('{"said": "half of')
+    leave_half_written(Path(agent_env["FIXTURE_HOME"]))
     async with start_agent(opened=False) as client:
         await client.load_session("0", CWD)
         await client.prompt("say two")

@@ -12,6 +12,7 @@ from acp_bridge.terminal.chat.history import FileHistory
 from acp_bridge.terminal.chat.mentions import blocks_of, written
 from acp_bridge.terminal.chat.questions import question
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
+from acp_bridge.terminal.chat.standing import standing
 
 OPTIONS = [
     {
@@ -173,3 +174,16 @@ def test_each_option_has_a_number_and_the_first_of_a_kind_its_letter() -> None:
     asked = question(None, {"options": [*offered, 7]})
     keys = [option.keys for option in asked.options]
     assert keys == [("1", "y"), ("2",), ("3", "n"), ("4", "d"), ("5",)]
+
+
+@pytest.mark.parametrize("before", [None, {"state": "idle", "seconds": 60}])
+def test_a_turn_is_counted_from_when_its_prompt_is_being_written(
+    before: dict[str, Any] | None,
+) -> None:
+    was = None if before is None else standing(before)
+    accepts = standing({"state": "running", "seconds": 0, "waiting": 1})
+    runs = standing({"state": "running", "seconds": 2, "turn": {"promptId": "p"}})
+    asks = standing({"state": "permission", "seconds": 0, "turn": {"promptId": "p"}})
+    follows = standing({"state": "running", "seconds": 0, "turn": {"promptId": "q"}})
+    assert (accepts.begins(was), runs.begins(accepts), asks.begins(runs)) == (True, True, False)
+    assert (follows.begins(runs), standing({"state": "idle"}).begins(follows)) == (True, False)

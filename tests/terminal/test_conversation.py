@@ -40,14 +40,14 @@ async def test_what_is_entered_before_the_session_is_open_is_sent_then_in_order(
     talk, bridge = conversation(tmp_path), FakeBridge()
     talk.enter("one")
     talk.enter("two")
-    assert [prompt.text for prompt in talk.waiting] == ["one", "two"]
+    assert [prompt.text for prompt in talk.prompts.waiting] == ["one", "two"]
     async with connection_to(bridge, talk) as connection:
         talk.use(connection)
         talk.opened(SESSION, {})
         with anyio.fail_after(5):
             await bridge.until(lambda: len(bridge.calls) == 2)
         assert [call.params["prompt"][0]["text"] for call in bridge.calls] == ["one", "two"]
-        assert [prompt.text for prompt in talk.waiting] == ["two"]
+        assert [prompt.text for prompt in talk.prompts.waiting] == ["two"]
 
 
 async def test_of_a_long_replay_the_newest_blocks_are_shown_and_the_rest_is_counted(
@@ -108,7 +108,7 @@ async def test_how_a_turn_ended_is_said_unless_it_ended_well(
         talk.opened(SESSION, {})
         talk.enter("go")
         with anyio.fail_after(5):
-            while talk.prompts:
+            while talk.prompts.unanswered:
                 await anyio.lowlevel.checkpoint()
         assert texts(talk) == ["go", *said]
 
@@ -168,14 +168,14 @@ async def test_a_prompt_beside_another_client_s_turn_begins_when_the_bridge_says
         told(bridge, "running", prompt="theirs")
         await settled(bridge)
         talk.enter("mine")
-        assert [prompt.text for prompt in talk.waiting] == ["mine"]
+        assert [prompt.text for prompt in talk.prompts.waiting] == ["mine"]
         call = await bridge.asked("session/prompt")
         bridge.peer.notify("_acp_bridge/accepted", {"requestId": call.id, "promptId": "p1"})
         bridge.say(SESSION, "for them")
         told(bridge, "running", prompt="p1")
         bridge.say(SESSION, "for me")
         await settled(bridge)
-        assert talk.waiting == []
+        assert talk.prompts.waiting == []
         talk.transcript.end_turn()
         talk.unprinted.collect()
         assert texts(talk) == ["for them", "mine", "for me"]
@@ -186,7 +186,7 @@ async def test_a_prompt_of_an_idle_session_begins_at_once_and_once(tmp_path: Pat
         told(bridge, "idle")
         await settled(bridge)
         talk.enter("mine")
-        assert talk.waiting == []
+        assert talk.prompts.waiting == []
         call = await bridge.asked("session/prompt")
         bridge.peer.notify("_acp_bridge/accepted", {"requestId": call.id, "promptId": "p1"})
         told(bridge, "running", prompt="p1")
@@ -258,7 +258,7 @@ async def test_a_command_of_the_bridge_never_waits_and_begins_no_turn(tmp_path: 
         told(bridge, "running", prompt="theirs")
         await settled(bridge)
         talk.enter("/queue")
-        assert talk.waiting == []
+        assert talk.prompts.waiting == []
         call = await bridge.asked("session/prompt")
         bridge.say(SESSION, "Nothing is waiting.")
         bridge.peer.answer(call.id, {"stopReason": "end_turn"})
@@ -278,4 +278,13 @@ async def test_a_prompt_that_is_answered_before_it_began_is_shown_with_its_error
         bridge.peer.fail(call.id, RpcError(-32603, "not ready"))
         await settled(bridge)
         assert texts(talk) == ["mine", "error: not ready"]
-        assert talk.prompts == []
+        assert talk.prompts.unanswered == []
+
+
+async def test_a_turn_of_another_is_timed_from_when_its_prompt_is_being_written(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "running", seconds=3, waiting=1)
+        await settled(bridge)
+        assert talk.prompts.seconds == 3

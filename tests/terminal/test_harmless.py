@@ -1,12 +1,14 @@
 """Escape sequences and other deceit in the text of others are shown, never obeyed."""
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.terminal.harmless import exact, harmless, one_line
+from acp_bridge.terminal.harmless import exact, harmless, harmless_json, one_line
+from acp_bridge.wire.jsonrpc import encode
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,12 @@ def test_no_control_is_left_but_newlines_and_tabs(text: str) -> None:
 def test_a_line_has_no_newline_whatever_stood_in_it() -> None:
     assert one_line("a\n\tb  c\x1b\n") == "a b c\\x1b"
     assert exact("a\n\tb") == "a\\n\\tb"
+
+
+@given(st.text(st.characters()))
+def test_json_is_one_line_without_controls_and_of_the_same_value(text: str) -> None:
+    line = harmless_json(encode({"text": text})).decode()
+    assert json.loads(line) == {"text": text}
+    assert line.splitlines() == [line.removesuffix("\n")]
+    shown = {unicodedata.category(char) for char in line.removesuffix("\n")}
+    assert not shown & {"Cc", "Cs", "Zl", "Zp"}

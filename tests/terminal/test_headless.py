@@ -1,5 +1,6 @@
 """`acp-bridge run` on a bridge in memory: the answer, the exit code, and every way to end."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -115,6 +116,24 @@ async def test_escape_sequences_of_the_model_reach_neither_stdout_nor_stderr() -
         await run.end(call)
     assert run.screen.text == "a\\x1b[2Jb\n"
     assert run.screen.told[-1] == "- \\x1b]0;x\\x07"
+
+
+async def test_escape_sequences_in_the_id_of_a_call_without_a_title_reach_no_stderr() -> None:
+    async with running() as run:
+        call = await run.prompted()
+        run.bridge.update("s1", "tool_call_update", toolCallId="\x1b]0;x\x07", status="failed")
+        await run.end(call)
+    assert run.screen.told[-1] == "- \\x1b]0;x\\x07: failed"
+
+
+async def test_as_json_too_no_control_reaches_a_terminal_and_the_value_is_the_same() -> None:
+    async with running(Order("do it", "/w", json=True)) as run:
+        call = await run.prompted()
+        run.bridge.say("s1", "a\x9b2J\u202e\x7f\u2028")
+        await run.end(call)
+    said = run.screen.text.splitlines()[0]
+    assert "\\u009b2J\\u202e\\u007f\\u2028" in said
+    assert json.loads(said)["update"]["content"]["text"] == "a\x9b2J\u202e\x7f\u2028"
 
 
 async def test_a_notice_of_the_bridge_is_no_part_of_the_answer() -> None:

@@ -1,5 +1,6 @@
 """All bridges are asked at once; a session is found among what lives and what is kept."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.agents import lease
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import Json
-from acp_bridge.terminal import ps
+from acp_bridge.terminal import live, ps
 from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.known import NotFound
 from acp_bridge.terminal.live import Answer, Asleep, ask_all, find
@@ -54,6 +56,12 @@ class Home:
 
 def having(*sessions: Json) -> FakeBridge:
     return FakeBridge(**{"_acp_bridge/live": {"sessions": list(sessions)}})
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look is enough, however busy the machine is: a bridge here answers once."""
+    monkeypatch.setattr(live, "GLANCE", LONG)
 
 
 async def test_a_bridge_that_is_silent_hides_no_other() -> None:
@@ -106,6 +114,19 @@ async def test_what_is_kept_and_not_live_sleeps(kept: Path) -> None:
     with pytest.raises(Asleep) as asleep:
         await find(kept, "abce", home.bridges, home.connect)
     assert asleep.value.session_id == SECOND
+
+
+async def test_of_what_a_bridge_has_that_can_not_be_asked_it_is_not_said_that_it_sleeps(
+    kept: Path,
+) -> None:
+    lock = await lease.acquire(Journal(kept).lock_path(SECOND), 1)
+    try:
+        with pytest.raises(Asleep, match="is open in an acp-bridge that can't be asked"):
+            await find(kept, SECOND, [], Home().connect)
+    finally:
+        os.close(lock)
+    with pytest.raises(Asleep, match="is not live"):
+        await find(kept, SECOND, [], Home().connect)
 
 
 async def test_an_id_is_ambiguous_among_live_and_kept_sessions_together(kept: Path) -> None:

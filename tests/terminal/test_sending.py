@@ -136,6 +136,36 @@ async def test_as_json_the_last_line_is_the_outcome() -> None:
     assert [line.get("exitCode") for line in sent.screen.lines] == [None, 0]
 
 
+async def test_as_json_an_error_of_the_turn_is_the_outcome_too() -> None:
+    async with sending(json=True) as (sent, connection):
+        call = await beside(sent, connection)
+        sent.bridge.peer.fail(call.id, RpcError(-32603, "the agent died"))
+        with pytest.raises(RpcError):
+            await sent.sending.wait()
+    (line,) = sent.screen.lines
+    assert (line["error"]["message"], line["exitCode"]) == ("the agent died", Exit.AGENT)
+
+
+async def test_as_json_the_end_of_the_bridge_is_the_outcome_too() -> None:
+    async with sending(json=True) as (sent, connection):
+        await beside(sent, connection)
+        sent.bridge.close()
+        with pytest.raises(ConnectionLost):
+            await sent.sending.wait()
+    (line,) = sent.screen.lines
+    assert (line["error"]["code"], line["exitCode"]) == (-32603, Exit.FAILED)
+
+
+async def test_why_the_bridge_ends_the_connection_is_told() -> None:
+    async with sending() as (sent, connection):
+        await beside(sent, connection)
+        sent.bridge.peer.notify("_acp_bridge/let_go", {"reason": "too much\x1b"})
+        sent.bridge.close()
+        with pytest.raises(ConnectionLost):
+            await sent.sending.wait()
+    assert sent.screen.told == ["acp-bridge: too much\\x1b"]
+
+
 async def test_one_who_leaves_cancels_nothing() -> None:
     async with sending() as (sent, connection):
         await beside(sent, connection)

@@ -52,6 +52,19 @@ def test_only_the_first_paragraph_of_a_message_is_marked_as_such() -> None:
     assert firsts == [True, False, False]
 
 
+def test_prompts_in_a_row_are_messages_and_a_link_stands_within_one() -> None:
+    told = Told()
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    for content in ("failed", "look at ", link, " again"):
+        text = {"type": "text", "text": content} if isinstance(content, str) else content
+        told.update("user_message_chunk", content=text)
+    told.end_turn()
+    shown = told.take_finished()
+    assert len(shown) == 2
+    assert texts(shown)[0] == "failed"
+    assert texts(shown)[1].startswith("look at ")
+
+
 def test_thoughts_notices_and_messages_are_told_apart() -> None:
     told = Told()
     told.update("agent_thought_chunk", content={"type": "text", "text": "hm"})

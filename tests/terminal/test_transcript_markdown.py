@@ -40,6 +40,25 @@ def test_who_speaks_stands_above_what_is_said_once() -> None:
     ]
 
 
+def test_prompts_in_a_row_are_paragraphs_and_a_link_stands_within_one() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    user: Json = {"sessionUpdate": "user_message_chunk"}
+    text = markdown(
+        [
+            *(said(each, "user_message_chunk") for each in ("failed", "look at ")),
+            {"update": {**user, "content": link}},
+            said(" again", "user_message_chunk"),
+            *(said(each, "user_message_chunk", messageId="m") for each in ("in ", "pieces")),
+        ]
+    )
+    assert text == "## User\n\nfailed\n\nlook at <file:///a> again\n\nin pieces"
+
+
+def test_a_message_of_very_many_pieces_is_shown() -> None:
+    text = markdown(said("x") for _ in range(5000))
+    assert text == "## Agent\n\n" + 5000 * "x"
+
+
 def test_a_tool_call_stands_where_it_began_as_it_was_at_the_end() -> None:
     diff = {"type": "diff", "path": "a.py", "oldText": "x\n", "newText": "y\n"}
     output = {"type": "content", "content": {"type": "text", "text": "```\nfenced\n```"}}

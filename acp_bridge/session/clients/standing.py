@@ -147,5 +147,5 @@ class Standing:
         if self._port.asleep:
             return "asleep"
         if state in (State.STARTING, State.RELOADING, State.KILLING):
-            return "starting"
+            return self._word if self.closing else "starting"  # nothing starts then
         return "running" if self._port.unanswered else "idle"

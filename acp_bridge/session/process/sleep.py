@@ -86,14 +86,19 @@ class Sleep:
     """Watches one session's rest."""
 
     def __init__(
-        self, port: SleepPort, seconds: float, reloads: SleepReloads, updates: Updates, mem: Memory
+        self,
+        port: SleepPort,
+        seconds: float,
+        reloads: SleepReloads,
+        updates: Updates,
+        memory: Memory,
     ) -> None:
         """`seconds` of rest end the process; 0: nothing does."""
         self._port = port
         self._seconds = seconds
         self._reloads = reloads
         self._updates = updates
-        self._memory = mem
+        self._memory = memory
         self._since = 0.0
         self._resting: anyio.CancelScope | None = None
         #: the process that was looked at when it had the session, and what its tree had then.

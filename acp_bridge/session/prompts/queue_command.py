@@ -151,7 +151,9 @@ class QueueCommand:
                 self._transcript.notice(self._usage)
 
     def _stop(self) -> None:
-        if unanswered := self._port.unanswered:
+        unanswered = self._port.unanswered
+        stands = self._pauses.said is not None
+        if unanswered and not (stands and unanswered[0] in self._port.waiting):
             stopped = self._prompts.get(unanswered[0]).params
             self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
             self._port.feed(ev.Cancel())

@@ -121,3 +121,8 @@ class Turn:
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
         link.at_clients.end_questions()
+
+    def close_cards(self) -> None:
+        """Show every tool call that is still open as failed (invariant C16)."""
+        for update in self._updates.close_cards():
+            self._transcript.show({"update": update})

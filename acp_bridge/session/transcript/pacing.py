@@ -3,7 +3,8 @@
 - The client on stdin makes the agent wait, for as long as it likes if it has the session alone
   (invariant P15). With others present the session goes on without it when it has taken no byte
   for a while.
-- One on a socket makes nobody wait: it is let go when too much waits for it (invariant V4).
+- One on a socket makes nobody wait: it is let go when too much waits for it, unless it takes
+  some of it and has soon caught up (invariant V4).
 - What waits is bounded also where nobody waits, in a drain: several times the limit is too much
   at once.
 """
@@ -112,10 +113,12 @@ class Pacing:
             with anyio.move_on_after(step):
                 await view.room(self._limit)
                 continue
-            if view.client.on_socket:
-                return True
             steps += 1
-            if out.taken != taken or not self._transcript.has_others(view.client):
+            if view.client.on_socket:
+                if out.taken == taken:
+                    return True
+                taken = out.taken
+            elif out.taken != taken or not self._transcript.has_others(view.client):
                 taken, steps = out.taken, 0
             if steps >= waits.UNREAD_STEPS:
                 return True

@@ -13,16 +13,15 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import errors, protocol, waits
-from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
-    CANCEL_REQUEST,
     CLOSE_FOR_ALL,
-    CLOSED_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
-    SESSION_PROMPT,
     SESSION_RESUME,
     ErrorCode,
     Json,
@@ -30,11 +29,11 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
-from acp_bridge.session.prompts import queue_command
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
 from acp_bridge.sessions.elsewhere.holder_life import HolderLife
 from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
+from acp_bridge.sessions.elsewhere.passed_requests import PassedRequests
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, is_id
 from acp_bridge.wire.peer import Call, Peer
@@ -69,12 +68,11 @@ class Passage:
         self._incoming, self._outgoing = streams
         self._bounds = bounds
         self._peer = Peer(self, self._outgoing.write, answer_malformed=False)
+        self._requests = PassedRequests(self._peer)
         self._questions = PassedQuestions(self._peer, client.peer)
         self._life = HolderLife(self._peer, bounds.reach_timeout, self._owes)
         #: what the other bridge says of its settings.
         self._holder: Json = {}
-        #: requests of the client that are open, by the id that each has there.
-        self._open: dict[int, ClientRequest] = {}
         #: the other bridge has said a word of the session.
         self._has_shown = False
         #: the answer to the load, or a word of the session: it is live there.
@@ -110,9 +108,7 @@ class Passage:
         await self._life.lost()
         event("holder.silent", session=self.session_id)
         self.let_go = passage_words.HOLDER_SILENT
-        for there, request in self._open.items():
-            if there > self._life.has_read and _begins_a_turn(request):
-                self._peer.cancel(there)
+        self._requests.take_back_turns(self._life.has_read)
         await self._outgoing.flush(waits.FLUSH)
         self._incoming.close()
         self._outgoing.close()
@@ -178,7 +174,7 @@ class Passage:
         self._answer, self._answered = None, anyio.Event()
         if request.method in _LOADING:
             self.given, params = params, only_if_live(params)
-        self._send(request, request.method, params, partial(self._loaded, request))
+        self._send(request, params, partial(self._loaded, request))
 
     async def loaded(self) -> None:
         """Return when the request of `load` was answered well.
@@ -199,7 +195,7 @@ class Passage:
         self._answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
-                shown: Json = result if isinstance(result, dict) else {}
+                shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
                 self.was_loaded, self.leaving = True, False
                 request.answer(with_own_meta(shown, own))
@@ -215,7 +211,7 @@ class Passage:
         if self._outgoing.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         self.leaving |= request.method in LEAVING
-        self._send(request, request.method, request.params, partial(self._respond, request))
+        self._send(request, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
         """Pass a notification on."""
@@ -225,30 +221,16 @@ class Passage:
 
     def cancel_request(self, request_id: object) -> bool:
         """Pass on that the client gives a request up; False if none is open under this id."""
-        for there, request in self._open.items():
-            if request.is_of(self.client, request_id):
-                self._peer.notify(CANCEL_REQUEST, {"requestId": there})
-                self._life.note_sent()
-                return True
-        return False
+        given_up = self._requests.give_up(self.client, request_id)
+        if given_up:
+            self._life.note_sent()
+        return given_up
 
     def _send(
-        self,
-        request: ClientRequest,
-        method: str,
-        params: Any,
-        on_answer: Callable[[Answer], None],
+        self, request: ClientRequest, params: Any, on_answer: Callable[[Answer], None]
     ) -> None:
-        there = 0
-
-        def answered(answer: Answer) -> None:
-            self._open.pop(there, None)
-            on_answer(answer)
-
-        there = self._peer.request(method, params, answered)
-        if not self.ended.is_set():
-            self._open[there] = request
-            self._life.note_sent()
+        self._requests.send(request, params, on_answer)
+        self._life.note_sent()
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
         request.respond(answer)
@@ -259,7 +241,7 @@ class Passage:
 
     def on_request(self, call: Call) -> None:
         self._note_word()
-        self._questions.ask(call.id, call.method, self._with_its_id(call.params))
+        self._questions.ask(call.id, call.method, self._requests.with_client_id(call.params))
 
     def on_notification(self, method: str, params: Any) -> None:
         match method, params:
@@ -269,12 +251,12 @@ class Passage:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:
                 self._note_word()
-                self.leaving |= word == CLOSED_STATE
+                self.leaving |= word == protocol.CLOSED_STATE
                 if self.client.hears_state:
                     self.client.peer.notify(method, params)
             case _:
                 self._note_word()
-                self.client.peer.notify(method, self._with_its_id(params))
+                self.client.peer.notify(method, self._requests.with_client_id(params))
 
     def _note_word(self) -> None:
         self._has_shown = True
@@ -285,16 +267,3 @@ class Passage:
 
     def on_batch_end(self) -> None:
         """Do nothing: every message goes on as it comes."""
-
-    def _with_its_id(self, params: Any) -> Any:
-        """Return parameters in which a request of this client has the id that it gave it."""
-        there = params.get("requestId") if isinstance(params, dict) else None
-        if isinstance(there, int) and (request := self._open.get(there)):
-            return {**params, "requestId": request.call.id}
-        return params
-
-
-def _begins_a_turn(request: ClientRequest) -> bool:
-    """Return True for a prompt that is for the agent."""
-    prompt = request.params.get("prompt") if request.method == SESSION_PROMPT else None
-    return isinstance(prompt, list) and queue_command.parse(prompt) is None

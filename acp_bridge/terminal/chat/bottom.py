@@ -12,7 +12,7 @@ _MOST_WAITING: Final = 4
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
     """Return the lines that show the prompts which wait."""
-    prompts = conversation.waiting
+    prompts = conversation.prompts.waiting
     lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
     if (more := len(prompts) - len(lines)) > 0:
         lines.append(f"  {look.marks.more} {more} more")
@@ -40,7 +40,7 @@ def status(conversation: Conversation, look: Look) -> str:
     shown, standing = conversation.shown, conversation.standing
     parts = [_doing(conversation, look)]
     if standing is not None:
-        others = standing.waiting - len(conversation.waiting)
+        others = standing.waiting - len(conversation.prompts.waiting)
         parts += [f"{others} of others wait"] if others > 0 else []
         parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
     parts += ["read-only"] if conversation.read_only else []
@@ -65,7 +65,7 @@ def _doing(conversation: Conversation, look: Look) -> str:
     if conversation.standing is not None and (word := conversation.standing.word):
         return word
     if conversation.running:
-        return f"working {conversation.seconds:.0f} s, Ctrl-C stops"
+        return f"working {conversation.prompts.seconds:.0f} s, Ctrl-C stops"
     return ""
 
 

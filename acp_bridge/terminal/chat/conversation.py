@@ -14,8 +14,10 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
+from acp_bridge.terminal.chat.own_prompts import OwnPrompts
 from acp_bridge.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
 from acp_bridge.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
@@ -50,16 +52,13 @@ class Conversation:
         self.questions = Questions(clock)
         self.transcript = Transcript()
         self.unprinted = Unprinted(self.transcript)
-        self.prompts: list[Prompt] = []
+        self.prompts = OwnPrompts(clock)
         self.session_id: str | None = None
         #: set when the session was closed or deleted, by anybody.
         self.closed = anyio.Event()
         #: where the session stands; None where the bridge doesn't tell.
         self.standing: Standing | None = None
         self._changed, self._clock = changed, clock
-        #: the prompt of this terminal whose turn runs.
-        self._begun: Prompt | None = None
-        self._began = 0.0
         self._connection: Connection | None = None
         self._interrupted: float | None = None
 
@@ -79,7 +78,7 @@ class Conversation:
             self.transcript.end_turn()
         self.session_id = session_id
         self.unprinted.begin(session_id)
-        for prompt in self.prompts:
+        for prompt in self.prompts.unanswered:
             self._send(prompt)
         self._changed()
 
@@ -91,17 +90,7 @@ class Conversation:
     @property
     def running(self) -> bool:
         """A turn runs, whoever asked for it."""
-        return self._begun is not None or bool(self.standing and self.standing.busy)
-
-    @property
-    def seconds(self) -> float:
-        """How long the turn runs."""
-        return self._clock() - self._began
-
-    @property
-    def waiting(self) -> list[Prompt]:
-        """The prompts that were entered here and have not begun."""
-        return [each for each in self.prompts if each is not self._begun and not each.has_no_turn]
+        return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
@@ -120,9 +109,7 @@ class Conversation:
                 if isinstance(update, dict) and (news := self.shown.take(update)):
                     self.transcript.say(Line(news))
             case acp.ACCEPTED:
-                for prompt in self.prompts:
-                    if prompt.sent is not None and prompt.sent.id == params.get("requestId"):
-                        prompt.prompt_id = params.get("promptId")
+                self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
                 self._begin_next()
             case acp.SESSION_STATE:
                 self._stands(standing(params))
@@ -164,7 +151,7 @@ class Conversation:
             self.say("this only looks on (--read-only): nothing was sent")
             return
         prompt = Prompt(text, blocks_of(text, self.folder))
-        self.prompts.append(prompt)
+        self.prompts.unanswered.append(prompt)
         if self.session_id is not None:
             self._send(prompt)
         self._changed()
@@ -187,7 +174,7 @@ class Conversation:
         for asked in self.questions.take_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
-        if self._begun is not None:
+        if self.prompts.begun is not None:
             self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
         elif self.running and not self.read_only:
             self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
@@ -228,24 +215,13 @@ class Conversation:
         sent.when_answered(lambda: self._answered(prompt, sent))
 
     def _begin_next(self, *, at_once: bool = False) -> None:
-        """Show that the turn of the first prompt begins, if it does.
-
-        `at_once`: nothing stands before it. Otherwise the bridge tells, where it tells such things.
-        """
-        first = self.waiting[0] if self._begun is None and self.waiting else None
-        if first is None or first.sent is None:
-            return
-        told = self.standing.prompt_id if self.standing else None
-        if at_once or self.standing is None or (told is not None and told == first.prompt_id):
-            self._begun, self._began = first, self._clock()
+        """Show that the turn of the first prompt begins, if it does."""
+        if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
             self.transcript.begin_turn(first.blocks)
             self.unprinted.collect()
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
-        begun = prompt is self._begun
-        self.prompts.remove(prompt)
-        if begun:
-            self._begun = None
+        if self.prompts.take(prompt):
             self.transcript.end_turn()
         elif not prompt.has_no_turn:  # it never began, and nobody has seen it in its place
             self.transcript.say_aside(prompt.blocks)
@@ -257,9 +233,9 @@ class Conversation:
 
     def _stands(self, now: Standing) -> None:
         was, self.standing = self.standing, now
-        if now.prompt_id is not None and (was is None or was.prompt_id != now.prompt_id):
-            self._began = self._clock() - now.seconds
-        if (stopped := now.stopped(was)) or (not now.busy and self._begun is None):
+        if now.begins(was):
+            self.prompts.note_turn(now.seconds)
+        if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
             self.transcript.end_turn()
         if stopped:  # of a turn of our own its answer says it
             self.transcript.say(STOPPED)
@@ -290,7 +266,7 @@ class Conversation:
             return
         except ConnectionLost:
             return
-        self.shown.was_set(kind, value, result if isinstance(result, dict) else {})
+        self.shown.was_set(kind, value, as_object(result))
         now = self.shown.choices(kind)
         if now is not None and (before is None or before.current != now.current):
             self.say(f"{kind}: {now.name}")

@@ -1,4 +1,4 @@
-"""The prompts of this terminal that are not answered: the first one runs, the others wait."""
+"""One prompt of this terminal, and what a person is told at its end."""
 
 from __future__ import annotations
 

@@ -36,6 +36,12 @@ class Standing:
     #: this client has asked for that turn.
     mine: bool = False
 
+    def begins(self, before: Standing | None) -> bool:
+        """Tell if another turn runs than before, or is about to: a prompt is being written."""
+        if before is None or not before.busy:
+            return self.busy
+        return self.prompt_id is not None and self.prompt_id != before.prompt_id
+
     def stopped(self, before: Standing | None) -> bool:
         """Tell if a turn of another client was being cancelled before, and has ended by now."""
         if before is None or before.mine or before.prompt_id is None:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import objects
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.view import tool_calls
 from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Block, Line, Plan, Step, Text, Voice
-from acp_bridge.terminal.view.content import objects, text_of
+from acp_bridge.terminal.view.content import text_of
 from acp_bridge.terminal.view.paragraphs import Paragraphs
 
 _VOICES: Final = {
@@ -36,7 +37,8 @@ _MOST_ENTRIES: Final = 50
 @dataclass(slots=True)
 class _Message:
     voice: Voice
-    message_id: object
+    #: the last that was said of it.
+    update: Json
     paragraphs: Paragraphs = field(default_factory=Paragraphs)
     first: bool = True
 
@@ -138,14 +140,18 @@ class Transcript:
         text = harmless(text_of(update.get("content")))
         if not text:
             return
-        message_id = update.get("messageId")
         last = self._open[-1] if self._open else None
-        if not isinstance(last, _Message) or (last.voice, last.message_id) != (voice, message_id):
+        if (
+            not isinstance(last, _Message)
+            or last.voice is not voice
+            or acp.follows_apart(last.update, update)
+        ):
             self._end_message()
             if voice is Voice.USER:
                 self.end_turn()
-            last = _Message(voice, message_id)
+            last = _Message(voice, update)
             self._add(last)
+        last.update = update
         self._finish_paragraphs(last, text)
 
     def _finish_paragraphs(self, message: _Message, piece: str) -> None:

@@ -1,13 +1,14 @@
 """Where keys and base URLs are found."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.providers.all_models import AllModels
-from agent.providers.keys import Keys
+from agent.providers.keys import FileUse, Keys
 from agent.providers.known_providers import PROVIDERS, variables
 from agent.settings import Settings
 
@@ -84,6 +85,15 @@ def test_a_file_that_is_not_text_is_no_file(file: Path, caplog: pytest.LogCaptur
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert Keys(tmp_path, {}).access(OPENAI).lacks_key
+
+
+def test_a_pipe_is_no_file_and_is_not_waited_for(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(file)
+    monkeypatch.setattr(Path, "open", lambda *_, **__: pytest.fail("it is waited for"))
+    look = Keys(file, {}).look()
+    assert (look.access(OPENAI).key, look.file_use) == (None, FileUse.UNREADABLE)
 
 
 def test_one_look_reads_the_file_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

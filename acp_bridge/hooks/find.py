@@ -1,0 +1,34 @@
+"""Finds the hooks of a session: those of the data folder, then those of its project.
+
+A session without any costs a look at three names, and nothing more is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+
+from acp_bridge import notices, waits
+from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE, RECORDS
+
+
+async def look(home: Path, cwd: str) -> FoundHooks | None:
+    """Return what `find` does; a folder that doesn't answer has hooks that can't be read."""
+    with anyio.move_on_after(waits.HOOKS_READ):
+        return await anyio.to_thread.run_sync(find, home, cwd, abandon_on_cancel=True)
+    return FoundHooks(notices=(notices.HOOKS_UNREAD,), person_asked=True)
+
+
+def find(home: Path, cwd: str) -> FoundHooks | None:
+    """Return the hooks of a session that works in this folder; None if there is no word of any."""
+    folder = os.path.realpath(cwd)
+    own, project = os.path.join(home, OWN_FILE), os.path.join(folder, PROJECT_FILE)
+    trusts = os.path.isdir(os.path.join(home, RECORDS))
+    if not (trusts or os.path.lexists(own) or os.path.lexists(project)):
+        return None
+    from acp_bridge.hooks.read import read
+
+    return read(home, Path(folder))

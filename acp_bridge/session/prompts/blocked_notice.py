@@ -1,0 +1,45 @@
+"""Says once that no process could be started, where no prompt's answer says so (invariant R3)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from acp_bridge import notices
+from acp_bridge.machine.outcomes import Outcome
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import answers
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+
+class BlockedPort(Protocol):
+    """What the notice needs of its session."""
+
+    @property
+    def blocked(self) -> bool:
+        """True while no process has the session, and none is on its way."""
+
+
+class BlockedNotice:
+    """The notice is shown to the clients that are there, and not recorded."""
+
+    def __init__(self, port: BlockedPort, memory: Memory, transcript: TranscriptOut) -> None:
+        """Nothing was tried yet."""
+        self._port = port
+        self._memory = memory
+        self._transcript = transcript
+        #: a prompt's answer, or the notice, has said why no process could be started.
+        self._told = False
+
+    def note_start(self) -> None:
+        """Note that another try begins."""
+        self._told = False
+
+    def note_answer(self, outcome: Outcome) -> None:
+        """Note what a prompt is answered with."""
+        self._told |= answers.says_why_not_ready(outcome)
+
+    def look_again(self) -> None:
+        """Follow a change of the machine's state."""
+        if self._port.blocked and not self._told:
+            self._told = True
+            self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))
