@@ -177,7 +177,9 @@ def test_each_option_has_a_number_and_the_first_of_a_kind_its_letter() -> None:
 
 
 @pytest.mark.parametrize("before", [None, {"state": "idle", "seconds": 60}])
-def test_a_turn_is_counted_from_when_its_prompt_is_being_written(before: dict[str, Any] | None) -> None:
+def test_a_turn_is_counted_from_when_its_prompt_is_being_written(
+    before: dict[str, Any] | None,
+) -> None:
     was = None if before is None else standing(before)
     accepts = standing({"state": "running", "seconds": 0, "waiting": 1})
     runs = standing({"state": "running", "seconds": 2, "turn": {"promptId": "p"}})
