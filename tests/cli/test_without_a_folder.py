@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import chat
+from acp_bridge.cli import attach, chat
 from acp_bridge.terminal import known
 
 
@@ -41,7 +41,7 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_command_that_needs_the_folder_says_that_it_is_gone(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in (chat, cli.import_module("acp_bridge.cli.attach")):
+    for module in (chat, attach):
         monkeypatch.setattr(module, "unfit", lambda env: None)
     assert cli.run(arguments) == 1
     told = f"acp-bridge {arguments[0]}: the working folder is not there any more\n"
