@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -90,6 +92,14 @@ def log_as_it_was() -> Iterator[None]:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short path, as a user's is; those of pytest are too long for sockets."""
+    folder = tempfile.mkdtemp(prefix="short-")
+    yield Path(folder)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

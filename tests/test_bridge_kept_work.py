@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,11 +27,8 @@ HERE = "Work goes on in this folder that no client has open"
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """A home with a short path: those of pytest are too long for a socket."""
-    folder = tempfile.mkdtemp(prefix="home-")
-    yield Path(folder)
-    shutil.rmtree(folder)
+def home(short: Path) -> Path:
+    return short
 
 
 async def left(it: Bench, *queued: str) -> tuple[str, Gate]:

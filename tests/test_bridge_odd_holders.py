@@ -2,11 +2,10 @@
 
 import json
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,8 @@ HELLO: Json = {"protocolVersion": 1, "agentCapabilities": {}}
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """A home with a short path: those of pytest are too long for a socket."""
-    folder = tempfile.mkdtemp(prefix="home-")
-    yield Path(folder)
-    shutil.rmtree(folder)
+def home(short: Path) -> Path:
+    return short
 
 
 class OddHolder:
@@ -42,7 +38,8 @@ class OddHolder:
         self.listener.listen(8)
         self.listener.setblocking(False)
         self.path = path
-        #: by method, the lines that are sent for it; `ID` is its id. None: it dies instead.
+        #: by method, the lines that are sent for it; `ID` is its id. None: it dies instead. As
+        #: "hangs up" it ends that connection.
         self.says: dict[str, list[str] | None] = {}
         self.got: list[Json] = []
         self.connections: list[socket.socket] = []
@@ -91,6 +88,9 @@ class OddHolder:
         self.got.append(message)
         lines = self.says.get(message.get("method", "answer"), [])
         for line in lines if lines is not None else ():
+            if line == "hangs up":
+                connection.shutdown(socket.SHUT_RDWR)
+                return
             connection.send(line.replace("ID", json.dumps(message.get("id"))).encode() + b"\n")
             if line == "dies":
                 self.dies()
@@ -224,11 +224,9 @@ async def test_a_holder_that_lets_the_client_go_says_why_and_the_session_can_be_
     async with held(home) as (it, odd, session_id):
         go = said(method="_acp_bridge/let_go", params={"reason": "too slow"})
         odd.says["session/load"] = [said(id="ID", result={})]
-        odd.says["session/prompt"] = [go]
+        odd.says["session/prompt"] = [go, "hangs up"]
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
         prompt = it.editor.prompt(session_id, "one")
-        await until(lambda: odd.got[-1].get("method") == "session/prompt")
-        odd.connections[-1].shutdown(socket.SHUT_RDWR)
         assert (await it.editor.refusal(prompt)).message == "too slow"
         await until(lambda: any("too slow" in text for text in it.editor.texts(session_id)))
         block = {"sessionId": session_id, "prompt": [{"type": "text", "text": "two"}]}
@@ -237,9 +235,11 @@ async def test_a_holder_that_lets_the_client_go_says_why_and_the_session_can_be_
 
 
 async def test_a_close_that_the_holder_does_not_answer_ends_all_the_same(home: Path) -> None:
-    async with held(home, reach_timeout=0.05) as (it, odd, session_id):
+    async with held(home) as (it, odd, session_id):
         odd.says["session/load"] = [said(id="ID", result={})]
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        # From now on: the load took its time, and so does what gives a silent holder up.
+        it.context.settings = replace(it.context.settings, reach_timeout=0.05)
         error = await it.editor.refused("session/close", {"sessionId": session_id})
         assert "does not read" in error.message
         block = {"sessionId": session_id, "prompt": [{"type": "text", "text": "one"}]}

@@ -1,9 +1,7 @@
 """Two bridges in memory, joined by a real socket: a session that one holds, loaded at the other."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge import waits
 from acp_bridge.agents import lease
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest
@@ -35,11 +34,11 @@ PERMISSION: Json = {
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """A home with a short path: those of pytest are too long for a socket."""
-    folder = tempfile.mkdtemp(prefix="home-")
-    yield Path(folder)
-    shutil.rmtree(folder)
+def home(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder; its bridges are patient with a disk and a system that are busy."""
+    for patience in ("SOCKET", "PEER"):
+        monkeypatch.setattr(waits, patience, 5)
+    return short
 
 
 @asynccontextmanager

@@ -117,6 +117,22 @@ def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
     assert [file for file, _, _ in targets if file and not (path.parent / file).exists()] == []
 
 
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", text(path)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_every_link_to_a_heading_leads_to_one(path: Path) -> None:
+    targets = [target.partition("#") for target in LINK.findall(text(path))]
+    assert [
+        f"{file}#{anchor}"
+        for file, _, anchor in targets
+        if anchor and anchor not in anchors(path.parent / file if file else path)
+    ] == []
+
+
 def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert 700 <= len(text(README).split()) <= 1000
 

@@ -38,6 +38,7 @@ FLOORS: list[set[str]] = [
     {
         "attendance",
         "errors",
+        "json_values",
         "keep",
         "keyed_locks",
         "keys",
@@ -90,6 +91,7 @@ SANS_IO = (
     "hooks.definitions",
     "hooks.verdict",
     "late_replay",
+    "json_values",
     "keys.forms",
     "notices",
     "protocol",
@@ -237,6 +239,29 @@ def test_imports_of_the_front_go_down_the_floors() -> None:
     for module, path in known.items():
         for below in ours(imports(tree(path), lazy=True), known):
             assert floor(module) <= floor(below), f"{module} imports {below}, which is above it"
+
+
+def test_the_rows_of_the_architecture_stand_in_the_order_of_the_imports() -> None:
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    table = text.partition("### The bridge\n")[2].partition("\n### ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    place = {
+        name.rstrip("/").removesuffix(".py").replace("/", "."): number
+        for number, row in enumerate(rows)
+        for name in re.findall(r"`(acp_bridge/[^`]+)`", row)
+    }
+
+    def row_of(module: str) -> int:
+        while module not in place:
+            module = module.rpartition(".")[0]
+            assert module, "it stands in no row"
+        return place[module]
+
+    known = modules("acp_bridge")
+    del known["acp_bridge"]
+    for module, path in known.items():
+        for below in ours(imports(tree(path), lazy=True), known):
+            assert row_of(module) <= row_of(below), f"{module} imports {below}, which is above it"
 
 
 def session_floor(module: str) -> int:

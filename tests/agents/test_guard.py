@@ -32,6 +32,7 @@ from tests.agents.guard_support import (
     started,
 )
 from tests.support.processes import MARK, all_gone, gone, kill_marked, marked
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -141,9 +142,8 @@ async def test_after_sigkill_of_the_bridge_the_lock_is_held_until_the_tree_is_de
     lock = tmp_path / "lock"
     async with killable_bridge(lock, "crowd") as (bridge, _, mark):
         os.kill(bridge, signal.SIGKILL)
-        with lock.open() as file, anyio.fail_after(5):
-            while not _locked(file.fileno()):
-                await anyio.lowlevel.checkpoint()
+        with lock.open() as file:
+            await until(lambda: _locked(file.fileno()))
             assert marked(mark) == []
 
 
@@ -228,9 +228,7 @@ async def test_an_orphan_that_ends_while_the_agent_lives_leaves_no_zombie() -> N
 async def end_orphan(process: AgentProcess, orphan: int) -> None:
     """Let the orphan end, and wait until the guard, its parent, has collected it."""
     os.write(process.stdin_fd, b"\n")
-    with anyio.fail_after(5):
-        while exists(orphan):
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: not exists(orphan))
 
 
 async def test_the_agent_inherits_its_standard_streams_and_nothing_else(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A link tells whoever owns it of the end of its process, once, whoever ended it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -10,13 +9,9 @@ from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import Exit
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError
 from tests.agents.scripted_process import Listener, linked
+from tests.support.waiting import until
 
 GONE = ("gone", Exit(7, None))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await anyio.lowlevel.checkpoint()
 
 
 async def test_the_owner_is_told_once_of_the_exit_and_once_of_the_dead_tree(

@@ -12,6 +12,7 @@ from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.run import OUTPUT, run
 from acp_bridge.hooks.verdict import Ran
 from tests.session.hooked import alive
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -65,8 +66,7 @@ async def test_its_whole_tree_is_dead_when_it_has_ended_or_was_stopped(
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
-            while not (tmp_path / "pid").exists():
-                await anyio.lowlevel.checkpoint()
+            await until((tmp_path / "pid").exists)
             if how == "cancel":
                 tasks.cancel_scope.cancel()
     pid = int((tmp_path / "pid").read_text())

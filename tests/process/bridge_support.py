@@ -29,6 +29,7 @@ from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.recording import Message, RpcError
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 #: for `initialize`: the client wants to hear of every prompt that is accepted.
@@ -148,9 +149,7 @@ class World:
 
     async def answered(self, prompt: str) -> None:
         """Until the agent has written its answer, whether or not the bridge has read it."""
-        with anyio.fail_after(5):
-            while prompt not in [event["prompt"] for event in self.log.events("answered")]:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: prompt in [event["prompt"] for event in self.log.events("answered")])
 
     def judge(self) -> None:
         """What must hold of every agent that a test had."""

@@ -7,7 +7,6 @@ import os
 import signal
 from pathlib import Path
 
-import anyio
 import pytest
 
 from acp_bridge.hooks import trust
@@ -16,6 +15,7 @@ from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, kill_agent, shown, stopped
 from tests.session.hooked import alive
 from tests.support.processes import all_gone, gone
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -46,9 +46,7 @@ def _toml(commands: dict[str, str]) -> str:
 
 async def file_of(world: World, name: str) -> Path:
     """Return a file that a hook makes, waited for."""
-    with anyio.fail_after(5):
-        while not (world.cwd / name).exists():
-            await anyio.lowlevel.checkpoint()
+    await until((world.cwd / name).exists)
     return world.cwd / name
 
 

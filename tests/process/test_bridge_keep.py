@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from acp_bridge import attendance
@@ -18,16 +16,14 @@ from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, s
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import children, command_line, descendants
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
 
 
 async def kept_bridge(world: World) -> LiveBridge:
     """The one bridge that lives."""
-    with anyio.fail_after(5):
-        while not (found := live_bridges(world.home)):
-            await anyio.lowlevel.checkpoint()
-    (bridge,) = found
+    (bridge,) = await until(lambda: live_bridges(world.home))
     return bridge
 
 
@@ -58,9 +54,7 @@ async def kept(
 
 async def ended(world: World) -> None:
     """Until no bridge lives."""
-    with anyio.fail_after(5):
-        while live_bridges(world.home):
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: not live_bridges(world.home))
 
 
 def group_killed(client: RecordingClient) -> None:

@@ -16,6 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge import bridge as served
+from acp_bridge import waits
 from tests.process.bridge_support import ROOT, World
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import all_gone, kill_marked, marked, start_piped
@@ -65,19 +66,25 @@ class Bridge:
             while self._used() - start < milliseconds * 1_000_000 and still < 100:
                 await anyio.lowlevel.checkpoint()
                 now = self._used()
-                still = still + 1 if now == before and self._sleeps() else 0
+                still = still + 1 if now == before and self._waits() else 0
                 before = now
 
     def _used(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0])
 
-    def _sleeps(self) -> bool:
+    def _waits(self) -> bool:
+        """It waits for something, or has ended and waits to be collected."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "S"
+        return stat.rpartition(")")[2].split()[0] in "SZ"
+
+    async def has_answered(self) -> None:
+        """Until it has written to its stdout."""
+        with anyio.fail_after(20):
+            await anyio.wait_readable(self.stdout)
 
     async def ended(self) -> int:
-        """Its exit code, within 3 s."""
-        with anyio.fail_after(3):
+        """Its exit code; a busy machine may take a while beside what the bridge may."""
+        with anyio.fail_after(waits.ENDED + 2):
             await anyio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
         return self.process.returncode
 
@@ -152,15 +159,15 @@ async def test_a_signal_while_the_agent_is_born_leaves_no_process(world: World, 
 async def test_signals_while_the_bridge_ends_change_nothing(world: World) -> None:
     with born(world) as bridge:
         os.write(bridge.stdin, INITIALIZE)
-        await anyio.wait_readable(bridge.stdout)
+        await bridge.has_answered()
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, bridge.stdin)  # the client's end is closed
         os.close(null)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while bridge.process.poll() is None:
                 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                     bridge.process.send_signal(number)
-                await anyio.lowlevel.checkpoint()
+                await bridge.has_used(0.2)  # or nothing but signals would get the processor
         assert bridge.process.returncode == 0
         assert b"Traceback" not in bridge.said()[1]
     await all_gone(world.mark)
@@ -172,7 +179,7 @@ async def test_a_process_that_cannot_be_killed_holds_up_no_end(world: World, how
     agent = [sys.executable, "-c", OF_TWO_USERS, *fixture_command()[1:]]
     with born(world, "-c", WITHOUT_KILLING, agent=agent) as bridge:
         os.write(bridge.stdin, INITIALIZE)
-        await anyio.wait_readable(bridge.stdout)
+        await bridge.has_answered()
         if how == "EOF":
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, bridge.stdin)  # the client's end is closed

@@ -3,8 +3,6 @@
 import signal
 from pathlib import Path
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from tests.support.client import RecordingClient
@@ -12,6 +10,7 @@ from tests.support.fixture_agents import BEHAVIOURS, FixtureLog, StartAgent, fix
 from tests.support.gates import Gates
 from tests.support.processes import all_gone, marked
 from tests.support.recording import RpcError
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -73,9 +72,7 @@ async def test_tidies_up_ends_at_sigterm_and_not_at_the_end_of_its_input(
 ) -> None:
     async with start_agent("tidies-up") as client:
         client.close_stdin()
-        with anyio.fail_after(5):
-            while not agent_log.events("end of input"):
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: agent_log.events("end of input"))
         assert client.is_running()
         client.terminate()
         assert await client.wait() == 0

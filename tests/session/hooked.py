@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.protocol import REQUEST_PERMISSION, SESSION_PROMPT
@@ -55,9 +53,7 @@ def alive(pid: int) -> bool:
 
 async def waits_at(tmp_path: Path, name: str) -> None:
     """Wait for a file that a hook makes."""
-    with anyio.fail_after(5):
-        while not (tmp_path / "work" / name).exists():
-            await anyio.lowlevel.checkpoint()
+    await until((tmp_path / "work" / name).exists)
 
 
 async def asks(here: Living, agent: PlayedAgent, options: Any = OPTIONS) -> None:

@@ -6,18 +6,13 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 
+from tests.support.waiting import until as until
+
 
 async def quiet() -> None:
     """Let every task go on until it waits for something that only the test gives it."""
     for _ in range(20):
         await anyio.lowlevel.checkpoint()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let others run until the condition holds."""
-    with anyio.fail_after(5):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
 
 
 class Beside:

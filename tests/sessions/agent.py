@@ -12,17 +12,11 @@ from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, RpcError, encode
+from tests.support.waiting import until as until
 
 Json = dict[str, Any]
 KILLED = Exit(None, 9)
 ABLE: Json = {"list": {}, "resume": {}, "close": {}, "delete": {}}
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the others run until this holds."""
-    with anyio.fail_after(5):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
 
 
 class Gate:

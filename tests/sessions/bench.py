@@ -13,7 +13,7 @@ from acp_bridge.wire.jsonrpc import encode
 from tests.clients.streams import Bytes, Way
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.editor import Editor
-from tests.sessions.world import SETUP, MemoryContext, settings
+from tests.sessions.world import BOUND, SETUP, MemoryContext, settings
 
 HELLO: Json = {"protocolVersion": 1, "clientCapabilities": {}}
 
@@ -106,7 +106,7 @@ async def bench(
     home: Path, agent: Agent | None = None, *, initialized: bool = True, **more: Any
 ) -> AsyncIterator[Bench]:
     """A bridge that serves until the block ends, or before; no process is left behind."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             it = Bench(MemoryContext(agent or Agent(), settings(home, **more), tasks))
             tasks.start_soon(it.serve)

@@ -25,8 +25,8 @@ from tests.sessions.editor import Editor
 
 CWD = "/w"
 SETUP: Json = {"cwd": CWD, "mcpServers": []}
-#: seconds that a test, or one step of a long one, may take
-BOUND = 5
+#: seconds that a test, or one step of a long one, may take; each wait in it has a bound of its own
+BOUND = 20
 
 
 class MemoryContext(SessionContext):

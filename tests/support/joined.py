@@ -6,20 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
-
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.support.client import RecordingClient
+from tests.support.waiting import until
 
 
 async def listening(home: Path, pid: int | None = None, within: float = 5) -> LiveBridge:
     """The bridge with this pid, or the only one, as soon as it listens."""
-    with anyio.fail_after(within):
-        while True:
-            found = [b for b in live_bridges(home) if pid is None or b.pid == pid]
-            if found:
-                return found[0]
-            await anyio.sleep(0.005)
+    bridges = await until(
+        lambda: [each for each in live_bridges(home) if pid is None or each.pid == pid], within
+    )
+    return bridges[0]
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from agent.tools import ToolError
 from tests.agent.mcp_servers.support import HttpServer, call, odd, serving, starting
 from tests.agent.mcp_servers.support import stdio as stdio_spec
 from tests.support.processes import all_gone, marked
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -141,9 +142,8 @@ async def test_a_server_that_is_still_starting_is_closed_at_once_and_without_a_w
 ) -> None:
     monkeypatch.setattr(server_set, "_CLOSE_SECONDS", 60)
     async with starting(tmp_path, odd("slow", "silent", mark=mark)) as stand:
+        await until(lambda: marked(mark))
         with anyio.fail_after(5):
-            while not marked(mark):
-                await anyio.lowlevel.checkpoint()
             await stand.servers.close()
     await all_gone(mark)
     assert not stand.said

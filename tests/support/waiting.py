@@ -1,0 +1,32 @@
+"""Waiting for what nothing tells: a state of another task, a file, a process."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio import sleep  # tests put something else in the place of `anyio.sleep`
+
+T = TypeVar("T")
+
+#: looks after which the processor is left to threads and other processes between two of them.
+_EAGER = 200
+#: seconds
+_PAUSE = 0.001
+
+
+async def until(look: Callable[[], T], within: float = 5) -> T:
+    """Return what `look` returns as soon as it is true; raises TimeoutError after so many seconds.
+
+    Other tasks run between two looks.
+    """
+    with anyio.fail_after(within):
+        for number in count():
+            if found := look():
+                return found
+            if number < _EAGER:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await sleep(_PAUSE)
+    raise AssertionError("unreachable")
