@@ -19,8 +19,10 @@ import anyio
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.clients import rights
-from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
+from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.json_values import as_object
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
@@ -38,8 +40,6 @@ from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
-#: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
-OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: requests that read or make a session; they can't go on while the sessions end.
 OPENING = frozenset(
     {
@@ -222,11 +222,8 @@ class Bridge:
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
-        if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self._introduction.answer, params)
+        if self._introduction.take(request, params):
             return
-        if client.stage is not Stage.READY:
-            raise errors.refused("not initialized: send initialize first")
         rights.check(request)
         if self._sessions.passages.take(request, params):
             return
@@ -256,12 +253,14 @@ class Bridge:
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
-        named = params if isinstance(params, dict) else {}
+        named = as_object(params)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
         if method == protocol.CANCEL_REQUEST:
             self._cancel_request(client, named.get("requestId", UNSET))
             return
+        if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
+            client.early.cancel_oldest(named.get("sessionId"))
         if client.stage is not Stage.READY or not rights.may_notify(client, method):
             return
         if self._sessions.passages.notify(client, method, named):

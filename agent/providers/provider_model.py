@@ -113,12 +113,23 @@ class ProviderModel:
         return await self._abilities.info(self.id, target, own_server=own_server)
 
     async def warm(self) -> None:
-        """Does once what a first call would wait for."""
-        await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
+        """Does once what a first call would wait for.
+
+        A forked agent's parent has been through the most of it, and a thread that goes through it
+        again would only keep `session/new` waiting.
+        """
+        if not library.is_loaded():
+            await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
         await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
-        """Builds a request that is not sent; blocks the thread. Raises ModelError."""
+        """Looks the model up and builds a request that is not sent; blocks the thread.
+
+        Raises ModelError.
+        """
+        target, _ = self._target()
+        if target.provider not in ollama.PROVIDERS:  # which would be asked over the network
+            library.model_info(target.model, target.provider)
         self._prepare(_GREETING, tools)
 
     async def complete(

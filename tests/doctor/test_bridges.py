@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge import __version__
 from acp_bridge.doctor import bridges
-from acp_bridge.doctor.bridges import Held, held_sessions
+from acp_bridge.doctor.held import Held, held_sessions
 from acp_bridge.listening.holder import Holder, write_holder
 from acp_bridge.listening.run_files import Listed, LiveBridge, RunFile, listed, this_bridge
 from acp_bridge.terminal.live import Answer
