@@ -19,8 +19,9 @@ import anyio
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.clients import rights
-from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing, Stage, Work
+from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.json_values import as_object
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
@@ -221,11 +222,8 @@ class Bridge:
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
-        if method == protocol.INITIALIZE:
-            client.run(self._tasks, request, self._introduction.answer, params)
+        if self._introduction.take(request, params):
             return
-        if client.stage is not Stage.READY:
-            raise errors.refused("not initialized: send initialize first")
         rights.check(request)
         if self._sessions.passages.take(request, params):
             return
@@ -261,6 +259,8 @@ class Bridge:
         if method == protocol.CANCEL_REQUEST:
             self._cancel_request(client, named.get("requestId", UNSET))
             return
+        if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
+            client.early.cancel_oldest(named.get("sessionId"))
         if client.stage is not Stage.READY or not rights.may_notify(client, method):
             return
         if self._sessions.passages.notify(client, method, named):

@@ -81,6 +81,14 @@ def too_many_files(limit: int) -> RpcError:
     )
 
 
+class AgentEnded(RpcError):
+    """-32603: the agent's process has ended before it answered; `how` is empty if nobody knows."""
+
+    def __init__(self, how: str) -> None:
+        told = f" ({how})" if how else ""
+        super().__init__(ErrorCode.INTERNAL_ERROR, f"the agent's process has ended{told}")
+
+
 def agent_trouble(message: str) -> RpcError:
     """Return -32603: the agent failed; `message` is one sentence of ours for the user."""
     return RpcError(ErrorCode.INTERNAL_ERROR, message)

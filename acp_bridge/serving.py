@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from acp_bridge import signals
+from acp_bridge import keys, signals
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.standing import StandingRequests
@@ -39,7 +39,8 @@ async def serve(
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
             parent = None
             if settings.parent and can_fork():
-                parent = AgentParent(settings.parent, settings.folder)
+                keys_file = settings.home / keys.FILE
+                parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             files = settings.agent_files
             command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)

@@ -11,10 +11,12 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from agent.model import Models
+    from agent.providers.all_models import AllModels
     from agent.secrets import Secrets
     from agent.settings import Settings
 
@@ -60,6 +62,15 @@ environment:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What an agent makes of its arguments and its environment, before it has a connection."""
+
+    settings: Settings
+    secrets: Secrets
+    models: AllModels
+
+
 def main() -> int:
     """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
     if sys.platform == "win32":
@@ -79,6 +90,23 @@ def end_on_signals() -> None:
         signal.signal(number, lambda *_: os._exit(0))
 
 
+@cache
+def prepare(model: str | None, home: str | None) -> Prepared:
+    """Reads the arguments and the environment, once: an agent that is forked has its parent's.
+
+    Raises ValueError if a setting is wrong.
+    """
+    from agent.providers.all_models import AllModels
+    from agent.secrets import Secrets
+    from agent.settings import read_settings
+
+    settings = read_settings(model, os.environ, home)
+    secrets = Secrets.from_environment(os.environ)
+    secrets.watch(settings.keys_file)
+    models = AllModels(settings, os.environ, on_key=secrets.add, mask=secrets.mask)
+    return Prepared(settings, secrets, models)
+
+
 def run(model: str | None, home: str | None, *, light: bool = False) -> int:
     """Returns the exit code if there is nothing to serve; otherwise the process ends in here.
 
@@ -94,25 +122,21 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from acp_bridge.wire.stdio import claim_stdio
-        from agent.secrets import Secrets
-        from agent.settings import read_settings
 
-        settings = read_settings(model, os.environ, home)
-        secrets = Secrets.from_environment(os.environ)
-        secrets.watch(settings.keys_file)
-        secrets.guard_logs()
+        prepared = prepare(model, home)
+        prepared.secrets.guard_logs()
         if light:
             from agent.providers import library
 
             library.withhold()
-        models = _models(settings, secrets)
+        _check_dialogue(prepared)
         stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
     import anyio
 
-    anyio.run(_serve, stdin, stdout, models, settings, secrets, light)
+    anyio.run(_serve, stdin, stdout, prepared, light)
     return 0
 
 
@@ -133,26 +157,21 @@ def arguments(argv: list[str]) -> tuple[str | None, str | None]:
     return given.model, given.home
 
 
-def _models(settings: Settings, secrets: Secrets) -> Models:
-    """Raises ValueError if the model is a dialogue that can't be read, or a setting is wrong.
+def _check_dialogue(prepared: Prepared) -> None:
+    """Raises ValueError if the model is a dialogue that can't be read.
 
     Problems of other models are told in the session.
     """
     from agent.model import ModelError
-    from agent.providers.all_models import AllModels
 
-    models = AllModels(settings, os.environ, on_key=secrets.add, mask=secrets.mask)
-    if settings.model.startswith("scripted:"):
+    if prepared.settings.model.startswith("scripted:"):
         try:
-            models.open(settings.model)
+            prepared.models.open(prepared.settings.model)
         except ModelError as error:
             raise ValueError(str(error)) from error
-    return models
 
 
-async def _serve(
-    stdin: int, stdout: int, models: Models, settings: Settings, secrets: Secrets, light: bool
-) -> NoReturn:
+async def _serve(stdin: int, stdout: int, prepared: Prepared, light: bool) -> NoReturn:
     gc.disable()  # it would take a sixth of the imports' time
     from agent.secrets import child_environment
     from agent.serve.connection import serve
@@ -162,7 +181,14 @@ async def _serve(
     gc.enable()
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:
-        await serve(transport, models, settings, secrets, environment, light=light)
+        await serve(
+            transport,
+            prepared.models,
+            prepared.settings,
+            prepared.secrets,
+            environment,
+            light=light,
+        )
     # The end of the event loop would wait for every task, and a model that ignores cancellation
     # would keep the process for ever (invariant P2). All records have been written by now.
     logging.shutdown()

@@ -39,9 +39,12 @@ from agent.model import ModelError
 
 logger = logging.getLogger(__name__)
 
-#: what is wrong with a disk or its rights, which the user can mend
+#: what is wrong with a disk, its rights or a path, which the user can mend
 _OF_THE_DISK = frozenset(
-    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO}
+    {
+        *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO),
+        *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
+    }
 )
 #: how many wrong places of one request are told
 _PLACES = 5
@@ -92,7 +95,10 @@ def model_failed(sentence: str, error: Exception) -> RequestError:
 
 def disk_failed(number: int, error: Exception) -> RequestError:
     """`number` is the system's; `error` goes to the log only."""
-    message = f"A file can't be used: {os.strerror(number)}. (Error {_logged(error)} in the log.)"
+    message = (
+        f"A file can't be used: {os.strerror(number)}. `acp-bridge doctor` in a terminal looks at"
+        f" the folder where sessions are kept. (Error {_logged(error)} in the log.)"
+    )
     return _error(ErrorCode.INTERNAL_ERROR, message)
 
 

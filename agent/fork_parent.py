@@ -100,15 +100,12 @@ def load_agent(model: str | None, home: str | None) -> list[str]:
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
-    from agent.providers.all_models import AllModels
     from agent.providers.provider_model import ProviderModel
     from agent.serve.introduction import introduction
-    from agent.settings import read_settings
 
-    introduction()  # it looks the version up
-
+    introduction()  # what is made here, all agents share
     try:
-        models = AllModels(read_settings(model, os.environ, home), os.environ)
+        models = agent_process.prepare(model, home).models
         if not isinstance(models.open(models.default), ProviderModel):
             return []
         return [choice.id for choice in models.offered()]
@@ -151,8 +148,9 @@ class Parent:
     def settle(self) -> None:
         """Prepares what is shared; to be called when all is loaded."""
         gc.unfreeze()
-        gc.collect()
-        self._generators = [found for found in gc.get_objects() if type(found) is random.Random]
+        found = gc.get_referrers(random.Random)
+        self._generators = [each for each in found if type(each) is random.Random]
+        # Not collected: what could be is half a megabyte, and the first prompt waits for this.
         gc.freeze()
 
     def serve(self, said: bytes) -> bool:

@@ -31,9 +31,10 @@ async def test_before_initialize_every_other_request_is_refused(
     async with bench(tmp_path, initialized=False) as it:
         gate = it.agent.stops_at("initialize")
         assert (await it.editor.refused(method, SETUP)).code == -32600
+        assert (await it.editor.refused("initialize", {})).code == -32602
+        assert (await it.editor.refused(method, SETUP)).code == -32600
         hello = it.editor.send("initialize", HELLO)
         await until(lambda: gate.reached)
-        assert (await it.editor.refused(method, SETUP)).code == -32600
         it.editor.notify("session/cancel", {"sessionId": "s"})
         it.editor.notify("_x/news", {})
         gate.open()

@@ -6,6 +6,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.clients import socket_share
+from acp_bridge.wire.jsonrpc import encode
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.bench import HELLO, Served, bench
 from tests.sessions.world import SETUP
@@ -47,6 +49,39 @@ async def test_clients_that_send_without_end_hold_up_no_other(tmp_path: Path, li
             other.read.give(line * count)
         assert await it.editor.stop_reason(it.editor.prompt(session_id, "hello")) == "end_turn"
         assert [len(other.way.messages) < count for other in others] == [True, True]
+
+
+@pytest.mark.hazard("V5")
+async def test_lines_that_do_not_end_cost_the_connection_of_the_longest_and_never_the_editors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_share, "MOST_UNFINISHED", 1000)
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        small, large = [await it.joined() for _ in range(2)]
+        it.editor.read.give(b" " * 5000)
+        large.read.give(b" " * 900)
+        await until(lambda: it.bridge._clients[-1].peer.unfinished == 900)
+        small.read.give(b" " * 101)
+        await large.parted.wait()
+        (told,) = large.asked("_acp_bridge/let_go")
+        assert "don't end" in told["params"]["reason"]
+        assert await small.ask("_acp_bridge/live", {}) is not None
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "hello")) == "end_turn"
+        small.read.give(b" " * 990 + b"\n" + b" " * 990)
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "on")) == "end_turn"
+        assert not small.parted.is_set()
+
+
+@pytest.mark.hazard("V5")
+async def test_the_last_line_of_a_client_that_leaves_counts_without_its_end(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        other = await it.joined()
+        other.read.give(encode({"id": "last", "method": "_acp_bridge/live"}).rstrip(), b"")
+        await other.parted.wait()
+        assert await other.result("last")
 
 
 @pytest.mark.hazard("V4")

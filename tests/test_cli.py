@@ -3,8 +3,9 @@
 import gc
 import logging
 import re
+import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,44 @@ def process_as_it_was() -> Iterator[None]:
     log.logger.handlers.clear()
     log.logger.propagate = True
     log.logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["--version"]])
+def test_an_installation_that_lacks_a_package_names_it_and_what_adds_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(arguments: Sequence[str]) -> int:
+        raise ModuleNotFoundError("No module named 'anyio'", name="anyio.abc")
+
+    monkeypatch.setattr(cli, "COMMANDS", {"doctor": lacking})
+    monkeypatch.setattr(cli.serve, "main", lacking)
+    assert cli.run(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("acp-bridge: it is not installed whole: anyio is missing. Run: ")
+    assert said.endswith(" acp-stdio-bridge\n")
+
+
+def test_an_older_python_is_told_which_ones_there_must_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "acp_bridge.__main__", raising=False)
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    monkeypatch.setattr(sys, "version", "3.10.13 (main)")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("acp_bridge.__main__", run_name="not the main one")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "acp-bridge needs Python 3.11 to 3.14; this is 3.10.13.\n"
+
+
+def test_a_module_of_its_own_that_is_missing_is_a_mistake_and_not_explained_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mistaken(arguments: Sequence[str]) -> int:
+        raise ModuleNotFoundError("No module named 'acp_bridge.x'", name="acp_bridge.x")
+
+    monkeypatch.setattr(cli.serve, "main", mistaken)
+    with pytest.raises(ModuleNotFoundError):
+        cli.run([])
 
 
 def test_without_arguments_it_is_the_built_in_agent_and_the_defaults() -> None:
@@ -157,6 +196,20 @@ def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
     assert options.parse(arguments, env).settings.listen is listens
 
 
+@pytest.mark.parametrize("name", ["delivery", "keep", "drain-timeout", "sleep-after", "log-level"])
+def test_a_wrong_value_is_named_as_the_user_has_it_and_an_empty_variable_is_none(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variable = options.variable(name)
+    with pytest.raises(SystemExit):
+        options.parse([], {variable: "x"})
+    assert capsys.readouterr().err.startswith(f"acp-bridge: {variable}: ")
+    with pytest.raises(SystemExit):
+        options.parse([f"--{name}", "x"], {variable: "x"})
+    assert capsys.readouterr().err.startswith(f"acp-bridge: --{name}: ")
+    options.parse([], {variable: ""})
+
+
 def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -170,6 +223,8 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
     [
         (["--"], "there is no command after --"),
         (["codex-acp"], "unknown argument 'codex-acp'; to run an agent: acp-bridge -- codex-acp"),
+        (["doctr"], "did you mean acp-bridge doctor? To run an agent: acp-bridge -- doctr"),
+        (["help"], "did you mean acp-bridge --help?"),
         (["--home", "h", "ps"], "'ps'; a command stands before its options: acp-bridge ps ..."),
         (["--deliver", "queue"], "unknown argument '--deliver'"),
         (["--delivery"], "expected one argument"),

@@ -172,8 +172,7 @@ class Link:
         self.peer.eof()
         self.gone = True
         _tell(self.owner.on_gone, self, self._exit)
-        how = f" ({self._exit.describe()})" if self._exit else ""
-        self.peer.close(errors.agent_trouble(f"the agent's process has ended{how}"))
+        self.peer.close(errors.AgentEnded(self._exit.describe() if self._exit else ""))
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():

@@ -13,6 +13,8 @@ Invariants
 - A parent that does not answer in time is killed, so that no request is served late.
 - Nobody waits for a parent but the first start, and restarts while the first parent loads; both
   are bounded.
+- A parent that has loaded what no longer counts, because the keys have changed since, is replaced
+  at the next start, which is a first start then. What it has forked lives on.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum, auto
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -68,13 +71,21 @@ class Phase(Enum):
 class AgentParent:
     """Keeps one parent, from the first start on; `fork` may be called from any thread."""
 
-    def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
-        """`command` and `folder` are the parent's; its socket's number is its last argument."""
-        self._command, self._folder = command, folder
+    def __init__(
+        self, command: Sequence[str], folder: str | None = None, keys: Path | None = None
+    ) -> None:
+        """`command` and `folder` are the parent's; its socket's number is its last argument.
+
+        `keys`: the file on which it depends what a parent loads.
+        """
+        self._command, self._folder, self._keys = command, folder, keys
         self._phase = Phase.ABSENT
         #: replaced when the phase has changed.
         self._changed = anyio.Event()
         self._wanted, self._served = anyio.Event(), anyio.Event()
+        #: what the keys were when the parent was started, and that they are others now.
+        self._loaded_for: object = None
+        self._old = anyio.Event()
         #: the one that lives, and the same one while it can fork.
         self._process: ParentProcess | None = None
         self._forks: ParentProcess | None = None
@@ -98,8 +109,8 @@ class AgentParent:
         The first start waits until a parent can fork, a `patient` one until the first parent has
         loaded all or has come to nothing.
         """
-        is_first = not self._wanted.is_set()
-        if is_first:
+        is_first = not self._wanted.is_set() or await self._replaces(patient)
+        if not self._wanted.is_set():
             self._enter(Phase.COMING)
             self._wanted.set()
         try:
@@ -111,6 +122,27 @@ class AgentParent:
         finally:
             if is_first:  # the parent may load the library now
                 self._served.set()
+
+    async def _replaces(self, patient: bool) -> bool:
+        """Have a parent replaced that is old; returns True for a start that comes first then.
+
+        A `patient` one leaves that to another, and waits until the next parent has loaded all.
+        """
+        process, loaded_for = self._process, self._loaded_for
+        if not self.ready or await self._keys_now() == loaded_for:
+            return False
+        if not self.ready or self._process is not process:  # another start was quicker
+            return False
+        event("parent.old", pid=self.pid)
+        if not patient:
+            self._served = anyio.Event()
+        self._old.set()
+        self._enter(Phase.COMING)
+        return not patient
+
+    async def _keys_now(self) -> object:
+        """Return what differs when the file of keys does; runs in a thread."""
+        return await anyio.to_thread.run_sync(_state_of, self._keys, abandon_on_cancel=True)
 
     async def settled(self) -> None:
         """Wait until the first parent has loaded all, or has come to nothing."""
@@ -133,12 +165,14 @@ class AgentParent:
                 was_ready, may_return = await self._live()
             except OSError:  # too many files or processes
                 was_ready, may_return = False, True
-            self._enter(Phase.ABSENT)
+            is_old = self._old.is_set()
+            if not is_old:
+                self._enter(Phase.ABSENT)
             if not may_return:
                 return
             failures = 0 if was_ready else failures + 1
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(anyio.sleep, waits.PARENT_PAUSE)
+                tasks.start_soon(anyio.sleep, 0 if is_old else waits.PARENT_PAUSE)
                 tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
@@ -150,8 +184,9 @@ class AgentParent:
     async def _live(self) -> tuple[bool, bool]:
         """Start a parent and wait for its end; returns if it was ready, and if another may come."""
         process = self._process = ParentProcess(self._command, self._folder)
-        said = b""
+        said, self._old = b"", anyio.Event()
         try:
+            self._loaded_for = await self._keys_now()
             with anyio.CancelScope(shield=True):  # or nobody would own what is started
                 await anyio.to_thread.run_sync(process.start)
             said = await process.said(waits.PARENT_LIGHT)
@@ -161,7 +196,10 @@ class AgentParent:
                 event("parent.ready", pid=self.pid)
                 self._forks = process
                 self._enter(Phase.READY)
-                await process.ended()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_cancel_when, self._old, tasks.cancel_scope)
+                    await process.ended()
+                    tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._end, process)
@@ -210,6 +248,22 @@ class AgentParent:
                 raise NoParent
             guard = self._forks.fork(control, streams, open_files)
             return guard, self._phase is Phase.LIGHT
+
+
+def _state_of(file: Path | None) -> object:
+    """Return what differs when a file does, without a look into it; None if there is none."""
+    if file is None:
+        return None
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 class ByParent:

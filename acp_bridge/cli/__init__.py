@@ -1,6 +1,7 @@
 """The command line: the first argument may name a command; without one, the bridge serves."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
@@ -40,6 +41,8 @@ def _fill_standard_descriptors() -> None:
             return
 
 
+#: the packages of this project.
+_OURS: Final = ("acp_bridge", "agent")
 #: Each takes the arguments after its name and returns the exit code.
 COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "chat": _command("cli.chat"),
@@ -65,6 +68,19 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, or serve; returns the exit code."""
-    if arguments and (command := COMMANDS.get(arguments[0])):
-        return command(arguments[1:])
-    return serve.main(arguments)
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    try:
+        return command(arguments[1:]) if command else serve.main(arguments)
+    except ModuleNotFoundError as missing:
+        return _not_whole((missing.name or "").partition(".")[0], missing)
+
+
+def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
+    """Say how a package that is missing is added; raises what is a mistake of this project."""
+    if package in _OURS or package in sys.stdlib_module_names:
+        raise missing
+    from acp_bridge.cli.own_agent import install_command, isolated_path
+
+    how = install_command("", isolated_path(os.environ))
+    sys.stderr.write(f"acp-bridge: it is not installed whole: {package} is missing. Run: {how}\n")
+    return 2

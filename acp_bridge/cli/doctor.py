@@ -85,7 +85,9 @@ async def _examine(subject: Subject, given: argparse.Namespace) -> int:
         sections.append(section)
         if not given.json:
             text = as_text(section, subject.mask, columns())
-            print_text(text if len(sections) == 1 else f"\n{text}")
+            written = print_text(text if len(sections) == 1 else f"\n{text}")
+            if written != Exit.DONE:  # nobody can read what else would be found
+                return written
     if given.json:
         written = print_json([as_json(sections, subject.mask, strict=given.strict)])
     else:

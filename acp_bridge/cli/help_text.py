@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,8 @@ from typing import Final
 _ENTRY: Final = re.compile(r"  (\S+(?: \S+)*?)(?:  +(\S.*))?$")
 #: further lines of an entry begin this deep.
 _DEEP: Final = " " * 8
+#: columns that a text is given at least.
+_NARROWEST: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +89,50 @@ def _entry(lines: Sequence[str], at: int) -> tuple[Part, int]:
     if found is None or not (found[2] or further or found[1].startswith("-")):
         return Example(lines[at].strip()), end
     return Entry(found[1], " ".join([*([found[2]] if found[2] else []), *further])), end
+
+
+def fitted(help: str, width: int | None) -> str:
+    """Return a help text whose lines fit a terminal; as it is where they do, or for no terminal."""
+    if width is None or all(len(line) < width for line in help.split("\n")):
+        return help
+    room = max(width - 1, _NARROWEST)
+    first, *blocks = help.rstrip("\n").split("\n\n")
+    usage = [_wrapped(line, room, 2 * _DEEP) for line in first.split("\n")]
+    return "\n\n".join(["\n".join(usage), *(_fitted(each, room) for each in blocks)]) + "\n"
+
+
+def _fitted(block: str, width: int) -> str:
+    """Return the lines of a block; the text of an entry stands as deep as it did, where it can."""
+    lines, at = block.split("\n"), 0
+    found: list[str] = []
+    while at < len(lines):
+        begin = at
+        part, at = _part(lines, at)
+        if isinstance(part, Example) or (isinstance(part, Entry) and not part.text):
+            found += lines[begin:at]  # what is typed is one line
+            continue
+        if not isinstance(part, Entry):
+            found.append(_wrapped(" ".join(lines[begin:at]), width))
+            continue
+        head, column = _head(lines[begin:at], width)
+        if len(head) > column:
+            found.append(head)
+            head = " " * column
+        found.append(_wrapped(f"{head}{part.text}", width, " " * column))
+    return "\n".join(found)
+
+
+def _head(lines: Sequence[str], width: int) -> tuple[str, int]:
+    """Return an entry up to its text, and the column in which that text stands."""
+    match = _ENTRY.match(lines[0])
+    column = match.start(2) if match and match[2] else len(lines[1]) - len(lines[1].lstrip())
+    if width - column < _NARROWEST // 2:
+        column = len(_DEEP)
+    name = lines[0][: match.start(2)] if match and match[2] else lines[0]
+    return (name if len(name.rstrip()) >= column else name.rstrip().ljust(column)), column
+
+
+def _wrapped(text: str, width: int, deep: str = "") -> str:
+    return textwrap.fill(
+        text, width, subsequent_indent=deep, break_long_words=False, break_on_hyphens=False
+    )

@@ -65,6 +65,12 @@ class Options:
     log_level: str | None
 
 
+class _OfEnvironment(str):
+    """A value that stands in the environment."""
+
+    __slots__ = ()
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fail(message)
@@ -116,7 +122,8 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     for name in SWITCHES:
         parser.add_argument(f"--no-{name}", dest=name, action="store_false")
     for name in NAMES:
-        default = env.get(variable(name))
+        found = env.get(variable(name))  # an empty one is none
+        default = _OfEnvironment(found) if found else None
         if name in FLAGS:
             parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
         else:
@@ -127,22 +134,37 @@ def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     given, rest = parser(env).parse_known_args(arguments)
     if given.help:
-        _say(HELP)
+        from acp_bridge.cli.help_text import fitted
+        from acp_bridge.terminal.printing import columns
+
+        _say(fitted(HELP, columns()))
     if given.version:
         _say(f"acp-bridge {__version__}\n")
     if rest:
-        fail(f"unknown argument {rest[0]!r}{_hint(rest[0])}")
+        fail(f"unknown argument {rest[0]!r}{_meant(rest[0])}")
     if (given.log_level or "info").lower() not in _LEVELS:
-        fail(f"--log-level: choose from {', '.join(_LEVELS)}")
+        fail(f"{_place('log-level', given.log_level)}: choose from {', '.join(_LEVELS)}")
     return given
 
 
-def _hint(word: str) -> str:
+def _meant(word: str) -> str:
+    """Return what may be meant by a word that is no option."""
+    if word.startswith("-"):
+        return ""
+    from difflib import get_close_matches
+
     from acp_bridge.cli import COMMANDS
 
     if word in COMMANDS:
         return f"; a command stands before its options: acp-bridge {word} ..."
-    return "" if word.startswith("-") else f"; to run an agent: acp-bridge -- {word}"
+    close = get_close_matches(word, [*COMMANDS, "--help", "--version"], 1)
+    command = f"did you mean acp-bridge {close[0]}? To" if close else "to"
+    return f"; {command} run an agent: acp-bridge -- {word}"
+
+
+def _place(name: str, value: str | None) -> str:
+    """Return where a value stands, as the user has it: the option, or the variable."""
+    return variable(name) if isinstance(value, _OfEnvironment) else f"--{name}"
 
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
@@ -203,7 +225,7 @@ def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:
     try:
         return kind(value)
     except ValueError:
-        fail(f"--{name}: choose from {', '.join(kind)}")
+        fail(f"{_place(name, value)}: choose from {', '.join(kind)}")
 
 
 def _is_on(name: str, env: Mapping[str, str]) -> bool:
@@ -219,7 +241,7 @@ def _seconds(name: str, value: str | None, default: float, least: float) -> floa
     except ValueError:
         seconds = -1.0
     if not least <= seconds <= _MOST_SECONDS:
-        fail(f"--{name}: a number of seconds from {least:g} to {_MOST_SECONDS}")
+        fail(f"{_place(name, value)}: a number of seconds from {least:g} to {_MOST_SECONDS}")
     return seconds
 
 
@@ -229,7 +251,7 @@ def _minutes(name: str, value: str | None, default: float) -> float:
     except ValueError:
         minutes = -1.0
     if not 0 <= minutes <= _MOST_MINUTES:
-        fail(f"--{name}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
+        fail(f"{_place(name, value)}: a number of minutes from 0, for never, to {_MOST_MINUTES}")
     return minutes
 
 
@@ -239,7 +261,7 @@ def _duration(name: str, value: str | None) -> float:
     found = _DURATION.fullmatch(value)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < seconds <= _MOST_KEPT:
-        fail(f"--{name}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
+        fail(f"{_place(name, value)}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
     return seconds
 
 

@@ -13,8 +13,10 @@ from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
+from acp_bridge.cli.help_text import fitted
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.printing import columns, print_text
 from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
@@ -43,11 +45,10 @@ class Parser(argparse.ArgumentParser):
         return self._help
 
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        """Print the help, or let the parser itself be looked at."""
-        if (caught := _CAUGHT.get()) is not None:
-            caught.append(self)
-        else:
-            super().print_help(file)
+        """Print the help, or let the parser itself be looked at. Raises SystemExit: it is done."""
+        if (caught := _CAUGHT.get()) is None:
+            raise SystemExit(print_text(fitted(self._help, columns())))
+        caught.append(self)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; raises SystemExit."""

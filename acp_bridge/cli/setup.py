@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,16 +55,16 @@ def main(arguments: Sequence[str]) -> int:
         return fail("setup", why)
     editor: Editor = EDITORS[given.editor]
     if not given.write:
-        return print_text(_shown(editor, launch, given.editor))
+        return print_text(_shown(editor, launch, hint=_writing(editor, launch, given.editor)))
     if editor.entry is None:
-        print_text(_shown(editor, launch, given.editor))
+        print_text(_shown(editor, launch))
         return fail("setup", f"not written. {editor.why_not}")
     file = editor.file(os.environ)
     assert file is not None, "what is JSON is a file"
     try:
         return print_text(_told(write(Path(file), editor.entry(launch)), file, editor, launch))
     except NotWritten as why:
-        print_text(_shown(editor, launch, given.editor))
+        print_text(_shown(editor, launch))
         return fail("setup", why)
 
 
@@ -107,18 +108,27 @@ def _fixed(agent: list[str]) -> list[str]:
     return agent
 
 
-def _shown(editor: Editor, launch: Launch, name: str) -> str:
+def _shown(editor: Editor, launch: Launch, hint: str = "") -> str:
     """Return what is put where, and what is done then."""
     file = editor.file(os.environ)
+    there = file is not None and os.path.exists(file)
     if file is None:
         where = "In a terminal, in the folder of your project:"
     else:
-        where = f"Into {one_line(file)}{', beside what is there' if os.path.exists(file) else ''}:"
-    parts = [editor.title, where, editor.snippet(launch).rstrip(), f"Then: {editor.then(launch)}"]
-    parts += _notes(launch)
-    if editor.entry is not None:
-        parts.append(f"'acp-bridge setup {name} --write' writes it, with a backup first.")
-    return "\n\n".join(parts) + "\n"
+        where = f"Into {one_line(file)}{', beside what is there' if there else ''}:"
+    parts = [editor.title, where, editor.snippet(launch).rstrip()]
+    if there and editor.beside:
+        parts.append(f"Note: {editor.beside}")
+    parts += [f"Then: {editor.then(launch)}", *_notes(launch)]
+    return "\n\n".join([*parts, hint] if hint else parts) + "\n"
+
+
+def _writing(editor: Editor, launch: Launch, name: str) -> str:
+    """Return the command that writes just this, where that can be had."""
+    if editor.entry is None:
+        return ""
+    command = shlex.join(["acp-bridge", "setup", name, "--write", *launch.args])
+    return f"This writes it, with a backup first: {one_line(command)}"
 
 
 def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:

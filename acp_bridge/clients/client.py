@@ -18,6 +18,8 @@ from anyio.abc import TaskGroup
 from acp_bridge import errors, protocol
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
@@ -42,27 +44,6 @@ class Stage(Enum):
     READY = auto()
 
 
-class Incoming(Protocol):
-    """The bytes that a client sends (`wire.stdio.Reader`)."""
-
-    async def read(self) -> bytes: ...
-    def close(self) -> None: ...
-
-
-class Outgoing(Protocol):
-    """The way to a client (`wire.stdio.Writer`)."""
-
-    @property
-    def pending(self) -> int: ...
-    @property
-    def taken(self) -> int: ...
-    def write(self, data: bytes) -> None: ...
-    async def run(self) -> None: ...
-    async def drain_below(self, limit: int) -> None: ...
-    async def flush(self, seconds: float) -> bool: ...
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRequest:
     """A request of one client. It is answered once; a second answer is dropped by the peer."""
@@ -85,6 +66,10 @@ class ClientRequest:
     def is_of(self, client: Client, request_id: object) -> bool:
         """Return True when this client knows the request by this id."""
         return self.client is client and self.call.id == request_id
+
+    def hand_over(self) -> None:
+        """Give it to the client's handler, which may have let it wait; raises what that raises."""
+        self.client.handler.on_client_request(self)
 
     def answer(self, result: Any) -> None:
         """Answer with a result."""
@@ -144,6 +129,8 @@ class Client:
         #: it was let go: it took too little of what was sent.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
+        #: what was sent behind an `initialize` that is not answered yet.
+        self.early = WaitingRequests()
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
         self.peer = Peer(
@@ -211,15 +198,23 @@ class Client:
 
     async def _read(self) -> None:
         try:
-            while data := await self._incoming.read():
-                if self._share:
-                    await self._share.feed(self.peer.feed, data)
-                else:
+            if self._share:
+                await self._read_shared(self._share)
+            else:
+                while data := await self._incoming.read():
                     self.peer.feed(data)
-                await self.outgoing.drain_below(_FLOOD if self._share is None else _SOCKET_FLOOD)
-            self.peer.eof()
+                    await self.outgoing.drain_below(_FLOOD)
+                self.peer.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
+
+    async def _read_shared(self, share: SocketShare) -> None:
+        with share.counted(self.peer, self.let_go):
+            while data := await self._incoming.read():
+                await share.feed(self.peer.feed, data)
+                share.bound()
+                await self.outgoing.drain_below(_SOCKET_FLOOD)
+            self.peer.eof()
 
     async def end(self, seconds: float) -> None:
         """Let what was answered reach the client within `seconds`, then close both streams."""
@@ -233,6 +228,7 @@ class Client:
         Its requests of these methods come to nothing; others go on.
         """
         self.gone = True
+        self.early.go_on(errors.cancelled())
         for running in self._running.values():
             if running.method in methods:
                 running.scope.cancel()
@@ -258,13 +254,17 @@ class Client:
         tasks.start_soon(answer)
 
     def cancel_request(self, request_id: RequestId) -> bool:
-        """Cancel a request that runs here; False when there is none of this id."""
+        """Cancel a request that runs or waits here; False when there is none of this id."""
         if running := self._running.get(request_id):
             running.scope.cancel()
-        return running is not None
+        return running is not None or self.early.cancel_request(self, request_id)
 
     async def give_up(self, methods: frozenset[str]) -> None:
-        """Cancel the requests of these methods that run; return when they have ended."""
+        """Cancel the requests of these methods that run; return when they have ended.
+
+        What has only been read comes to nothing, too.
+        """
+        self.early.go_on(errors.cancelled())
         given_up = [each for each in self._running.values() if each.method in methods]
         for running in given_up:
             running.scope.cancel()
@@ -274,7 +274,7 @@ class Client:
     # --- what the peer hands over --------------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        self.handler.on_client_request(ClientRequest(self, call))
+        ClientRequest(self, call).hand_over()
 
     def on_notification(self, method: str, params: Any) -> None:
         self.handler.on_client_notification(self, method, params)

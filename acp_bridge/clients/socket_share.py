@@ -1,20 +1,34 @@
-"""The time that clients on sockets may take of the bridge: together half of it at most.
+"""What clients on sockets may take of the bridge together: half of its time, some of its memory.
 
-A client that sends without end would otherwise hold up the answers to all others.
+A client that sends without end would otherwise hold up the answers to all others, and many that
+end no line would fill the memory of the machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol
 
 from anyio import Lock, sleep
+
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
 #: lines that are taken at once: a few milliseconds at the most, unless one is very long.
 _LINES: Final = 32
 #: seconds that are taken before as many are left to the others; a message or two take less.
 _FREE: Final = 0.001
+#: bytes of unfinished lines: two of the longest that there may be.
+MOST_UNFINISHED: Final = 2 * DEFAULT_LIMIT
+
+
+class Lines(Protocol):
+    """What a client sends (`wire.peer.Peer`)."""
+
+    @property
+    def unfinished(self) -> int: ...
+    def drop_unfinished(self) -> None: ...
 
 
 class SocketShare:
@@ -24,6 +38,26 @@ class SocketShare:
         """Nothing was taken yet."""
         self._turn = Lock()
         self._owed = 0.0
+        self._let_go: dict[Lines, Callable[[str], None]] = {}
+
+    @contextmanager
+    def counted(self, lines: Lines, let_go: Callable[[str], None]) -> Iterator[None]:
+        """Count what a client leaves unfinished while this lasts; then that is dropped."""
+        self._let_go[lines] = let_go
+        try:
+            yield
+        finally:
+            del self._let_go[lines]
+            lines.drop_unfinished()
+
+    def bound(self) -> None:
+        """Let the client with the longest unfinished line go, if all of them are too much."""
+        if sum(lines.unfinished for lines in self._let_go) > MOST_UNFINISHED:
+            longest = max(self._let_go, key=lambda lines: lines.unfinished)
+            self._let_go[longest](
+                f"clients on sockets have sent more than {MOST_UNFINISHED} bytes of lines that"
+                " don't end, and this one the most"
+            )
 
     async def feed(self, take: Callable[[bytes], None], data: bytes) -> None:
         """Have `take` take what a client has sent, some lines at a time."""

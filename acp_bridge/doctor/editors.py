@@ -53,7 +53,7 @@ def places(env: Mapping[str, str]) -> list[Settings]:
     flatpak = Path(in_home(env, ".var/app/dev.zed.Zed/config/zed/settings.json"))
     found.append(Settings("zed", "Zed (Flatpak)", flatpak))
     found.append(Settings("", "Neovim", Path(in_config(env, "nvim")), ".lua"))
-    emacs = [in_home(env, ".emacs"), in_home(env, ".emacs.d/init.el")]
+    emacs = [in_home(env, name) for name in (".emacs.el", ".emacs", ".emacs.d/init.el")]
     emacs += [in_config(env, "emacs/init.el"), in_config(env, "doom/config.el")]
     return [*found, *(Settings("", "Emacs", Path(file), ".el") for file in emacs)]
 

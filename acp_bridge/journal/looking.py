@@ -5,6 +5,7 @@ Nothing is made, migrated, mended or put aside, as in `reading`.
 
 import os
 import sqlite3
+import stat
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from acp_bridge.journal.files import read_info
 from acp_bridge.journal.index_file import is_damage
 from acp_bridge.journal.schema import connect, wal_of
 from acp_bridge.journal.tables import INDEX_SCHEMA
+
+#: seconds that the making of a session's file takes at most.
+_MAKING = 60.0
 
 
 class IndexState(Enum):
@@ -47,6 +51,8 @@ def index_state(home: Path) -> IndexState:
     try:
         if not path.exists():
             return IndexState.MISSING
+        if not path.is_file():  # a pipe would be waited for
+            return IndexState.UNREADABLE
         with closing(connect(path, wait=1, read_only=True)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version > INDEX_SCHEMA.version:
@@ -72,11 +78,26 @@ def look_at_sessions(home: Path, seconds: float) -> Sessions:
         size += _size(path) + _size(wal_of(path))
         if time.monotonic() < until:
             looked_at += 1
-            try:
-                read_info(path, read_only=True)
-            except JournalError:
+            if not _holds_one(path):
                 unreadable.append(path.stem)
     return Sessions(len(paths), size, tuple(unreadable), len(paths) - looked_at)
+
+
+def _holds_one(path: Path) -> bool:
+    """Tell if a session can be read from a file; of one that is being made, it is assumed."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        return read_info(path, read_only=True) is not None or _is_new(status)
+    except FileNotFoundError:  # it was deleted meanwhile, or is a link to nothing
+        return not path.is_symlink()
+    except (JournalError, OSError):
+        return False
+
+
+def _is_new(status: os.stat_result) -> bool:
+    return time.time() - status.st_mtime < _MAKING
 
 
 def _session_files(folder: Path) -> list[Path]:
@@ -89,5 +110,5 @@ def _session_files(folder: Path) -> list[Path]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # it was deleted meanwhile, or has no log
+    except OSError:  # it was deleted meanwhile, has no log, or is a link that leads nowhere
         return 0

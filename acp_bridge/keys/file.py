@@ -22,7 +22,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-NAME: Final = "keys.env"
+from acp_bridge.keys import FILE
+
+NAME: Final = FILE
 #: values that need no quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+:@~,%=-]+")
 #: seconds for another `acp-bridge key` to end.

@@ -1,6 +1,7 @@
 """`initialize`: the agent is told of the client that started the bridge, and of no other.
 
 Clients that join later get the agent's answer to that one, whose abilities the agent counts on.
+What a client asks before it has its answer waits for that, since some send all at once.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.clients.client import ClientRequest, Stage
-from acp_bridge.protocol import Json
+from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
+from acp_bridge.protocol import INITIALIZE, Json
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.waiting_process import WaitingProcess
@@ -30,19 +31,39 @@ class Introduction:
         #: the agent has been told of the first client.
         self.made = anyio.Event()
 
-    async def answer(self, request: ClientRequest, params: Json) -> Json:
-        """Return the result of `initialize`; raises RpcError."""
+    def take(self, request: ClientRequest, params: Json) -> bool:
+        """Take what a client asks up to its answer; False behind that. Raises RpcError."""
         client = request.client
-        if client.stage is not Stage.NEW:
-            raise errors.refused("already initialized")
-        check.version(params)
-        client.stage = Stage.INITIALIZING
+        if request.method == INITIALIZE:
+            if client.stage is not Stage.NEW:
+                raise errors.refused("already initialized")
+            check.version(params)
+            client.stage = Stage.INITIALIZING
+            client.run(self._context.tasks, request, self._greet, params)
+            return True
+        if client.stage is Stage.NEW:
+            raise errors.refused("not initialized: send initialize first")
+        if client.stage is Stage.INITIALIZING:
+            client.early.add(request)
+        return client.stage is Stage.INITIALIZING
+
+    async def _greet(self, request: ClientRequest, params: Json) -> object:
+        """Answer, and let go on what has waited for that; without an answer it is refused."""
+        client = request.client
         try:
-            client.abilities = ClientAbilities(params.get("clientCapabilities"))
-            agent = await (self._meet() if client.on_socket else self._introduce(params))
+            request.answer(await self.answer(request, params))
         except BaseException:
             client.stage = Stage.NEW
             raise
+        finally:
+            client.early.go_on()
+        return ANSWERED
+
+    async def answer(self, request: ClientRequest, params: Json) -> Json:
+        """Return the result of `initialize`; raises RpcError."""
+        client = request.client
+        client.abilities = ClientAbilities(params.get("clientCapabilities"))
+        agent = await (self._meet() if client.on_socket else self._introduce(params))
         client.stage = Stage.READY
         settings = self._context.settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}

@@ -110,20 +110,23 @@ class Sessions:
 
         `known`: as in `SessionStore.create`.
         """
-        link = await self._waiting.take()
-        link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
-        session: Session | None = None
-        try:
-            opening = Opening(link, workspace, request)
-            result = await self._in_time(link, SESSION_NEW, opening.new)
-            session = await self._store.create(session_id, workspace, link, known=known)
-        finally:
-            if session is None:
-                with anyio.CancelScope(shield=True):
-                    await self._unused(link, request)
-        self.live[session.id] = session
-        session.user_settings.note_result(result)
-        return session, link, result
+
+        async def create(link: Link) -> tuple[Session, Link, Json]:
+            link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
+            session: Session | None = None
+            try:
+                opening = Opening(link, workspace, request)
+                result = await self._in_time(link, SESSION_NEW, opening.new)
+                session = await self._store.create(session_id, workspace, link, known=known)
+            finally:
+                if session is None:
+                    with anyio.CancelScope(shield=True):
+                        await self._unused(link, request)
+            self.live[session.id] = session
+            session.user_settings.note_result(result)
+            return session, link, result
+
+        return await self._waiting.take_for(create)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return what an agent answers; raises RpcError, also when it takes too long."""

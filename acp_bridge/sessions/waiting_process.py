@@ -6,7 +6,8 @@ never comes back here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
 
 _Given = TypeVar("_Given", Link, Link | None)
+_Result = TypeVar("_Result")
 
 
 class LinkSource(Protocol):
@@ -107,8 +109,21 @@ class WaitingProcess:
 
         Nobody waits for a start that another session needs (invariant P11).
         """
-        link = self.take_ready() or await self.take_warming()
-        return link or self._taken(await self._start())
+        return self.take_ready() or await self._take_fresh()
+
+    async def take_for(self, work: Callable[[Link], Awaitable[_Result]]) -> _Result:
+        """Return what `work` does with a process for a session, which it owns then.
+
+        One that waited may have died, or die at once, for reasons that are not the session's:
+        then the work is done once more, with another one (invariant Q12). Raises RpcError.
+        """
+        if waited := self.take_ready():
+            with suppress(errors.AgentEnded):
+                return await work(waited)
+        return await work(await self._take_fresh())
+
+    async def _take_fresh(self) -> Link:
+        return await self.take_warming() or self._taken(await self._start())
 
     async def take_warming(self) -> Link | None:
         """Return the process that is being started for nobody yet, which the caller owns now.

@@ -41,9 +41,14 @@ def _quoted(text: str) -> str:
 
 
 def _file(env: Mapping[str, str]) -> str:
-    old = in_home(env, ".emacs.d", "init.el")
-    new = in_config(env, "emacs", "init.el")
-    return new if Path(new).exists() and not Path(old).exists() else old
+    """Return the file that Emacs reads: the first that is there hides the others."""
+    for name in (".emacs.el", ".emacs"):
+        if Path(only := in_home(env, name)).exists():
+            return only
+    folder, new = in_home(env, ".emacs.d"), in_config(env, "emacs")
+    if Path(new).is_dir() and not Path(folder).exists():
+        return str(Path(new, "init.el"))
+    return str(Path(folder, "init.el"))
 
 
 EDITOR: Final = Editor(

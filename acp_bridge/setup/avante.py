@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.setup.editor import Editor, Launch
-from acp_bridge.setup.lua import INIT, WHY_NOT, init, quoted
+from acp_bridge.setup.lua import BESIDE, INIT, WHY_NOT, init, quoted
 
 # Without an `env`, it gives an agent nothing but PATH: no home and no keys.
 _SNIPPET: Final = """\
@@ -37,4 +37,5 @@ EDITOR: Final = Editor(
     file=init,
     then=lambda launch: "Start Neovim again, and ask with :AvanteChat.",
     why_not=f"{INIT}: {WHY_NOT.format(plugin='avante')}",
+    beside=BESIDE.format(plugin="avante"),
 )

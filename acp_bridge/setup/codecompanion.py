@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.setup.editor import Editor, Launch
-from acp_bridge.setup.lua import INIT, WHY_NOT, init, quoted
+from acp_bridge.setup.lua import BESIDE, INIT, WHY_NOT, init, quoted
 
 # It has no bare adapter for an ACP agent; that of opencode passes nothing of its own.
 _SNIPPET: Final = """\
@@ -42,4 +42,5 @@ EDITOR: Final = Editor(
     file=init,
     then=lambda launch: "Start Neovim again, and open a chat with :CodeCompanionChat.",
     why_not=f"{INIT}: {WHY_NOT.format(plugin='codecompanion')}",
+    beside=BESIDE.format(plugin="codecompanion"),
 )

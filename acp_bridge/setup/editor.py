@@ -75,6 +75,8 @@ class Editor:
     entry: Callable[[Launch], Entry] | None = None
     #: why `--write` can't be had; it is empty if it can.
     why_not: str = ""
+    #: what to heed where the file is there already.
+    beside: str = ""
 
 
 def in_home(env: Mapping[str, str], *parts: str) -> str:

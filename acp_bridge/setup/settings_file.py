@@ -44,6 +44,8 @@ def write(path: Path, entry: Entry) -> Written:
         after = _changed(before or b"", entry)
         if before == after:
             return Written(changed=False)
+        if before is not None and not stat.S_IMODE(file.stat().st_mode) & 0o222:
+            raise Malformed("it is read-only")  # its owner's word, though the folder would let us
         file.parent.mkdir(parents=True, exist_ok=True)
         backup = None if before is None else _back_up(file, before)
         _replace(file, before, after)

@@ -53,7 +53,13 @@ def _write(pieces: Iterable[bytes]) -> int:
             sys.stdout.buffer.write(piece)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
+        _write_no_more()
     except OSError as error:
+        _write_no_more()
         return fail("", f"stdout can't be written: {error.strerror}")
     return Exit.DONE
+
+
+def _write_no_more() -> None:
+    """Let what is left lead nowhere, or Python complains of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)

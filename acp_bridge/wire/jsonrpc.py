@@ -192,7 +192,8 @@ class Decoder:
         self._limit = limit
         #: bytes that are kept of each end of a line that is too long.
         self._ends = min(limit, 4096)
-        self._partial = bytearray()
+        #: what is kept of a line whose end has not come.
+        self.partial = bytearray()
         self._discarding = self._reported = False
         #: the end of the line that is discarded: its id may stand there.
         self._end = b""
@@ -203,7 +204,7 @@ class Decoder:
         lines = data.split(b"\n")
         tail = lines.pop()
         if lines:
-            if self._partial or self._discarding:
+            if self.partial or self._discarding:
                 self._finish(lines.pop(0), found)
             self._decode(lines, found)
         self._keep(tail, found)
@@ -218,13 +219,13 @@ class Decoder:
     def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
         if self._discarding:
             self._end = (self._end + tail)[-self._ends :]
-        elif len(self._partial) + len(tail) > self._limit:
+        elif len(self.partial) + len(tail) > self._limit:
             self._discarding = True
-            line = bytes(self._partial) + tail
-            self._partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
+            line = bytes(self.partial) + tail
+            self.partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
             self._report(found, ended=False)
         else:
-            self._partial += tail
+            self.partial += tail
 
     def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
         """Complete the line that was being kept, or of which the two ends were kept."""
@@ -232,15 +233,15 @@ class Decoder:
         if self._discarding:
             self._report(found, ended=True)
         else:
-            self._decode([bytes(self._partial)], found)
-        self._partial, self._end = bytearray(), b""
+            self._decode([bytes(self.partial)], found)
+        self.partial, self._end = bytearray(), b""
         self._discarding = self._reported = False
 
     def _report(self, found: list[Message | Malformed], *, ended: bool) -> None:
         """Report a line that is too long, once: an answer without an id when its end is known."""
         if not self._reported:
             end = self._end if ended else b""
-            line = _too_long(bytes(self._partial), end, self._limit)
+            line = _too_long(bytes(self.partial), end, self._limit)
             if ended or not line.answer or line.id is not None:
                 self._reported = True
                 found.append(line)

@@ -107,6 +107,15 @@ class Peer:
         """Take any piece of the stream."""
         self.feed_messages(self._decoder.feed(data))
 
+    @property
+    def unfinished(self) -> int:
+        """The number of bytes that are kept of a line whose end has not come."""
+        return len(self._decoder.partial)
+
+    def drop_unfinished(self) -> None:
+        """Forget the line whose end has not come; nothing more is fed."""
+        self._decoder.partial = bytearray()
+
     def eof(self) -> None:
         """Take the end of the stream; an unterminated last line counts. Own requests stay open."""
         self.feed_messages(self._decoder.eof())

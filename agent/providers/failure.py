@@ -171,6 +171,8 @@ class Place:
     key: str = ""
     #: the variable that holds the base URL; empty if it is not set
     base_url: str = ""
+    #: the variable that holds the proxy on the way; empty if there is none
+    proxy: str = ""
 
 
 def model_error(
@@ -203,7 +205,11 @@ def _sentence(failure: Failure, place: Place, seconds: float) -> str:
     if failure.fault == "garbage":
         return f"What {at} answered can't be read: check that it speaks this model's protocol."
     if failure.fault == "unreachable":
-        also = f", and {place.base_url}" if place.base_url else ""
+        proxy = f"the proxy in {place.proxy}" if place.proxy else ""
+        others = [each for each in (place.base_url, proxy) if each]
+        also = "".join(f", {each}" for each in others[:-1]) + "".join(
+            f", and {each}" for each in others[-1:]
+        )
         return f"{at} can't be reached: check the network{also}."
     if failure.no_credit:
         return f"The account at {name} has no credit left: add some, or choose another model."

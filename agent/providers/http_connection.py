@@ -136,6 +136,16 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
         await http.aclose()
 
 
+def rehearse() -> None:
+    """Goes through what a first request builds once, without a connection; blocks the thread."""
+    import httpx
+
+    new_client()
+    answer = httpx.Response(200, headers={"set-cookie": "none=none"})
+    with httpx.Client(transport=httpx.MockTransport(lambda _: answer), trust_env=False) as http:
+        http.post("http://localhost/")
+
+
 #: the user's certificates as they were when they were read last
 _certificates_read: list[tuple[int, ...]] = []
 

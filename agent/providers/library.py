@@ -61,6 +61,7 @@ def load() -> Any:
         if error.name != "litellm":
             raise
         raise ModelError(_NOT_INSTALLED) from error
+    vars(litellm.utils).pop("json_data", None)  # 13 MB that it has kept as a string, too
     litellm.suppress_debug_info = True
     litellm.drop_params = True  # of two providers with one model only one may know a parameter
     litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts

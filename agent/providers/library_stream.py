@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from agent.model import Message, ToolSpec
@@ -31,7 +32,8 @@ async def events(
     `silence`: seconds. Raises Failure.
     """
     with failures("unreachable", silence), _told():
-        wanted = {"api_key": target.key, **dict(target.parameters), **options(target, tools)}
+        own = deepcopy([*tools])  # for some providers LiteLLM writes into the schemas
+        wanted = {"api_key": target.key, **dict(target.parameters), **options(target, own)}
         stream = await library.load().acompletion(
             model=model_id,
             messages=outgoing(messages, target),

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -53,6 +54,7 @@ from agent.providers.keys import Access
 from agent.providers.known_providers import PROVIDERS
 from agent.providers.outgoing import Target
 from agent.providers.partial_completion import Form, PartialCompletion
+from agent.providers.proxies import proxy_variable
 from agent.providers.request import DIRECT, Request, build, needs_responses
 from agent.providers.retry import Retry
 
@@ -111,12 +113,23 @@ class ProviderModel:
         return await self._abilities.info(self.id, target, own_server=own_server)
 
     async def warm(self) -> None:
-        """Does once what a first call would wait for."""
-        await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
+        """Does once what a first call would wait for.
+
+        A forked agent's parent has been through the most of it, and a thread that goes through it
+        again would only keep `session/new` waiting.
+        """
+        if not library.is_loaded():
+            await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
         await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
-        """Builds a request that is not sent; blocks the thread. Raises ModelError."""
+        """Looks the model up and builds a request that is not sent; blocks the thread.
+
+        Raises ModelError.
+        """
+        target, _ = self._target()
+        if target.provider not in ollama.PROVIDERS:  # which would be asked over the network
+            library.model_info(target.model, target.provider)
         self._prepare(_GREETING, tools)
 
     async def complete(
@@ -159,12 +172,14 @@ class ProviderModel:
         request = self._request(target, messages, tools)
         if request is None:
             library.load_stream(target.provider)
+        url = request.url if request else target.base_url or ""
         place = Place(
             model=self.id,
             name=access.name,
-            host=_host(request.url if request else target.base_url or ""),
+            host=_host(url),
             key=access.key_variable,
             base_url=access.base_url_variable,
+            proxy=proxy_variable(url, os.environ),
         )
         return _Call(target, place, request)
 

@@ -16,7 +16,7 @@ from agent.providers.provider_model import ProviderModel
 
 
 def rehearse(model_ids: Iterable[str], tools: Sequence[ToolSpec]) -> None:
-    """Builds a request for one model of each provider, and the HTTP client; blocks the thread."""
+    """Prepares a call of one model of each provider, and the HTTP client; blocks the thread."""
     rehearsed = set()
     for model_id in model_ids:
         with suppress(Exception):  # a prompt will tell the user
@@ -24,7 +24,8 @@ def rehearse(model_ids: Iterable[str], tools: Sequence[ToolSpec]) -> None:
             if provider not in rehearsed:
                 ProviderModel(model_id, _stand_in).rehearse(tools)
                 rehearsed.add(provider)
-    http_connection.new_client()
+    with suppress(Exception):  # such as certificates that can't be read
+        http_connection.rehearse()
 
 
 def _stand_in(provider: str) -> Access:

@@ -36,6 +36,7 @@ _WEBHOOK = re.compile(
     r"|api\.telegram\.org/bot|chat\.googleapis\.com/v1/spaces/|[\w.-]*\.logic\.azure\.com)",
     re.IGNORECASE,
 )
+_HEADER_NAME = re.compile(r"AUTHORIZATION", re.IGNORECASE)
 _WEBHOOK_NAME = re.compile(r"WEBHOOK", re.IGNORECASE)
 #: finds a secret among the settings of a connection string, and of a URL's query
 _SETTING = re.compile(
@@ -65,7 +66,7 @@ _FOR_HTML = (
 def secrets_of(name: str, value: str) -> Iterator[str]:
     """Yields what is secret in the value of a variable, a header or a parameter."""
     yield from _inside(value)
-    if re.search(r"AUTHORIZATION", name, re.IGNORECASE):
+    if _HEADER_NAME.search(name):
         yield value.rpartition(" ")[2]  # the token in `Bearer TOKEN`
     if _WEBHOOK_NAME.search(name) and _URL.match(value.strip()):
         yield from _webhook(value.strip())

@@ -36,7 +36,9 @@ AUTH_METHOD = AuthMethodAgent(
 )
 
 
+@cache
 def introduction() -> InitializeResponse:
+    """Returns the same object each time: pydantic takes milliseconds for it."""
     return InitializeResponse(
         protocol_version=PROTOCOL_VERSION,
         agent_capabilities=AgentCapabilities(
@@ -58,7 +60,6 @@ def introduction() -> InitializeResponse:
     )
 
 
-@cache
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 

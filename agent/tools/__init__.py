@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -142,15 +143,25 @@ class Toolbox:
 
     def _spec(self, tool: AnyTool) -> ToolSpec:
         known = self._specs.get(tool.name)
-        if known is None or known[0] is not tool:  # pydantic takes milliseconds for a schema
+        if known is None or known[0] is not tool:
             known = self._specs[tool.name] = (tool, _spec(tool))
         return known[1]
 
 
 def _spec(tool: AnyTool) -> ToolSpec:
+    arguments: type[BaseModel] = tool.Args
     function = {
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.Args.model_json_schema(),
+        "parameters": schema(arguments),
     }
     return {"type": "function", "function": function}
+
+
+@lru_cache(maxsize=64)  # room for those that stay: an MCP server may bring new ones for ever
+def schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON schema of a model of pydantic's, which takes milliseconds and a megabyte.
+
+    The sessions of a process and the agents that it forks share it: nobody may write into it.
+    """
+    return arguments.model_json_schema()

@@ -80,10 +80,13 @@ def test_a_secret_in_a_model_s_sentence_is_masked(kind: ErrorKind) -> None:
 
 
 @pytest.mark.hazard("K5")
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_disk_that_fails_is_named_without_a_path(number: int) -> None:
+@pytest.mark.parametrize(
+    "number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOTDIR, errno.ENOENT]
+)
+def test_a_disk_that_fails_is_named_without_a_path_and_with_what_to_do(number: int) -> None:
     error = request_error(OSError(number, "no", "/secret/path"), str)
     assert os.strerror(number) in str(error)
+    assert "`acp-bridge doctor` in a terminal" in str(error)
     assert "/secret" not in f"{error} {error.data}"
 
 

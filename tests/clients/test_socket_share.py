@@ -1,5 +1,6 @@
 """The time that clients on sockets may take of the bridge."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
@@ -45,3 +46,34 @@ async def test_what_is_sent_comes_whole_and_in_order_and_a_message_or_two_cost_n
     data = b"".join(b"%d\r\x0b\n" % number for number in range(100)) + b"rest"
     await share.feed(taken.extend, data)
     assert bytes(taken) == data
+
+
+class Line:
+    """A client that has sent so much of a line."""
+
+    def __init__(self, unfinished: int) -> None:
+        self.unfinished = unfinished
+        self.told: list[str] = []
+
+    def drop_unfinished(self) -> None:
+        self.unfinished = 0
+
+
+@pytest.mark.hazard("V5")
+def test_who_has_sent_most_of_what_does_not_end_is_let_go_when_all_of_it_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket_share, "MOST_UNFINISHED", 100)
+    share, lines = SocketShare(), [Line(10), Line(60), Line(30)]
+    with ExitStack() as here:
+        for line in lines:
+            here.enter_context(share.counted(line, line.told.append))
+        share.bound()
+        assert [line.told for line in lines] == [[], [], []]
+        lines[0].unfinished += 1
+        share.bound()
+        assert [len(line.told) for line in lines] == [0, 1, 0]
+        assert "don't end" in lines[1].told[0]
+    assert [line.unfinished for line in lines] == [0, 0, 0]
+    share.bound()
+    assert [len(line.told) for line in lines] == [0, 1, 0]

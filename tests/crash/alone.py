@@ -14,11 +14,11 @@ async def stream(it: Round) -> None:
     """The bridge or the agent is killed while a turn streams, others wait behind it."""
     async with it.bridge() as client:
         await it.begin(client)
-        await client.prompt("say first")
+        await client.prompt("say first", within=it.patience)
         running = client.send_prompt(f"stream {it.rng.choice([20, 200, 5000])}")
         waiting = [client.send_prompt(f"say w{n}") for n in range(it.rng.randrange(3))]
         seen = it.rng.randrange(1, 20)
-        await client.until_recorded(lambda: len(client.updates()) > seen or None)
+        await client.until_recorded(lambda: len(client.updates()) > seen, it.patience)
         if it.rng.random() < 0.5:
             kill_bridge(client)
             await it.note(client)
@@ -50,7 +50,7 @@ async def drain(it: Round) -> None:
     async with it.bridge("ignores-cancel") as client:
         await it.begin(client)
         running = client.send_prompt("stream 100000")
-        await client.until_recorded(lambda: len(client.updates()) > 3 or None)
+        await client.until_recorded(lambda: len(client.updates()) > 3, it.patience)
         waiting = client.send_prompt("say waiting")
         client.cancel()
         await anyio.sleep(it.rng.random() * 0.5)
@@ -71,7 +71,7 @@ async def load(it: Round) -> None:
     """The bridge is killed while it replays."""
     async with it.bridge() as client:
         await it.begin(client)
-        await client.prompt("say first")
+        await client.prompt("say first", within=it.patience)
         await client.prompt(f"stream {it.rng.choice([50, 3000])}", within=it.patience)
         it.note_so_far(client)
     async with it.bridge() as client:
@@ -88,7 +88,7 @@ async def sleep(it: Round) -> None:
     """The bridge is killed while its session sleeps, falls asleep or comes back."""
     async with it.bridge() as client:
         await it.begin(client)
-        await client.prompt("say first")
+        await client.prompt("say first", within=it.patience)
         kill_agent(it, client)  # the agent is seen to take the session up again
         for n in range(it.rng.randrange(1, 4)):
             await client.answer_to(client.send_prompt(f"say p{n}"), within=it.patience)
@@ -115,7 +115,7 @@ async def migration(it: Round) -> None:
     # Not acknowledged: then nothing is promised, but the home must be of use.
     async with it.bridge() as client:
         await it.begin(client)
-        await client.prompt("say first")
+        await client.prompt("say first", within=it.patience)
         it.note_so_far(client)
 
 

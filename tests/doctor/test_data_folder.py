@@ -143,6 +143,7 @@ async def test_sessions_are_counted_beside_a_bridge_that_has_them_open_and_left_
         ("newer", IndexState.NEWER),
         ("whole", IndexState.WHOLE),
         ("folder", IndexState.UNREADABLE),
+        ("pipe", IndexState.UNREADABLE),
     ],
 )
 async def test_the_list_of_sessions_is_told_apart_and_not_mended(
@@ -174,6 +175,9 @@ async def test_the_list_of_sessions_is_told_apart_and_not_mended(
         case "folder":
             index.unlink()
             index.mkdir()
+        case "pipe":
+            index.unlink()
+            os.mkfifo(index)
     before = tree(tmp_path)
     assert index_state(tmp_path) is state
     assert tree(tmp_path) == before
@@ -193,6 +197,23 @@ async def test_a_session_that_can_not_be_read_is_named_and_hides_no_other(tmp_pa
     found = look_at_sessions(tmp_path, 5)
     assert found.unreadable == ("bad0bad0bad0",)
     assert "bad0bad0" in texts(sessions.files(tmp_path, found))
+
+
+async def test_what_holds_no_session_is_named_unless_it_is_just_being_made(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    await journal.create("a" * 32, cwd="/w", agent="a")
+    await journal.close()
+    folder = tmp_path / "sessions"
+    for name in ("emptied.db", "new.db"):
+        (folder / name).touch()
+    os.utime(folder / "emptied.db", (1, 1))
+    (folder / "folder.db").mkdir()
+    os.mkfifo(folder / "pipe.db")
+    (folder / "nowhere.db").symlink_to("nothing")
+    (folder / "loop.db").symlink_to("loop.db")
+    found = look_at_sessions(tmp_path, 5)
+    assert found.unreadable == ("emptied", "folder", "loop", "nowhere", "pipe")
+    assert (found.count, found.not_looked_at) == (7, 0)
 
 
 async def test_sessions_that_can_not_be_looked_at_are_an_error(tmp_path: Path) -> None:

@@ -38,16 +38,27 @@ def test_acpx(person: Person, modules: Path) -> None:
     assert "".join(said) == ANSWER
 
 
-def test_codecompanion(person: Person) -> None:
+def in_neovim(person: Person, editor: str, *plugins: str) -> str:
+    """What a plugin shows that is set up and driven in Neovim, with those that it needs."""
     neovim = had(installing.neovim)
-    folders = [had(installing.source, name) for name in ("plenary", "codecompanion")]
+    folders = [had(installing.source, name) for name in plugins]
     init = person.home / ".config" / "nvim" / "init.lua"
     init.parent.mkdir(parents=True)
-    plugins = "".join(f"vim.opt.runtimepath:append('{folder}')\n" for folder in folders)
-    init.write_text(plugins + person.printed("codecompanion"))
-    shown = person.run(*neovim, "--headless", "-c", f"luafile {HERE / 'codecompanion.lua'}")
+    paths = "".join(f"vim.opt.runtimepath:append('{folder}')\n" for folder in folders)
+    init.write_text(paths + person.printed(editor))
+    return person.run(*neovim, "--headless", "-c", f"luafile {HERE / f'{editor}.lua'}")
+
+
+def test_codecompanion(person: Person) -> None:
+    shown = in_neovim(person, "codecompanion", "plenary", "codecompanion")
     assert ANSWER in shown
     assert "CodeCompanion (acp-bridge)" in shown
+
+
+def test_avante(person: Person) -> None:
+    shown = in_neovim(person, "avante", "plenary", "nui", "avante")
+    assert ANSWER in shown
+    assert "acp-bridge" in shown
 
 
 def test_agent_shell(person: Person) -> None:

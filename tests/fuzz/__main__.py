@@ -44,7 +44,8 @@ def main() -> int:
             if problem:
                 failed += 1
                 names = ",".join(script.behaviours(seed)) or "none"
-                print(f"\nFAILED with the agent's behaviours {names}: {problem}")
+                how = " ".join(script.options(seed)) + " and a second bridge" * script.has_two(seed)
+                print(f"\nFAILED with the agent's behaviours {names}, {how}: {problem}")
                 print(f"again: make fuzz SEED={seed} N={count}", flush=True)
             print(".", end="" if number % 25 else f" {number}\n", flush=True)
     print()

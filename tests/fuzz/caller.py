@@ -6,7 +6,9 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fuzz.ledger import Guest, Ledger, Prompt, key
+from tests.crash.rounds import CAPABILITIES
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.prompts import Guest, Prompt, key
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
@@ -20,8 +22,12 @@ class Caller:
     ledger: Ledger
     #: the number of its bridge in the run.
     life: int
-    #: None if it has started the bridge.
+    #: None if it has started one of the run's first bridges.
     guest: Guest | None = None
+    #: it came over the socket, and has not started its bridge.
+    joined: bool = False
+    #: what it has said of itself.
+    declared: Message = field(default_factory=dict)
     #: by the key of their ids.
     prompts: dict[str, Prompt] = field(default_factory=dict)
     #: every id that was used, in order.
@@ -29,6 +35,9 @@ class Caller:
     listening: bool = True
     #: everything was answered, and nothing is on its way.
     quiet: bool = False
+    judged: bool = False
+    #: how many lines it had sent and got when each other bridge ended.
+    ends: list[int] = field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -65,6 +74,16 @@ class Caller:
     def stop(self, session_id: str, *, own: bool = False) -> None:
         """Prompts of this session may be cancelled; `own`: those that this client has sent."""
         self.ledger.stop(self.life, session_id, self.number if own else None)
+
+    async def greet(self, within: float) -> bool:
+        """`initialize`; False if it is not answered in time, and was given up."""
+        own = {"accepted": True, **self.declared}
+        able = {**CAPABILITIES, "_meta": {"acp_bridge": own}}
+        request = self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": able})
+        if await self.answered(request, within):
+            return True
+        self.notify("$/cancel_request", {"requestId": request})
+        return False
 
     # --- waiting -------------------------------------------------------------------------------
 

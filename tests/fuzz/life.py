@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import anyio
 
-from tests.crash.rounds import CAPABILITIES, GONE_WITHIN
+from tests.crash.rounds import GONE_WITHIN, steps
 from tests.crash.told import Lost
 from tests.fuzz.caller import Caller
-from tests.fuzz.ledger import Guest, Ledger
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.owned import Owned
+from tests.fuzz.prompts import Guest
 from tests.support.client import RecordingClient
-from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.joined import joined, listening
-from tests.support.processes import MARK, all_gone
-from tests.support.recording import Message, Recording
+from tests.support.processes import all_gone, children, command_line, marked
+from tests.support.recording import Message
+
+if TYPE_CHECKING:
+    from tests.fuzz.place import Place
 
 #: Every gate of the prompts and of the fixture agents.
 GATES = (
@@ -35,58 +39,8 @@ GATES = (
 UNTOLD = ("leak-plain", "leak-new-tool")
 #: Seconds for everything to be answered once nothing holds it up; a restart takes some of them.
 SETTLE = 30
-
-
-@dataclass
-class Place:
-    """Where a run's bridges and agents live."""
-
-    folder: Path
-    behaviours: tuple[str, ...]
-    options: Sequence[str]
-    ledger: Ledger = field(default_factory=Ledger)
-    mark: str = field(default_factory=lambda: uuid4().hex)
-    #: what each bridge's client saw.
-    recordings: list[Recording] = field(default_factory=list)
-
-    @property
-    def log(self) -> FixtureLog:
-        return FixtureLog(self.folder / "agent.log")
-
-    @asynccontextmanager
-    async def bridge(self, number: int, *, plain: bool = False) -> AsyncIterator[Life]:
-        """A bridge; `plain`: with an agent that behaves well. Judged on leaving."""
-        agent = fixture_command(*(() if plain else self.behaviours))
-        command = [sys.executable, "-m", "acp_bridge", *self.options, "--", *agent]
-        async with Gates() as gates:
-            env = {
-                **gates.env,
-                **self.log.env,
-                "ACP_BRIDGE_HOME": str(self.folder / "bridge"),
-                "ACP_BRIDGE_LOG_LEVEL": "info",
-                "FIXTURE_HOME": str(self.folder / "agent"),
-                MARK: self.mark,
-            }
-            async with RecordingClient.start(command, env=env) as client:
-                first = Caller(client, self.ledger, number)
-                behaviours = () if plain else self.behaviours
-                self.recordings.append(client.recording)
-                async with AsyncExitStack() as stack:
-                    life = Life(self, number, first, gates, behaviours, stack)
-                    yield life
-                self.ledger.turns.append(len(self.log.turns()))
-                self._judge(life, client.stderr.decode())
-
-    def _judge(self, life: Life, said: str) -> None:
-        for caller in life.callers:
-            self.ledger.judge_life(
-                caller.client.recording,
-                said,
-                caller.prompts,
-                quiet=caller.quiet,
-                guest=caller.guest,
-                company=len(life.callers) > 1,
-            )
+#: The exit code of a waiter whose bridge has left it none.
+_LEFT_NONE = 1
 
 
 @dataclass
@@ -95,15 +49,22 @@ class Life:
 
     place: Place
     number: int
+    #: the one that has started it.
     first: Caller
     gates: Gates
     behaviours: tuple[str, ...]
-    #: the connections of those who joined.
-    stack: AsyncExitStack
+    #: what its processes carry.
+    mark: str
+    #: it outlives the client that has started it, and does so now.
+    keeps: bool = False
+    is_kept: bool = False
     #: the one that joined, while it is there.
     second: Caller | None = None
     #: all that there were; the first one comes first.
     callers: list[Caller] = field(default_factory=list)
+    #: the context of this bridge, and of the connection of the second client.
+    owned: Owned[Life] | None = None
+    _connection: Owned[RecordingClient] | None = None
 
     def __post_init__(self) -> None:
         self.callers.append(self.first)
@@ -115,114 +76,220 @@ class Life:
     @property
     def here(self) -> list[Caller]:
         """The clients that there are now."""
+        first = [] if self.is_kept else [self.first]
         second = [self.second] if self.second and self.second.is_here else []
-        return [self.first, *second]
+        return [*first, *second]
 
     # --- who comes and goes --------------------------------------------------------------------
 
     async def begin(self) -> None:
         """`initialize`; an agent that never answers it is given up."""
         self.gates.open("initialize")
-        params = {"protocolVersion": 1, "clientCapabilities": CAPABILITIES}
-        request = self.first.ask("initialize", params)
-        if not await self.first.answered(request, within=10 if self._starts else 0.5):
-            self.first.notify("$/cancel_request", {"requestId": request})
+        await self.first.greet(within=10 if "never-starts" not in self.behaviours else 0.5)
 
-    @property
-    def _starts(self) -> bool:
-        return "never-starts" not in self.behaviours
+    def pid(self) -> int | None:
+        """The process that is the bridge; None if there is none yet, or no more.
+
+        Of a kept one: what has its command line and is no child of another one, or the waiter.
+        """
+        process = self.first.client.process
+        assert process is not None
+        if not self.keeps:
+            return process.pid if process.poll() is None else None
+        alike = [pid for pid in marked(self.mark) if "--keep" in command_line(pid)]
+        below = {child for pid in alike for child in children(pid)}
+        return next((pid for pid in alike if pid not in {process.pid, *below}), None)
 
     async def join(self, number: int, own: Message) -> bool:
         """Let one more client join over the socket; `own`: what it declares. False if it can't."""
-        process = self.first.client.process
-        assert process is not None
+        pid = self.pid()
+        if pid is None:
+            return False
         try:
-            bridge = await listening(self.place.folder / "bridge", process.pid, within=1)
+            bridge = await listening(self.place.home, pid, within=1)
             await self.leave()
-            client = await self.stack.enter_async_context(joined(bridge.socket))
+            opened = joined(bridge.socket)
+            self._connection = await Owned.open(self.place.tasks, opened)
         except (TimeoutError, OSError):  # it does not listen yet, or has ended
             return False
-        guest = Guest(number, self.number)
-        self.second = Caller(client, self.ledger, self.number, guest)
+        client = self._connection.value
+        guest = Guest(number, self.number, time.monotonic())
+        self.second = Caller(client, self.ledger, self.number, guest, joined=True, declared=own)
         self.callers.append(self.second)
         self.place.recordings.append(client.recording)
-        able = {**CAPABILITIES, "_meta": {"acp_bridge": {"accepted": True, **own}}}
-        params = {"protocolVersion": 1, "clientCapabilities": able}
-        return await self.second.answered(self.second.ask("initialize", params), within=10)
+        return await self.second.greet(within=10)
 
     async def leave(self) -> None:
         """The connection of the client that joined ends, whatever is on its way."""
+        connection, self._connection = self._connection, None
         if self.second:
-            self.second.quiet = False
+            self.second.quiet &= self.second.is_here
             self.second = None
-            await self.stack.pop_all().aclose()
+        if connection:
+            await connection.close()
+
+    def note_end_of_another(self) -> None:
+        """Another bridge has ended: what it had not passed on is missing here."""
+        for caller in self.here:
+            caller.ends.append(len(caller.client.recording))
 
     # --- waiting -------------------------------------------------------------------------------
 
-    async def settle(self) -> None:
-        """Nothing holds anything up any more: until all is answered. Raises Lost."""
+    def let_all_go_on(self, sessions: Iterable[str]) -> None:
+        """Nothing holds anything up any more; each client says so behind what it has sent."""
         for caller in self.here:
             caller.listen()
             caller.client.side.permission = "reject"
             caller.client.side.handlers.clear()
             caller.answer_late()
-        self._go_on()
+            for session_id in sessions:
+                caller.ask("_acp_bridge/go", {"sessionId": session_id})
         self.gates.open_for_good(*GATES)
         if "never-reads-stdin" in self.behaviours:
             self._stop_the_deaf()
+
+    async def all_answered(self) -> None:
+        """Until its clients have all answers. Raises Lost."""
         for caller in self.here:
             await self._all_answered(caller)
 
     async def _all_answered(self, caller: Caller) -> None:
         def is_over() -> bool:
-            return not caller.unanswered() or (caller.guest is not None and not caller.is_here)
+            return not caller.unanswered() or (caller.joined and not caller.is_here)
 
         try:
             await caller.client.until_recorded(is_over, within=SETTLE)
         except TimeoutError as exc:
             left = json.dumps(caller.unanswered())[:1000]
             raise Lost(f"unanswered after {SETTLE} s: {left}; {str(exc)[-3000:]}") from exc
+        except ConnectionError as exc:
+            raise Lost(f"its bridge has ended: {str(exc)[-3000:]}") from exc
         caller.quiet = caller.is_here
 
-    def _sessions(self) -> set[str]:
-        return {prompt.session_id for caller in self.here for prompt in caller.prompts.values()}
-
-    def _go_on(self) -> None:
-        """Nothing is paused or held any more: each says so behind what it has sent itself."""
-        for session_id in sorted(self._sessions() | set(self.ledger.transcripts)):
-            for caller in self.here:
-                caller.ask("_acp_bridge/go", {"sessionId": session_id})
+    async def at_rest(self) -> None:
+        """Until no turn runs in it, and no prompt waits. Raises Lost."""
+        pid = self.pid()
+        if pid is None:
+            return
+        try:
+            bridge = await listening(self.place.home, pid, within=1)
+            connection = await Owned.open(self.place.tasks, joined(bridge.socket))
+        except (TimeoutError, OSError):  # nothing has begun, or it has ended for want of work
+            return
+        client, rows = connection.value, []
+        try:
+            await client.initialize({})
+            with anyio.fail_after(SETTLE):
+                while rows := [each for each in await _live(client) if _works(each)]:
+                    await steps(200)
+        except TimeoutError as exc:
+            raise Lost(f"a kept bridge does not come to rest: {rows}") from exc
+        except (ConnectionError, BrokenPipeError):
+            return
+        finally:
+            await connection.close()
 
     def _stop_the_deaf(self) -> None:
         """An agent that reads nothing answers nothing: its sessions are closed."""
         asked = [message for caller in self.here for message in caller.unanswered()]
         named = {message["params"].get("sessionId") for message in asked}
-        for session_id in self._sessions() | {name for name in named if isinstance(name, str)}:
-            self.first.stop(session_id)
-            self.first.ask("_acp_bridge/close", {"sessionId": session_id})
+        named |= {p.session_id for caller in self.here for p in caller.prompts.values()}
+        for session_id in {name for name in named if isinstance(name, str)}:
+            for caller in self.here:
+                caller.stop(session_id)
+                caller.ask("_acp_bridge/close", {"sessionId": session_id})
 
     # --- the end -------------------------------------------------------------------------------
 
     async def end(self, how: str, rng: random.Random) -> None:
-        """Everything is gone in time, whatever the client does. Raises Lost."""
+        """The client that has started it ends, and it too; everything is gone in time, whatever
+        the other clients do. Raises Lost.
+        """
+        client = self.first.client
         if how == "EOF":
-            self.first.client.close_stdin()
+            client.close_stdin()
         else:
-            self.first.client.terminate(signal.Signals[how])
+            client.terminate(signal.Signals[how])
+        await self._ended(how, rng)
+        code = await client.wait()
+        if code != (-signal.SIGKILL if how == "SIGKILL" else 0):
+            raise Lost(f"exit code {code} after {how}: {client.situation()}")
+
+    async def end_at_once(self, rng: random.Random) -> None:
+        """The client closes stdin, and all ends; a kept bridge gets SIGTERM. Raises Lost."""
+        if not self.keeps:
+            await self.end("EOF", rng)
+            return
+        await self.part("EOF")
+        await self.end_kept("SIGTERM", rng)
+
+    async def end_behind_waiter(self, rng: random.Random) -> bool:
+        """The bridge is killed, and the client sees it; False if there is none. Raises Lost."""
+        if (pid := self.pid()) is None:
+            return False
+        os.kill(pid, signal.SIGKILL)
+        await self._ended("SIGKILL of the bridge", rng)
+        code = await self.first.client.wait()
+        if code != _LEFT_NONE:
+            raise Lost(f"the waiter's exit code is {code}: {self.first.client.situation()}")
+        return True
+
+    async def end_kept(self, how: str, rng: random.Random) -> None:
+        """The bridge ends, whose client has ended before. Raises Lost."""
+        if pid := self.pid():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.Signals[how])
+        await self._ended(how, rng)
+
+    async def part(self, how: str) -> None:
+        """The client that has started it ends, and the bridge goes on. Raises Lost."""
+        client = self.first.client
+        assert client.process is not None
+        self.first.listen()
+        match how:
+            case "EOF":
+                client.close_stdin()
+            case "GROUP":
+                os.killpg(client.process.pid, signal.SIGKILL)
+            case _:
+                client.terminate(signal.Signals[how])
+        try:
+            with anyio.fail_after(GONE_WITHIN):
+                await client.closed.wait()
+            await client.stderr_ended(GONE_WITHIN)
+            code = await client.wait(GONE_WITHIN)
+        except TimeoutError as exc:
+            raise Lost(f"after {how} the client waits: {client.situation()}") from exc
+        if code != (-signal.SIGKILL if how in ("SIGKILL", "GROUP") else 0):
+            raise Lost(f"the waiter's exit code is {code} after {how}: {client.situation()}")
+        self.is_kept = True
+
+    async def _ended(self, how: str, rng: random.Random) -> None:
         if rng.random() < 0.5:
             self._listen()
         try:
-            await all_gone(self.place.mark, GONE_WITHIN)
+            await all_gone(self.mark, GONE_WITHIN)
         except TimeoutError as exc:
             raise Lost(f"after {how}: {exc}") from exc
         self._listen()
         with anyio.fail_after(10):
             for caller in self.here:
                 await caller.client.closed.wait()
-        code = await self.first.client.wait()
-        if code != (-signal.SIGKILL if how == "SIGKILL" else 0):
-            raise Lost(f"exit code {code} after {how}: {self.first.client.situation()}")
 
     def _listen(self) -> None:
         for caller in self.here:
             caller.listen()
+
+
+#: States in which a turn runs, or may begin at once.
+_WORKING = ("running", "permission", "paused", "cancelling", "starting")
+
+
+async def _live(client: RecordingClient) -> list[Message]:
+    found: Message = await client.request("_acp_bridge/live", {}, within=10)
+    rows: list[Message] = found["sessions"]
+    return rows
+
+
+def _works(row: Message) -> bool:
+    return bool(row["waiting"]) or row["state"] in _WORKING

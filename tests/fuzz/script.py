@@ -48,9 +48,13 @@ WEIGHTS = {
     "stop_reading": 1,
     "go_on_reading": 2,
     "restart": 4,
+    "other": 6,
+    "end_kept": 2,
 }
-#: How much of it is done by the client that joined.
-_SECOND = 0.5
+#: How much of it is done by others than the client that has started the newest bridge.
+_OTHERS = 0.5
+#: Runs with a bridge that outlives its client, and with two bridges at a time.
+_KEPT, _TWO = 0.3, 0.3
 #: What such a client may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,
@@ -74,8 +78,8 @@ class Operation:
     #: the session that is meant, from 0.
     slot: int
     rng: random.Random
-    #: the client that joined does it, if there is one.
-    second: bool = False
+    #: below 1: says which of the clients that there are does it.
+    who: float = 0.0
 
 
 def behaviours(seed: int) -> tuple[str, ...]:
@@ -106,7 +110,26 @@ def options(seed: int) -> list[str]:
         chosen += ["--sleep-after", rng.choice(["0.0005", "0.005"])]
     if random.Random(f"{seed}.spare").random() < 0.3:
         chosen.append("--spare")
+    if keeps(seed):
+        chosen += ["--keep", "1h"]
     return chosen
+
+
+def keeps(seed: int) -> bool:
+    """True if the bridges outlive their clients (`--keep`)."""
+    return random.Random(f"{seed}.keep").random() < _KEPT
+
+
+def has_two(seed: int) -> bool:
+    """True if a second bridge on the same home comes and goes."""
+    return random.Random(f"{seed}.two").random() < _TWO
+
+
+def place(who: float, count: int) -> int:
+    """Which of so many clients does it, from 0: the first does half of it."""
+    if count < 2 or who < 1 - _OTHERS:
+        return 0
+    return 1 + int((who - (1 - _OTHERS)) / _OTHERS * (count - 1))
 
 
 def hooks(seed: int) -> str:
@@ -119,6 +142,10 @@ def operations(seed: int, count: int) -> Iterator[Operation]:
     """The first one opens a session."""
     rng = random.Random(f"{seed}.operations")
     weights = dict(WEIGHTS)
+    if not has_two(seed):
+        del weights["other"]
+    if not keeps(seed):
+        del weights["end_kept"]
     if _HEAVY in behaviours(seed):
         weights |= {"prompt": 3, "interrupt": 1}
     yield Operation("new", 0, random.Random(f"{seed}.0"))
@@ -126,8 +153,8 @@ def operations(seed: int, count: int) -> Iterator[Operation]:
         (kind,) = rng.choices(list(weights), list(weights.values()))
         # Mostly one session, or nothing would ever be in another one's way.
         slot = rng.choices(range(SLOTS), [6, 2, 1])[0]
-        second = random.Random(f"{seed}.{number}.who").random() < _SECOND
-        yield Operation(kind, slot, random.Random(f"{seed}.{number}"), second)
+        who = random.Random(f"{seed}.{number}.who").random()
+        yield Operation(kind, slot, random.Random(f"{seed}.{number}"), who)
 
 
 def words(number: int, count: int) -> list[str]:
@@ -140,10 +167,18 @@ def prompt_text(rng: random.Random, number: int) -> tuple[str, list[str]]:
     said = words(number, rng.randrange(2, 8))
     cut = rng.randrange(1, len(said))
     middle = rng.choices(_MIDDLES, k=rng.randrange(3))
+    middle = [_question(f"q{number}.{at}") if m == "QUESTION" else m for at, m in enumerate(middle)]
     parts = [f"say {' '.join(said[:cut])}", *middle, f"say {' '.join(said[cut:])}"]
     if (end := rng.choice(_ENDS)) and rng.random() < 0.4:
         parts.append(end)
     return "; ".join(parts).replace("NUMBER", str(number)), said
+
+
+def _question(name: str) -> str:
+    kinds = {"allow": "allow_once", "reject": "reject_once"}
+    options = [{"optionId": each, "name": each, "kind": kind} for each, kind in kinds.items()]
+    params = {"toolCall": {"toolCallId": name, "title": name}, "options": options}
+    return f"ask session/request_permission {json.dumps(params)}"
 
 
 _MIDDLES = (
@@ -157,6 +192,7 @@ _MIDDLES = (
     "tool uNUMBER; tool-done uNUMBER",
     "permission",
     "permission 2",
+    *["QUESTION"] * 4,
     "elicit",
     "read /none",
     "write /fNUMBER",

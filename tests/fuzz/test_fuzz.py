@@ -9,7 +9,8 @@ import pytest
 from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.__main__ import runs
-from tests.fuzz.ledger import Guest, Ledger, Prompt
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.prompts import Guest, Prompt
 from tests.fuzz.run import Run
 from tests.support.fixture_agents import BEHAVIOURS
 from tests.support.recording import Record, Recording

@@ -217,6 +217,8 @@ async def test_a_session_whose_journal_fails_is_not_open_and_can_be_opened_later
                 await it.store.open("s", elsewhere)
         assert caught.value.code == -32603
         assert "disk" not in caught.value.message
+        assert "`acp-bridge doctor`" in caught.value.message
+        assert "`acp-bridge show s`" in caught.value.message
         assert await it.is_closed()
         assert await it.store.open("s", elsewhere)
 

@@ -12,6 +12,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.sessions.spare import Spare, SpareTimes
+from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import quiet
 from tests.sessions.agent import Process, until
 from tests.sessions.bench import bench
@@ -279,3 +280,42 @@ async def test_without_the_setting_no_process_is_kept(tmp_path: Path) -> None:
         await it.new()
         await quiet()
         assert len(it.agent.processes) == 1
+
+
+# --- one that is dead, and nobody knows -------------------------------------------------------
+
+
+async def _dies(process: Process, _: Any) -> Any:
+    process.dies()
+    await anyio.sleep_forever()
+
+
+@pytest.mark.hazard("Q12")
+@pytest.mark.parametrize("seconds", [0.0, LONG])
+async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
+    seconds: float, tmp_path: Path
+) -> None:
+    async with bench(tmp_path, spare=seconds, spare_pause=0) as it:
+        if seconds:
+            await it.new()
+        await until(lambda: it.bridge._waiting.link)
+        waited, opens = it.agent.processes[-1], it.agent.script["session/new"]
+
+        async def answer(process: Process, given: Any) -> Any:
+            return await (_dies if process is waited else opens)(process, given)
+
+        it.agent.script["session/new"] = answer
+        session = it.bridge._sessions.live[await it.new()]
+        assert len(waited.params("session/new")) == 1
+        assert session.link in it.agent.living
+
+
+async def test_a_session_that_kills_the_process_started_for_it_is_not_tried_for_ever(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        await until(lambda: it.bridge._waiting.link)
+        it.agent.script["session/new"] = _dies
+        with pytest.raises(RpcError, match="has ended"):
+            await it.new()
+        assert len(it.agent.processes) == 2

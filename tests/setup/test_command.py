@@ -128,6 +128,28 @@ def test_a_file_that_can_not_be_changed_is_named_with_the_reason_and_the_snippet
     assert file.read_text() == "{oops"
 
 
+def test_the_command_that_writes_it_is_told_whole_and_not_after_it_failed(
+    program: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "zed", "--keep", "8h", "--", "sh", "-c", "an agent")
+    assert out.endswith(": acp-bridge setup zed --write --keep 8h -- sh -c 'an agent'\n")
+    file = home / ".config" / "zed" / "settings.json"
+    file.mkdir(parents=True)
+    code, out, _ = run(capsys, "zed", "--write")
+    assert (code, "--write" in out) == (1, False)
+
+
+@pytest.mark.parametrize("name", ["codecompanion", "avante"])
+def test_settings_that_are_there_may_have_the_call_already(
+    name: str, program: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "would undo" not in run(capsys, name)[1]
+    file = home / ".config" / "nvim" / "init.lua"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert f'require("{name}").setup already' in run(capsys, name)[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -58,6 +58,45 @@ def test_the_folder_of_settings_may_be_another_but_no_relative_one() -> None:
         assert file({"HOME": "/h", "XDG_CONFIG_HOME": "c"}) == f"/h/.config/{below}"
 
 
+@pytest.mark.parametrize(
+    ("there", "read"),
+    [
+        (["a/.emacs.d/", "a/.emacs"], ".emacs"),
+        (["a/.emacs.el", "a/.emacs"], ".emacs.el"),
+        (["a/.config/emacs/init.el", "a/.emacs.d/"], ".emacs.d/init.el"),
+        (["a/.config/emacs/"], ".config/emacs/init.el"),
+        ([], ".emacs.d/init.el"),
+    ],
+)
+def test_the_file_is_the_one_that_emacs_reads(there: list[str], read: str, tmp_path: Path) -> None:
+    make(tmp_path, there)
+    home = tmp_path / "a"
+    assert EDITORS["agent-shell"].file({"HOME": str(home)}) == str(home / read)
+
+
+@pytest.mark.parametrize(
+    ("there", "read"),
+    [
+        (["init.vim"], "plugin/acp-bridge.lua"),
+        (["init.vim", "init.lua"], "init.lua"),
+        (["init.lua"], "init.lua"),
+    ],
+)
+@pytest.mark.parametrize("name", ["codecompanion", "avante"])
+def test_the_file_is_one_that_neovim_reads(
+    name: str, there: list[str], read: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "nvim", there)
+    assert EDITORS[name].file({"XDG_CONFIG_HOME": str(tmp_path)}) == str(tmp_path / "nvim" / read)
+
+
+def make(folder: Path, names: list[str]) -> None:
+    """Make these files, and those that end with a slash as folders."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).mkdir() if name.endswith("/") else (folder / name).touch()
+
+
 def test_two_agents_are_two_entries() -> None:
     for editor in EDITORS.values():
         if editor.entry is not None:

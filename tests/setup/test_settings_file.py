@@ -52,6 +52,14 @@ def test_the_second_time_nothing_is_changed(file: Path) -> None:
     assert names(file.parent) == found
 
 
+def test_a_file_that_its_owner_has_made_read_only_is_left_alone(file: Path) -> None:
+    before = file.read_bytes()
+    file.chmod(0o444)
+    with pytest.raises(NotWritten, match="it is read-only"):
+        write(file, OURS)
+    assert (file.read_bytes(), names(file.parent)) == (before, [file.name])
+
+
 def test_a_file_that_is_not_there_is_made_with_its_folders_and_for_its_owner_alone(
     tmp_path: Path,
 ) -> None:

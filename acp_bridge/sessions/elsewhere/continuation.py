@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import anyio
 
-from acp_bridge import errors
-from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.wire.jsonrpc import RpcError
 
 
@@ -30,23 +29,6 @@ class Continuation:
 
     def __init__(self) -> None:
         """Nothing was sent yet; `scope` is of the task that opens the session."""
-        self.waiting: list[ClientRequest] = []
+        self.waiting = WaitingRequests()
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
-
-    def cancel_request(self, client: Client, request_id: object) -> bool:
-        """Answer a request that its client gives up; False if it is not here."""
-        for request in self.waiting:
-            if request.is_of(client, request_id):
-                self.waiting.remove(request)
-                request.fail(errors.cancelled())
-                return True
-        return False
-
-    def cancel_oldest(self) -> None:
-        """Answer the oldest prompt as a cancelled one."""
-        for request in self.waiting:
-            if request.method == SESSION_PROMPT:
-                self.waiting.remove(request)
-                request.answer({"stopReason": "cancelled"})
-                return

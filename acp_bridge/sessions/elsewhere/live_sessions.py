@@ -7,7 +7,7 @@ from contextlib import suppress
 import anyio
 
 from acp_bridge import errors
-from acp_bridge.clients.client import Incoming
+from acp_bridge.clients.streams import Incoming
 from acp_bridge.listening.holder import connect
 from acp_bridge.protocol import LIVE, OBSERVES, Json, with_own_meta
 from acp_bridge.sessions.elsewhere.holder_hello import NotLive, answer_to, introduce

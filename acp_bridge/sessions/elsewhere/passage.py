@@ -13,12 +13,12 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import errors, protocol, waits
-from acp_bridge.clients.client import Client, ClientRequest, Incoming, Outgoing
+from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CLOSE_FOR_ALL,
-    CLOSED_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
@@ -251,7 +251,7 @@ class Passage:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:
                 self._note_word()
-                self.leaving |= word == CLOSED_STATE
+                self.leaving |= word == protocol.CLOSED_STATE
                 if self.client.hears_state:
                     self.client.peer.notify(method, params)
             case _:

@@ -155,7 +155,7 @@ class Passages:
             return False
         key = request.client, session_id
         if continued := self._continued.get(key):
-            continued.waiting.append(request)
+            continued.waiting.add(request)
         elif passage := self._passage(key):
             passage.take(request)
             if request.method in LEAVING:
@@ -180,7 +180,7 @@ class Passages:
         key = client, session_id
         if continued := self._continued.get(key):
             if method == SESSION_CANCEL:
-                continued.cancel_oldest()
+                continued.waiting.cancel_oldest(session_id)
         elif passage := self._passage(key):
             passage.notify(method, params)
         else:
@@ -190,7 +190,7 @@ class Passages:
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Pass on that a client gives a request up; False if it is none of these."""
         for continued in self._continued.values():
-            if continued.cancel_request(client, request_id):
+            if continued.waiting.cancel_request(client, request_id):
                 return True
         own = [each for each in self._passages.values() if each.client is client]
         return any(passage.cancel_request(request_id) for passage in own)
@@ -249,15 +249,7 @@ class Passages:
         finally:
             del self._continued[passage.client, passage.session_id]
             continued.ended.set()
-        for request in continued.waiting:
-            try:
-                if failure:
-                    raise failure
-                request.client.handler.on_client_request(request)
-            except RpcError as exc:
-                request.fail(exc)
-            except Exception as exc:
-                request.fail(errors.internal(exc))
+        continued.waiting.go_on(failure)
 
     async def _reopened(self, passage: Passage) -> RpcError | None:
         """Give the client the session again; returns what has kept it from that, and says it."""

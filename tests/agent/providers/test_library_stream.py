@@ -1,6 +1,7 @@
 """LiteLLM's own stream, which the providers get whose answers have another form."""
 
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,19 @@ async def test_gemini_s_answer_is_read_and_its_signature_comes_back(
     (sent,) = [part for part in model["parts"] if "functionCall" in part or "function_call" in part]
     assert sent["thoughtSignature"] == "c2ln"
     assert "text" in str(tool["parts"])
+
+
+async def test_what_litellm_writes_into_the_schemas_of_tools_reaches_no_other_request(
+    server: ModelServer, open_model: Open
+) -> None:
+    options = {"type": "object", "properties": {}, "additionalProperties": False, "strict": True}
+    function = {"name": "search", "description": "Searches.", "parameters": options}
+    tools: list[dict[str, Any]] = [{"type": "function", "function": function}]
+    given = deepcopy(tools)
+    server.say(Text("Hello"))
+    with anyio.fail_after(5):
+        await open_model("gemini/gemini-2.5-pro").complete(ASK, tools, Tokens())
+    assert tools == given
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-6-astra", "gemini/gemini-2.5-pro"])

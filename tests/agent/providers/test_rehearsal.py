@@ -18,12 +18,17 @@ CODE = """
 import json, os, sys
 from agent import fork_parent
 fork_parent.load(None, sys.argv[1])
-import asyncio
+from agent import __main__ as agent_process
+from agent import tools
 from agent.providers import library
 files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")[:-1]]
 print(json.dumps({
     "loaded": library.is_loaded(),
     "anthropic": "litellm.llms.anthropic.chat.transformation" in sys.modules,
+    "prepared": agent_process.prepare.cache_info().currsize,
+    "models": library.model_info.cache_info().currsize,
+    "schemas": tools.schema.cache_info().currsize,
+    "another tokenizer": hasattr(library.load().utils, "json_data"),
     "threads": len(os.listdir("/proc/self/task")),
     "sockets": [name for name in files if name.startswith("socket")],
 }), file=sys.__stdout__)
@@ -52,7 +57,16 @@ def test_requests_are_built_and_none_is_sent_and_no_thread_or_connection_is_left
         with pytest.raises(BlockingIOError):
             provider.accept()
     told = json.loads(done.stdout)
-    assert told == {"loaded": True, "anthropic": True, "threads": 1, "sockets": []}
+    assert told.pop("models") >= 3
+    assert told == {
+        "loaded": True,
+        "anthropic": True,
+        "prepared": 1,
+        "schemas": 7,
+        "another tokenizer": False,
+        "threads": 1,
+        "sockets": [],
+    }
 
 
 @pytest.mark.hazard("F1")

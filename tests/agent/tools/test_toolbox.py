@@ -27,6 +27,12 @@ def test_a_model_is_told_of_every_tool() -> None:
         assert tool["description"]
 
 
+def test_sessions_share_the_schemas_of_the_tools_that_all_have() -> None:
+    one, two = (_functions(Toolbox(standard_tools())) for _ in range(2))
+    for name, tool in one.items():
+        assert tool["parameters"] is two[name]["parameters"]
+
+
 def test_tools_of_servers_come_and_go() -> None:
     there: list[AnyTool] = []
     toolbox = Toolbox([], lambda: there)

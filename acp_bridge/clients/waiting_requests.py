@@ -1,0 +1,73 @@
+"""Requests that can't be taken where they are read: they wait, in order, for what comes first."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from acp_bridge import errors
+from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: far more than a client sends without having heard anything.
+MOST: Final = 256
+
+
+class Request(Protocol):
+    """A client's request (`client.ClientRequest`)."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def params(self) -> Any: ...
+    def is_of(self, client: Any, request_id: object) -> bool: ...
+    def answer(self, result: Any) -> None: ...
+    def fail(self, error: RpcError) -> None: ...
+    def hand_over(self) -> None: ...
+
+
+class WaitingRequests:
+    """Holds requests until `go_on`; each of them is answered once."""
+
+    def __init__(self) -> None:
+        """Nothing waits yet."""
+        self._waiting: list[Request] = []
+
+    def add(self, request: Request) -> None:
+        """Let a request wait behind the others; raises RpcError when there are too many."""
+        if len(self._waiting) >= MOST:
+            raise errors.refused(f"{MOST} requests wait already: read the answers first")
+        self._waiting.append(request)
+
+    def go_on(self, failure: RpcError | None = None) -> None:
+        """Hand each to its client's handler, in order, or answer them all with this failure."""
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            try:
+                if failure:
+                    raise failure
+                request.hand_over()
+            except RpcError as exc:
+                request.fail(exc)
+            except Exception as exc:
+                request.fail(errors.internal(exc))
+
+    def cancel_request(self, client: object, request_id: object) -> bool:
+        """Answer a request that its client gives up; False if it is not here."""
+        for request in self._waiting:
+            if request.is_of(client, request_id):
+                self._waiting.remove(request)
+                request.fail(errors.cancelled())
+                return True
+        return False
+
+    def cancel_oldest(self, session_id: object) -> None:
+        """Answer the oldest prompt of a session as a cancelled one (invariant C1)."""
+        for request in self._waiting:
+            if request.method == SESSION_PROMPT and _session(request) == session_id:
+                self._waiting.remove(request)
+                request.answer({"stopReason": "cancelled"})
+                return
+
+
+def _session(request: Request) -> object:
+    return request.params.get("sessionId") if isinstance(request.params, dict) else None

@@ -1,0 +1,73 @@
+"""Prompts and connections of one run, as the fuzzer knows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fuzz.transcripts import Transcript
+from tests.process.judge import stop_reason
+from tests.support.recording import Message
+
+WORD = re.compile(r"p(\d+)\.\d+\.")
+
+
+@dataclass(slots=True)
+class Prompt:
+    """One prompt, and what became of it."""
+
+    number: int
+    session_id: str
+    #: the bridge that it was sent to, from 0.
+    life: int
+    text: str
+    #: what a whole turn says.
+    words: list[str]
+    #: it cancels what runs: it may overtake others.
+    urgent: bool
+    #: the client that has sent it: 0 is the one that starts the bridges.
+    by: int = 0
+    #: how many bridges had ended when it was sent.
+    era: int = 0
+    #: its client has sent something after it that may cancel it.
+    own_stop: bool = False
+    #: its client did not have the session for a while.
+    unseen: bool = False
+    #: something that may cancel it was sent after it.
+    stoppable: bool = False
+    accepted: bool = False
+    #: its bridge was kept when its client ended, and was not ended before all had come to rest.
+    kept: bool = False
+    #: None if the bridge ended before.
+    answer: Message | None = None
+    #: when that was read, in monotonic seconds.
+    answered: float = 0.0
+
+    @property
+    def stopped(self) -> Any:
+        """The stop reason; None for an error, and for no answer."""
+        return stop_reason(self.answer or {})
+
+
+@dataclass(slots=True)
+class Guest:
+    """A connection whose client did not start the run's first bridges, from beginning to end."""
+
+    number: int
+    life: int
+    #: when it began, in monotonic seconds.
+    began: float = 0.0
+    transcripts: dict[str, Transcript] = field(default_factory=dict)
+
+
+def key(request_id: object) -> str:
+    """An id as it is on the wire: 1 and "1" are two."""
+    return json.dumps(request_id)
+
+
+def number_of(text: str) -> int | None:
+    """The number of the prompt whose words these are."""
+    found = WORD.search(text)
+    return int(found[1]) if found else None

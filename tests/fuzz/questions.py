@@ -1,0 +1,160 @@
+"""What agents asked the people at all clients, and what came of it (invariant V3).
+
+A prompt's question has a name of its own, so each can be followed: who was asked, who answered
+what, who was told that nobody waits any more, and what the agent says it was answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from acp_bridge.protocol import CANCEL_REQUEST, REQUEST_PERMISSION, SESSION_UPDATE
+from tests.crash.told import Lost
+from tests.fuzz.prompts import Prompt, key, number_of
+from tests.support.recording import Message, Recording
+
+#: in a prompt, the name of a question.
+_NAME = re.compile(r'"toolCallId": ?"(q\d+\.\d)"')
+_WORDS = re.compile(r"p\d+\.\d+\.")
+_SAID = "agent_message_chunk"
+#: what the agent says of an answer.
+_HEARD = re.compile(r"\[session/request_permission (\{.*?\}\}|error -?\d+)\]")
+
+
+@dataclass(slots=True)
+class Asked:
+    """One client was asked one question, perhaps again when it came back to the session."""
+
+    times: int = 0
+    #: the option that it has chosen, if any.
+    chosen: str | None = None
+    #: it was told that nobody waits for its answer.
+    called_back: bool = False
+
+
+@dataclass(slots=True)
+class Person:
+    """Who may be asked, at one connection."""
+
+    number: int
+    observes: bool = False
+    own_turns_only: bool = False
+    #: its connection lasted until all was answered.
+    stays: bool = False
+    #: by the question's name.
+    asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
+
+    def read(self, recording: Recording, prompts: Sequence[Prompt] = ()) -> None:
+        """Take all that was asked. Raises Lost for what must not be."""
+        names: dict[str, str] = {}
+        sent: set[str] = set()
+        for record in recording:
+            message = record.message or {}
+            if record.direction == "in":
+                self._take(message, names, sent)
+                self._judge_open(message, names, prompts)
+            elif "method" not in message and (name := names.pop(key(message.get("id")), "")):
+                outcome = (message.get("result") or {}).get("outcome") or {}
+                if outcome.get("outcome") == "selected":
+                    self.asked[name].chosen = outcome["optionId"]
+
+    def _take(self, message: Message, names: dict[str, str], sent: set[str]) -> None:
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        if message.get("method") == CANCEL_REQUEST:
+            given_up = key(params.get("requestId"))
+            if given_up not in sent:
+                raise Lost(f"client {self.number}: a request that was never sent is given up")
+            if name := names.pop(given_up, ""):
+                self.asked[name].called_back = True
+        elif "method" in message and "id" in message:
+            if key(message["id"]) in sent:
+                raise Lost(f"client {self.number} is sent two requests of one id: {message}")
+            sent.add(key(message["id"]))
+            if message["method"] == REQUEST_PERMISSION:
+                self._note(message, params, names)
+
+    def _judge_open(
+        self, message: Message, open_: dict[str, str], prompts: Sequence[Prompt]
+    ) -> None:
+        """Nobody is waited for any more when the turn goes on."""
+        params = message.get("params")
+        if not open_ or message.get("method") != SESSION_UPDATE or not isinstance(params, dict):
+            return
+        content = params["update"].get("content")
+        said = str(content.get("text")) if isinstance(content, dict) else ""
+        number = number_of(said)
+        if number is None or number >= len(prompts) or params["update"]["sessionUpdate"] != _SAID:
+            return
+        text = prompts[number].text
+        for name in set(open_.values()) & set(_NAME.findall(text)):
+            if any(word in said for word in _WORDS.findall(text[text.index(name) :])):
+                raise Lost(f"client {self.number}: the turn goes on, and {name} is still asked")
+
+    def _note(self, message: Message, params: Message, names: dict[str, str]) -> None:
+        if self.observes:
+            raise Lost(f"client {self.number} only observes, and is asked {message}")
+        name = str(params["toolCall"].get("toolCallId"))
+        names[key(message["id"])] = name
+        asked = self.asked[name]
+        asked.times += 1
+        asked.called_back = False
+        asked.chosen = None
+
+
+def named(prompt: Prompt) -> list[str]:
+    """The questions of a prompt, in the order of asking."""
+    return _NAME.findall(prompt.text)
+
+
+def judge_answers_heard(
+    prompts: Iterable[Prompt], people: list[Person], said: dict[int, str]
+) -> Counter[str]:
+    """`said`: by the prompt's number, what its agent said. Raises Lost."""
+    counts: Counter[str] = Counter()
+    for prompt in prompts:
+        heard = _HEARD.findall(said.get(prompt.number, ""))
+        for name, answer in zip(named(prompt), heard, strict=False):
+            _judge(name, _option(answer), [each.asked.get(name, Asked()) for each in people])
+            counts["permission: judged"] += 1
+        for name in named(prompt):
+            asked = [each.number for each in people if name in each.asked]
+            counts["permission: asked of several"] += len(asked) > 1
+    return counts
+
+
+def _judge(name: str, heard: str | None, asked: list[Asked]) -> None:
+    chosen = {each.chosen for each in asked if each.chosen}
+    if heard == "allow" and "allow" not in chosen:
+        raise Lost(f"question {name}: allowed, and nobody did: {asked}")
+    won = {each.chosen for each in asked if each.chosen and not each.called_back}
+    if len(won) == 1 and heard in ("allow", "reject") and heard not in won | {None}:
+        raise Lost(f"question {name}: {won} was chosen, and the agent was answered {heard}")
+
+
+def _option(answer: str) -> str | None:
+    """The option that the agent was given; None if none was."""
+    if answer.startswith("error"):
+        return None
+    outcome: dict[str, str] = json.loads(answer)["outcome"]
+    return outcome.get("optionId")
+
+
+def judge_who_was_asked(prompt: Prompt, person: Person, people: list[Person], shown: str) -> None:
+    """`shown`: what this one was shown without a break. Raises Lost if it was left out."""
+    if person.observes or (person.own_turns_only and prompt.by != person.number):
+        return
+    if prompt.words[0] not in shown or prompt.words[-1] not in shown:
+        return
+    if shown.index(prompt.words[0]) > shown.index(prompt.words[-1]):
+        return
+    for name in named(prompt):
+        others = [each.number for each in people if name in each.asked and each is not person]
+        if others and name not in person.asked:
+            raise Lost(f"question {name}: {others} were asked, and client {person.number} was not")
+        if name in person.asked and person.asked[name].times > 1:
+            raise Lost(f"question {name}: client {person.number} was asked twice")
