@@ -76,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError:
         if _has_folder():
             raise
-        sys.stderr.write("acp-bridge: the folder that you are in is gone: change into another\n")
+        sys.stderr.write(
+            "acp-bridge: the working folder is not there any more: change into another\n"
+        )
         return 1
 
 

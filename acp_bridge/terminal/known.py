@@ -46,16 +46,13 @@ def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInf
 
 
 def here() -> Path:
-    """Return the working folder. Raises NotFound: it was removed."""
+    """Return the working folder. Raises FileNotFoundError: it was removed."""
     return Path(real_path("."))
 
 
 def real_path(given: str) -> str:
-    """Return the path of a folder that the user names. Raises NotFound as `here` does."""
-    try:
-        return os.path.realpath(os.path.expanduser(given))
-    except OSError:
-        raise NotFound("the working folder is not there any more") from None
+    """Return the path of a folder that the user names. Raises FileNotFoundError as `here` does."""
+    return os.path.realpath(os.path.expanduser(given))
 
 
 def listing(home: Path) -> list[SessionInfo]:

@@ -29,6 +29,8 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["setup", "zed", "--home", "h"],
+        ["--home", "h"],
         ["run", "p", "--", "agent"],
         ["run", "--continue", "p"],
         ["show"],
@@ -44,7 +46,7 @@ def test_a_command_that_needs_the_folder_says_that_it_is_gone(
     for module in (chat, attach):
         monkeypatch.setattr(module, "unfit", lambda env: None)
     assert cli.run(arguments) == 1
-    told = f"acp-bridge {arguments[0]}: the working folder is not there any more\n"
+    told = "acp-bridge: the working folder is not there any more: change into another\n"
     assert capsys.readouterr().err == told
 
 
