@@ -22,6 +22,7 @@ from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.json_values import as_object
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
 from acp_bridge.log import event
@@ -39,8 +40,6 @@ from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
-#: requests that are taken where they are read; `Bridge.slow` has those that are answered later.
-OWN = frozenset({protocol.INITIALIZE, protocol.SESSION_PROMPT})
 #: requests that read or make a session; they can't go on while the sessions end.
 OPENING = frozenset(
     {
@@ -254,7 +253,7 @@ class Bridge:
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Put a notification where it belongs; what is for nobody is dropped."""
-        named = params if isinstance(params, dict) else {}
+        named = as_object(params)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
         if method == protocol.CANCEL_REQUEST:

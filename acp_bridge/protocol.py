@@ -226,8 +226,6 @@ _OWN: Final = "acp_bridge"
 FEEDBACK: Final = "feedback"
 #: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
 CONTEXT: Final = "context"
-
-
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
 #: in the answer to a load: the bridge that holds the session, and its settings.

@@ -38,6 +38,7 @@ FLOORS: list[set[str]] = [
     {
         "attendance",
         "errors",
+        "json_values",
         "keep",
         "keyed_locks",
         "keys",
@@ -90,6 +91,7 @@ SANS_IO = (
     "hooks.definitions",
     "hooks.verdict",
     "late_replay",
+    "json_values",
     "keys.forms",
     "notices",
     "protocol",

@@ -13,6 +13,7 @@ from acp_bridge.agents.outcome import NOT_FOUND
 from acp_bridge.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.doctor.masking import Mask
 from acp_bridge.doctor.trial import Trial, try_agent
+from acp_bridge.json_values import objects
 from acp_bridge.protocol import VERSION, ErrorCode, Json, can_ask, can_own, has
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
@@ -174,7 +175,7 @@ def _abilities(capabilities: object) -> Finding:
 
 def _logins(result: Json) -> list[Finding]:
     methods = result.get("authMethods")
-    listed = _dicts(methods)
+    listed = objects(methods)
     if not listed:
         return [ok("it offers no login", logins=[])]
     ways = [_way(each) for each in listed]
@@ -193,9 +194,9 @@ def _way(method: Json) -> str:
         case "terminal":
             return f"{name} (in a terminal: the client runs the agent with arguments of its own)"
         case "env_var":
-            told = [str(each.get("name")) for each in _dicts(method.get("vars"))]
-            missing = [each for each in told if not os.environ.get(each)]
-            state = f"missing here: {', '.join(missing)}" if missing else "all set here"
+            told = [str(each.get("name")) for each in objects(method.get("vars"))]
+            unset = [each for each in told if not os.environ.get(each)]
+            state = f"missing here: {', '.join(unset)}" if unset else "all set here"
             return f"{name} (environment variables, {state})"
     about = method.get("description")
     return f"{name} ({_cut(about)})" if isinstance(about, str) and about else name
@@ -223,7 +224,3 @@ def _stderr(trial: Trial) -> list[Finding]:
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
-
-
-def _dicts(value: object) -> list[Json]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.agents import ancestors
-from acp_bridge.agents.lease import is_locked
 from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
-from acp_bridge.listening.holder import read_holder
+from acp_bridge.doctor.held import Held, held_sessions
 from acp_bridge.listening.places import NoPlace, new_socket_path
 from acp_bridge.listening.run_files import Listed, LiveBridge, listed
 from acp_bridge.protocol import Json
@@ -27,17 +24,6 @@ _GLANCE, _PATIENCE = 1.0, 10.0
 #: seconds after which a socket without a run file is no bridge that is just starting.
 _OLD: Final = 60.0
 _NAMED: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A session whose lock somebody has."""
-
-    session_id: str
-    #: the path of its bridge's socket, if that is said.
-    socket: str | None
-    #: the process that took the lock, if the system tells.
-    pid: int | None
 
 
 async def check(subject: Subject) -> list[Finding]:
@@ -86,7 +72,8 @@ def _bridge(answer: Answer, held: Sequence[Held]) -> Finding:
     if answer.sessions is None:
         return warning(
             f"{text}; it has not answered within {_GLANCE:g} s",
-            f"if that stays so: kill {bridge.pid}; its sessions are kept",
+            f"if that stays so: kill {bridge.pid}, and kill -9 {bridge.pid} if it is stopped; its"
+            " sessions are kept",
             **data,
         )
     return ok(text, **data)
@@ -145,27 +132,6 @@ def sockets(home: Path, subject: Subject) -> list[Finding]:
     return []
 
 
-def held_sessions(home: Path) -> list[Held]:
-    """Return the sessions that somebody holds. Raises OSError."""
-    owners: dict[int, int] | None = None
-    found = []
-    for path in sorted((home / "sessions").glob("*.lock")):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # it was deleted, or is another user's, which its session tells
-            continue
-        try:
-            if not is_locked(fd):
-                continue
-            owners = _owners() if owners is None else owners
-            holder = read_holder(path)
-            pid = owners.get(os.fstat(fd).st_ino)
-            found.append(Held(path.stem, holder.socket if holder else None, pid))
-        finally:
-            os.close(fd)
-    return found
-
-
 def is_alive(pid: int) -> bool:
     """Return True for a process that has not ended."""
     try:
@@ -175,17 +141,6 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _owners() -> dict[int, int]:
-    """Return who has taken each flock, by the inode of the file, as far as the system tells."""
-    found = {}
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and int(words[4]) > 0:
-                found[int(words[5].rpartition(":")[2])] = int(words[4])
-    return found
 
 
 def _is_old(path: str) -> bool:

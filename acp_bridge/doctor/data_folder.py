@@ -11,7 +11,16 @@ from statistics import median
 from time import monotonic
 from typing import Final
 
-from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
+from acp_bridge.doctor.findings import (
+    Finding,
+    Level,
+    Silent,
+    Subject,
+    error,
+    in_thread,
+    ok,
+    warning,
+)
 from acp_bridge.protocol import Json
 
 AREA: Final = "data folder"
@@ -54,7 +63,7 @@ def _look(home: Path) -> list[Finding]:
     if space.read_only:  # then rights are beside the point
         return [disk]
     found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
-    if found.level.value == "error" or disk.level.value == "error":
+    if Level.ERROR in (found.level, disk.level):
         return [found, disk]
     return [found, disk, _fsync(home)]
 

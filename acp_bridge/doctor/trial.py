@@ -16,8 +16,9 @@ import anyio
 from acp_bridge import __version__, waits
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.protocol import INITIALIZE, VERSION, ErrorCode, Json
-from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RpcError
-from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.deaf import Deaf
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.peer import Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: lines of stderr that are kept: enough for a whole private key, which is masked as a whole.
@@ -56,22 +57,6 @@ class Trial:
         return self.answer.error if isinstance(self.answer, Err) else None
 
 
-class _Deaf:
-    """Takes nothing that an agent says before it is asked."""
-
-    def on_request(self, call: Call) -> None:
-        raise RpcError(ErrorCode.METHOD_NOT_FOUND, "nothing can be asked before a session")
-
-    def on_notification(self, method: str, params: Any) -> None:
-        """Drop it."""
-
-    def on_malformed(self, line: Malformed) -> None:
-        """Drop it: the first such line is found in what was read."""
-
-    def on_batch_end(self) -> None:
-        """Do nothing."""
-
-
 async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
     """Return how an agent answers `initialize` within so many seconds; it has ended then."""
     trial = Trial()
@@ -108,7 +93,7 @@ async def _initialize(trial: Trial, process: AgentProcess, writer: Writer, reade
             trial.answer = answer
         settled.set()
 
-    peer = Peer(_Deaf(), writer.write, answer_malformed=False)
+    peer = Peer(Deaf(), writer.write, answer_malformed=False)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.run)
         tasks.start_soon(_read, trial, peer, reader)

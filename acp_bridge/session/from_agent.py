@@ -8,6 +8,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
@@ -141,8 +142,7 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         self._spoke = True
         if method == CANCEL_REQUEST:
-            named = params if isinstance(params, dict) else {}
-            link.at_clients.take_back(named.get("requestId", UNSET))
+            link.at_clients.take_back(as_object(params).get("requestId", UNSET))
         elif link.epoch == self._port.epoch and self._port.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}

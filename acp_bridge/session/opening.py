@@ -12,13 +12,8 @@ from typing import Any, Final
 
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
-from acp_bridge.protocol import (
-    SESSION_LOAD,
-    SESSION_NEW,
-    SESSION_RESUME,
-    ErrorCode,
-    Json,
-)
+from acp_bridge.json_values import as_object
+from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME, ErrorCode, Json
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: characters of an agent's `data.details` that are told.
@@ -160,8 +155,7 @@ class Opening:
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        result = await self._link.ask_for(self._origin, method, params)
-        return result if isinstance(result, dict) else {}
+        return as_object(await self._link.ask_for(self._origin, method, params))
 
 
 def in_words(refusal: RpcError) -> str:

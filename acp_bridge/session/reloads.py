@@ -13,6 +13,7 @@ from typing import Protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.journal.reloads import Reloads
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.settings import Settings
 
@@ -69,8 +70,7 @@ class SeenReloads:
 
     def _known_as(self, link: Link) -> tuple[str, str]:
         """Return the agent's name, the bridge's if it gives none, and its version or ""."""
-        info = link.initialized.get("agentInfo")
-        info = info if isinstance(info, dict) else {}
+        info = as_object(link.initialized.get("agentInfo"))
         name, version = info.get("name"), info.get("version")
         return (
             name if isinstance(name, str) and name else self._settings.agent_name,

@@ -15,6 +15,7 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
 from acp_bridge.session.opening import Workspace
@@ -54,8 +55,7 @@ class Forks:
     async def _make(
         self, source: Session, workspace: Workspace, request: ClientRequest
     ) -> tuple[Session, Json]:
-        answer = await source.to_agent.ask(request)
-        result: Json = answer if isinstance(answer, dict) else {}
+        result = as_object(await source.to_agent.ask(request))
         agent_id = result.get("sessionId")
         if not isinstance(agent_id, str) or agent_id == source.journal.info.agent_session_id:
             raise errors.agent_trouble("the agent gave no session id")

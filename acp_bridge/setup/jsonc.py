@@ -19,7 +19,6 @@ from acp_bridge.protocol import Json
 _BLANKS: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"')
 _SCALAR: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
-_INDENT: Final = re.compile(r"(?:^|\n)([ \t]*)$")
 _BOM: Final = "\ufeff"
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from acp_bridge import __version__
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.socket_stream import SocketStream
@@ -103,7 +104,7 @@ class Connection:
             "clientCapabilities": with_own_meta(capabilities, own) if own else capabilities,
             "clientInfo": {"name": name, "version": __version__},
         }
-        return _object(await self.request(INITIALIZE, params, within=within))
+        return as_object(await self.request(INITIALIZE, params, within=within))
 
     def send(self, method: str, params: Json) -> Sent:
         """Send a request, whose result may be awaited later."""
@@ -151,7 +152,7 @@ class Connection:
 
     def on_request(self, call: Call) -> None:
         """Give a request to the listener. Raises RpcError, which is its answer."""
-        request = BridgeRequest(call.id, call.method, _object(call.params), self)
+        request = BridgeRequest(call.id, call.method, as_object(call.params), self)
         self._open[call.id] = request
         try:
             self._listener.on_request(request)
@@ -162,9 +163,9 @@ class Connection:
     def on_notification(self, method: str, params: Any) -> None:
         """Give a notification to the listener, or settle what it withdraws."""
         if method != CANCEL_REQUEST:
-            self._listener.on_notification(method, _object(params))
+            self._listener.on_notification(method, as_object(params))
             return
-        request_id = _object(params).get("requestId")
+        request_id = as_object(params).get("requestId")
         if not isinstance(request_id, int | float | str):
             return
         self._withdrawn.add(request_id)
@@ -235,7 +236,3 @@ async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connectio
     """
     async with connected(SocketStream(path), listener) as connection:
         yield connection
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -18,6 +18,8 @@ import anyio
 
 from acp_bridge import waits
 from acp_bridge.protocol import (
+    HEARS_STATE,
+    OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
     SESSION_NEW,
@@ -39,7 +41,7 @@ from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client can do: it is asked only about its own turn, and told which one runs.
-ABILITIES: Final = {"state": True, "ownTurnsOnly": True}
+ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True}
 #: seconds. A bridge answers after the agent, whose own waits are bounded by it.
 _START: Final = waits.START + 5
 _OVER: Final = 5.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json
 
 #: kinds of tool calls that change nothing and send nothing anywhere. `fetch` is none: an address
@@ -57,8 +58,7 @@ class Permissions:
 
     def decide(self, params: Json) -> Decision:
         """Return the answer to a request; one that can't be given by the policy is `cancelled`."""
-        card = params.get("toolCall")
-        card = card if isinstance(card, dict) else {}
+        card = as_object(params.get("toolCall"))
         self.note({**card, "sessionUpdate": TOOL_CALL_UPDATE})
         call = str(card.get("toolCallId"))
         kinds = self._kinds.get(call, set())

@@ -9,10 +9,11 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     ATTACH,
     HEARS_STATE,
@@ -127,9 +128,7 @@ _SETTLED: Final = "the question was settled elsewhere meanwhile: nothing was ans
 
 def shown(params: Json) -> str:
     """Return what is asked, harmless, with the options that may be chosen."""
-    card = params.get("toolCall")
-    card = card if isinstance(card, dict) else {}
-    update = {**card, "sessionUpdate": TOOL_CALL}
+    update = {**as_object(params.get("toolCall")), "sessionUpdate": TOOL_CALL}
     lines = [markdown([{"update": update}]), ""]
     lines += [
         f"  --option {one_line(option['optionId'])}: {one_line(str(option.get('name')))}"
@@ -161,6 +160,5 @@ def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
 
 def title_of(params: Json) -> str:
     """Return the title of the tool call that is asked about, as one harmless line."""
-    card: Any = params.get("toolCall")
-    title = card.get("title") if isinstance(card, dict) else None
+    title = as_object(params.get("toolCall")).get("title")
     return one_line(title) if isinstance(title, str) else "a tool call without a title"

@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge import __version__
 from acp_bridge.doctor import bridges
-from acp_bridge.doctor.bridges import Held, held_sessions
+from acp_bridge.doctor.held import Held, held_sessions
 from acp_bridge.listening.holder import Holder, write_holder
 from acp_bridge.listening.run_files import Listed, LiveBridge, RunFile, listed, this_bridge
 from acp_bridge.terminal.live import Answer
@@ -87,6 +87,7 @@ def test_one_that_is_silent_or_of_another_version_is_a_warning() -> None:
         [Answer(bridge(), None), Answer(bridge(version="0.0.1"), [])], []
     )
     assert (silent.level.value, "kill 4711" in silent.next) == ("warning", True)
+    assert "kill -9 4711" in silent.next  # what is stopped takes no other
     assert (other.level.value, "of version 0.0.1" in other.text) == ("warning", True)
 
 

@@ -5,10 +5,10 @@ Nothing here trusts the form: what is no object, or has no id, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from acp_bridge.json_values import objects
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json
 
 #: the parameter that holds the value, by the method that sets it.
@@ -57,7 +57,7 @@ def read(told: Json) -> list[Option]:
     """Return the options of `configOptions`."""
     return [
         Option(each["id"], each.get("currentValue"), str(each.get("category")), _values(each))
-        for each in _objects(told.get("configOptions"))
+        for each in objects(told.get("configOptions"))
         if isinstance(each.get("id"), str)
     ]
 
@@ -77,7 +77,7 @@ def available(told: Json, method: str) -> list[object] | None:
     place, _, listed, name = _PLACES[method]
     held = told.get(place)
     known = held.get(listed) if isinstance(held, dict) else None
-    return [each.get(name) for each in _objects(known)] if isinstance(known, list) else None
+    return [each.get(name) for each in objects(known)] if isinstance(known, list) else None
 
 
 def current(told: Json, method: str, params: Json) -> object:
@@ -94,15 +94,7 @@ def _values(option: Json) -> list[object] | None:
     if not isinstance(option.get("options"), list):
         return None
     found: list[object] = []
-    for each in _objects(option["options"]):
+    for each in objects(option["options"]):
         grouped = each.get("options")
-        found += [one.get("value") for one in _objects(grouped)] if grouped else [each.get("value")]
+        found += [one.get("value") for one in objects(grouped)] if grouped else [each.get("value")]
     return found
-
-
-def _objects(listed: Any) -> Iterator[Json]:
-    return (
-        (each for each in listed if isinstance(each, dict))
-        if isinstance(listed, list)
-        else iter(())
-    )

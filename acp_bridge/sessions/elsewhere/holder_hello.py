@@ -20,13 +20,6 @@ async def introduce(peer: Peer, capabilities: Json) -> Json:
     It is also told where its sessions stand, whatever its quiet is: one may be closed. Raises
     NotLive.
     """
-    answers: list[Answer] = []
-    answered = anyio.Event()
-
-    def take(answer: Answer) -> None:
-        answers.append(answer)
-        answered.set()
-
     hello: Json = {
         "protocolVersion": VERSION,
         "clientCapabilities": with_own_meta(
@@ -34,12 +27,24 @@ async def introduce(peer: Peer, capabilities: Json) -> Json:
         ),
         "clientInfo": {"name": "acp-bridge", "version": __version__},
     }
-    peer.request(INITIALIZE, hello, take)
-    await answered.wait()
-    match answers[0]:
+    match await answer_to(peer, INITIALIZE, hello):
         case Ok({"agentCapabilities": dict(agent)}):
             return own_meta(agent)
         case Err(error):
             raise NotLive(error.message)
         case _:
             raise NotLive("it does not speak as an acp-bridge")
+
+
+async def answer_to(peer: Peer, method: str, params: Json) -> Answer:
+    """Return the answer to a request; the caller bounds the wait."""
+    answers: list[Answer] = []
+    answered = anyio.Event()
+
+    def take(answer: Answer) -> None:
+        answers.append(answer)
+        answered.set()
+
+    peer.request(method, params, take)
+    await answered.wait()
+    return answers[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import anyio
 
@@ -11,9 +10,10 @@ from acp_bridge import errors
 from acp_bridge.clients.streams import Incoming
 from acp_bridge.listening.holder import connect
 from acp_bridge.protocol import LIVE, OBSERVES, Json, with_own_meta
-from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
-from acp_bridge.wire.jsonrpc import Answer, Malformed, Ok
-from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.sessions.elsewhere.holder_hello import NotLive, answer_to, introduce
+from acp_bridge.wire.deaf import Deaf
+from acp_bridge.wire.jsonrpc import Ok
+from acp_bridge.wire.peer import Peer
 
 
 async def live_sessions(socket: str) -> list[Json]:
@@ -26,7 +26,7 @@ async def live_sessions(socket: str) -> list[Json]:
         incoming, outgoing = connect(socket)
         try:
             async with anyio.create_task_group() as tasks:
-                asker = _Asker(Peer(_Deaf(), outgoing.write, answer_malformed=False))
+                asker = _Asker(Peer(Deaf(), outgoing.write, answer_malformed=False))
                 tasks.start_soon(outgoing.run)
                 tasks.start_soon(asker.read, incoming)
                 with suppress(NotLive):
@@ -54,35 +54,10 @@ class _Asker:
     async def live(self) -> list[Json]:
         """Return what is live there; raises NotLive."""
         await introduce(self._peer, with_own_meta({}, {OBSERVES: True}))
-        answers: list[Answer] = []
-        answered = anyio.Event()
-
-        def take(answer: Answer) -> None:
-            answers.append(answer)
-            answered.set()
-
-        self._peer.request(LIVE, {}, take)
-        await answered.wait()
-        match answers[0]:
+        match await answer_to(self._peer, LIVE, {}):
             case Ok({"sessions": list(rows)}):
                 return [row for row in rows if _is_row(row)]
         return []
-
-
-class _Deaf:
-    """Hears nothing of what the other bridge says by itself."""
-
-    def on_request(self, call: Call) -> None:
-        raise errors.unknown_method(call.method)
-
-    def on_notification(self, method: str, params: Any) -> None:
-        """Do nothing."""
-
-    def on_malformed(self, line: Malformed) -> None:
-        """Do nothing."""
-
-    def on_batch_end(self) -> None:
-        """Do nothing."""
 
 
 def _is_row(row: object) -> bool:

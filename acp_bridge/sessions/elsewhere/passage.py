@@ -15,6 +15,7 @@ import anyio
 from acp_bridge import errors, protocol, waits
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.streams import Incoming, Outgoing
+from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CLOSE_FOR_ALL,
@@ -194,7 +195,7 @@ class Passage:
         self._answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
-                shown: Json = result if isinstance(result, dict) else {}
+                shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
                 self.was_loaded, self.leaving = True, False
                 request.answer(with_own_meta(shown, own))

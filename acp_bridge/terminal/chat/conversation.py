@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
 from acp_bridge.terminal.chat.own_prompts import OwnPrompts
@@ -265,7 +266,7 @@ class Conversation:
             return
         except ConnectionLost:
             return
-        self.shown.was_set(kind, value, result if isinstance(result, dict) else {})
+        self.shown.was_set(kind, value, as_object(result))
         now = self.shown.choices(kind)
         if now is not None and (before is None or before.current != now.current):
             self.say(f"{kind}: {now.name}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import Connection
 
@@ -37,7 +38,7 @@ def new(folder: Path) -> Open:
 
     async def open_new(connection: Connection) -> Opened:
         params = {"cwd": str(folder), "mcpServers": []}
-        result = _object(await connection.request(acp.SESSION_NEW, params, within=_OPENS))
+        result = as_object(await connection.request(acp.SESSION_NEW, params, within=_OPENS))
         return Opened(str(result.get("sessionId")), result)
 
     return open_new
@@ -49,7 +50,7 @@ def resume(session: SessionInfo) -> Open:
     async def load(connection: Connection) -> Opened:
         params = {"sessionId": session.session_id, "cwd": session.cwd, "mcpServers": []}
         result = await connection.request(acp.SESSION_LOAD, params, within=_OPENS)
-        return Opened(session.session_id, _object(result))
+        return Opened(session.session_id, as_object(result))
 
     return load
 
@@ -60,10 +61,6 @@ def attach(session_id: str) -> Open:
     async def attached(connection: Connection) -> Opened:
         params = {"sessionId": session_id, "replay": True}
         result = await connection.request(acp.ATTACH, params, within=_OPENS)
-        return Opened(session_id, _object(result), live=True)
+        return Opened(session_id, as_object(result), live=True)
 
     return attached
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from acp_bridge.json_values import as_object, objects
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.view.block_text import one_line
-from acp_bridge.terminal.view.content import objects
 
 #: seconds without a key after which a question may be answered by one.
 _SETTLED: Final = 0.6
@@ -48,10 +48,9 @@ class Question:
 
 def question(request: object, params: Json) -> Question:
     """Return the question of a `session/request_permission`."""
-    call = params.get("toolCall")
     return Question(
         request,
-        call if isinstance(call, dict) else {},
+        as_object(params.get("toolCall")),
         tuple(_options(objects(params.get("options")))),
     )
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import as_object, objects
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.view.block_text import one_line
-from acp_bridge.terminal.view.content import objects
 
 #: what can be chosen by a command of this program's own: by its name, as sessions call it.
 KINDS: Final = ("mode", "model")
@@ -79,8 +79,8 @@ class SettingsShown:
 
     def opened(self, result: Json) -> None:
         """Take the answer to new, load, resume or attach."""
-        self._modes = _object(result.get("modes")) or self._modes
-        self._models = _object(result.get("models")) or self._models
+        self._modes = dict(as_object(result.get("modes"))) or self._modes
+        self._models = dict(as_object(result.get("models"))) or self._models
         self._options = objects(result.get("configOptions")) or self._options
 
     def take(self, update: Json) -> str | None:
@@ -135,7 +135,7 @@ class SettingsShown:
         used, size = update.get("used"), update.get("size")
         if isinstance(used, int) and isinstance(size, int) and size > 0:
             self.used = used, size
-        cost = _object(update.get("cost"))
+        cost = as_object(update.get("cost"))
         if isinstance(amount := cost.get("amount"), int | float):
             self.cost = f"{amount:.2f} {one_line(cost.get('currency'), 8)}".strip()
 
@@ -164,7 +164,3 @@ def _flat(options: Any) -> list[Json]:
 
 def _names(value: Choice) -> tuple[str, str]:
     return value.id.casefold(), value.name.casefold()
-
-
-def _object(value: Any) -> Json:
-    return dict(value) if isinstance(value, dict) else {}

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp_bridge.protocol import Json
-
-
-def objects(value: Any) -> list[Json]:
-    """Return the objects in a list; anything else becomes an empty list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
 
 def text_of(block: Any) -> str:
     """Return a content block's text, or what stands for it, as it came."""

@@ -6,10 +6,11 @@ import json
 import re
 from typing import Final
 
+from acp_bridge.json_values import objects
 from acp_bridge.protocol import ENDED, Json
 from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Card, Diff, Output
-from acp_bridge.terminal.view.content import objects, text_of
+from acp_bridge.terminal.view.content import text_of
 
 #: what an update may change; whatever it doesn't name stays.
 _FIELDS: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.json_values import objects
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.view import tool_calls
 from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Block, Line, Plan, Step, Text, Voice
-from acp_bridge.terminal.view.content import objects, text_of
+from acp_bridge.terminal.view.content import text_of
 from acp_bridge.terminal.view.paragraphs import Paragraphs
 
 _VOICES: Final = {

@@ -1,0 +1,54 @@
+"""Finds the sessions that somebody holds, by their lock files; no lock is kept."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_bridge.agents.lease import is_locked
+from acp_bridge.listening.holder import read_holder
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose lock somebody has."""
+
+    session_id: str
+    #: the path of its bridge's socket, if that is said.
+    socket: str | None
+    #: the process that took the lock, if the system tells.
+    pid: int | None
+
+
+def held_sessions(home: Path) -> list[Held]:
+    """Return the sessions that somebody holds. Raises OSError."""
+    owners: dict[int, int] | None = None
+    found = []
+    for path in sorted((home / "sessions").glob("*.lock")):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # it was deleted, or is another user's, which its session tells
+            continue
+        try:
+            if not is_locked(fd):
+                continue
+            owners = _owners() if owners is None else owners
+            holder = read_holder(path)
+            pid = owners.get(os.fstat(fd).st_ino)
+            found.append(Held(path.stem, holder.socket if holder else None, pid))
+        finally:
+            os.close(fd)
+    return found
+
+
+def _owners() -> dict[int, int]:
+    """Return who has taken each flock, by the inode of the file, as far as the system tells."""
+    found = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and int(words[4]) > 0:
+                found[int(words[5].rpartition(":")[2])] = int(words[4])
+    return found
