@@ -38,6 +38,9 @@ TARGETS = {
     "acp_bridge/machine/open_hooks.py": "tests/machine",
     "acp_bridge/machine/timers.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
+    "acp_bridge/hooks/config.py": "tests/hooks/test_config.py",
+    "acp_bridge/hooks/verdict.py": "tests/hooks/test_verdict.py",
+    "acp_bridge/attendance.py": "tests/test_attendance.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
 #: The same examples each time, and none made smaller: to fail is enough, and shrinking is slow.

@@ -68,6 +68,18 @@ def test_an_older_python_is_told_which_ones_there_must_be(
     assert capsys.readouterr().err == "acp-bridge needs Python 3.11 to 3.14; this is 3.10.13.\n"
 
 
+def test_a_folder_that_is_gone_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for words in (["setup", "zed", "--home", "h"], ["--home", "h"], ["show"], ["run", "hi"]):
+        assert cli.run(words) == 1
+        said = capsys.readouterr().err
+        assert said == "acp-bridge: the folder that you are in is gone: change into another\n"
+
+
 def test_a_module_of_its_own_that_is_missing_is_a_mistake_and_not_explained_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

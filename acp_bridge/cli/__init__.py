@@ -73,6 +73,19 @@ def run(arguments: Sequence[str]) -> int:
         return command(arguments[1:]) if command else serve.main(arguments)
     except ModuleNotFoundError as missing:
         return _not_whole((missing.name or "").partition(".")[0], missing)
+    except FileNotFoundError:
+        if _has_folder():
+            raise
+        sys.stderr.write("acp-bridge: the folder that you are in is gone: change into another\n")
+        return 1
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
