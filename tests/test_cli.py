@@ -68,6 +68,18 @@ def test_an_older_python_is_told_which_ones_there_must_be(
     assert capsys.readouterr().err == "acp-bridge needs Python 3.11 to 3.14; this is 3.10.13.\n"
 
 
+def test_a_folder_that_is_gone_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for words in (["setup", "zed", "--home", "h"], ["--home", "h"], ["show"], ["run", "hi"]):
+        assert cli.run(words) == 1
+        said = capsys.readouterr().err
+        assert said == "acp-bridge: the folder that you are in is gone: change into another\n"
+
+
 def test_a_module_of_its_own_that_is_missing_is_a_mistake_and_not_explained_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -272,6 +284,14 @@ def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixt
     assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, names))
     text = text.replace("approve|deny", "approve acp-bridge deny")
     assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", [*cli.COMMANDS, ""])
+def test_help_is_no_wider_than_the_text_of_a_page(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([name, "--help"] if name else ["--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 100] == []
 
 
 def test_a_first_word_that_is_a_command_gets_the_arguments_after_it(

@@ -78,6 +78,39 @@ sys.exit(code)
     assert (done.returncode, done.stderr) == (5 if after else 0, "")
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("when", ["before it is known", "before it is loaded", "while it loads"])
+def test_a_command_that_a_signal_ends_before_it_has_begun_is_not_said_to_be_done(
+    name: str, when: str
+) -> None:
+    kill = f"os.kill(os.getpid(), {signal.Signals[name]:d})"
+    code = f"""
+import os
+sys.argv[1:] = ["run", "a prompt"]
+if {when!r} == "before it is known":
+    def run(arguments):
+        {kill}
+    cli.run = run
+    sys.modules["acp_bridge.cli"] = cli
+else:
+    from acp_bridge import cli
+    if {when!r} == "before it is loaded":
+        before = cli.run
+        def run(arguments):
+            {kill}
+            return before(arguments)
+        cli.run = run
+    else:
+        def import_module(name):
+            {kill}
+        cli.import_module = import_module
+sys.exit(__main__.main())
+"""
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.hazard("P2")
 async def test_each_signal_is_read_once_and_what_was_in_force_before_comes_back() -> None:
     before = [signal.getsignal(number) for number in signals.ENDING]

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
+from tests.support.fixture_agents import FixtureLog
 from tests.support.gates import Gates
 from tests.support.processes import MARK, all_gone, descendants, kill_marked, marked
 from tests.support.recording import RpcError
@@ -179,3 +181,30 @@ async def test_processes_are_found_by_their_mark_wherever_they_went(mark: str) -
         kill_marked(mark)
         assert await client.wait() == -signal.SIGKILL
         await all_gone(mark)
+
+
+async def test_a_client_that_stops_reading_twice_reads_again() -> None:
+    async with connected() as (client, peer):
+        client.pipe.pause_reading()
+        peer.writer.write(b'{"id":0}\n')
+        for _ in range(5):  # the reader waits now
+            await anyio.lowlevel.checkpoint()
+        client.pipe.pause_reading()
+        client.pipe.resume_reading()
+        await client.until_recorded(lambda: len(client.recording))
+
+
+async def test_a_gate_survives_one_that_is_gone_when_it_opens(
+    gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.support.gates._Waiter.is_gone", lambda self: False)
+    gone = arrive(gates, "g")
+    await gates.reached("g")
+    gone.close()
+    gates.open_for_good("g")
+
+
+def test_the_log_of_agents_is_read_up_to_what_a_kill_has_cut_off(tmp_path: Path) -> None:
+    log = FixtureLog(tmp_path / "log")
+    log.path.write_text('\n{"event": "one"}\n\n{"event": "cut o\n{"event": "two"}\n\n{"ev')
+    assert [event["event"] for event in log.events()] == ["one", "two"]

@@ -13,6 +13,8 @@ from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
 
+_OPENS = ("session/load", "session/resume", "_acp_bridge/attach")
+
 
 @dataclass
 class Caller:
@@ -32,6 +34,8 @@ class Caller:
     prompts: dict[str, Prompt] = field(default_factory=dict)
     #: every id that was used, in order.
     ids: list[Any] = field(default_factory=list)
+    #: the sessions that it has asked to open.
+    opened: set[str] = field(default_factory=set)
     listening: bool = True
     #: everything was answered, and nothing is on its way.
     quiet: bool = False
@@ -54,6 +58,8 @@ class Caller:
     def ask(self, method: str, params: Any, request_id: Any = None) -> Any:
         """Returns the id, or None if the bridge takes nothing any more."""
         self.quiet = False
+        if method in _OPENS:
+            self.opened.add(params["sessionId"])
         with contextlib.suppress(BrokenPipeError):
             self.ids.append(self.client.send_request(method, params, request_id))
             return self.ids[-1]

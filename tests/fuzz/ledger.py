@@ -108,7 +108,8 @@ class Ledger:
             for _ in range(list(ends).count(at)):
                 walk.bridge_ended()
             walk.take(record)
-        walk.judge_echoes()
+        if not self.replays_late:
+            walk.judge_echoes()
         for transcript in who.transcripts.values():
             transcript.ended(quiet=quiet)
         try:
@@ -139,7 +140,8 @@ class Ledger:
                 continue
             self.counts["sight: compared"] += sight.compare(whole)
             if len(sight.segments) == 1:
-                shown = flat(sight.segments[0].live)
+                live = sight.segments[0].live
+                shown = flat([each for each in live if each["sessionUpdate"] != USER_MESSAGE])
                 for prompt in self.prompts:
                     judge_who_was_asked(prompt, person, self.people, shown)
         own = [prompt for prompt in self.prompts if prompt.session_id == session_id]

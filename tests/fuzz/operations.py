@@ -56,6 +56,7 @@ class Operations:
                 del self.opening[slot]
                 if "result" in answer:
                     self.sessions[slot] = answer["result"]["sessionId"]
+                    caller.opened.add(answer["result"]["sessionId"])
                 break
 
     def do_permission(self, operation: Operation) -> None:
@@ -85,8 +86,8 @@ class Operations:
         if operation.rng.random() < 0.85:
             await self.caller.answered(request, within=2)
 
-    def load(self, caller: Caller, session_id: str, **more: Any) -> None:
-        caller.ask("session/load", self.workspace(sessionId=session_id, **more))
+    def load(self, caller: Caller, session_id: str, **more: Any) -> Any:
+        return caller.ask("session/load", self.workspace(sessionId=session_id, **more))
 
     def do_load(self, operation: Operation) -> None:
         more: Message = {"cwd": "/"} if operation.rng.random() < 0.05 else {}
@@ -110,6 +111,7 @@ class Operations:
         session_id = self._session(operation)
         self.caller.stop(session_id)
         self.caller.ask("session/close", {"sessionId": session_id})
+        self.caller.opened.discard(session_id)
         if operation.rng.random() < 0.8:
             self.load(self.caller, session_id)
 
@@ -136,8 +138,17 @@ class Operations:
 
     # --- prompts -------------------------------------------------------------------------------
 
-    def _prompt(self, operation: Operation, *, urgent: bool = False, **extra: Any) -> None:
-        number, session_id = len(self.ledger.prompts), self._session(operation)
+    async def _come_to(self, session_id: str, operation: Operation) -> None:
+        """Mostly the client has the session before it prompts."""
+        if session_id in self.caller.opened or operation.rng.random() < 0.2:
+            return
+        request = self.load(self.caller, session_id)
+        await self.caller.answered(request, within=2)
+
+    async def _prompt(self, operation: Operation, *, urgent: bool = False, **extra: Any) -> None:
+        session_id = self._session(operation)
+        await self._come_to(session_id, operation)
+        number = len(self.ledger.prompts)
         text, words = script.prompt_text(operation.rng, number)
         if urgent or "interrupt" in self.place.options:
             self.caller.stop(session_id)
@@ -147,12 +158,29 @@ class Operations:
         self.ledger.prompts.append(prompt)
         self.caller.prompt(prompt, script.request_id(operation.rng, number), **extra)
 
-    def do_prompt(self, operation: Operation) -> None:
-        self._prompt(operation)
+    async def do_talk(self, operation: Operation) -> None:
+        """Several clients have one session, and each prompts in it, while the others look on."""
+        session_id, rng = self._session(operation), operation.rng
+        chosen = rng.sample(self.callers, min(len(self.callers), rng.choice([2, 2, 3])))
+        for self.caller in chosen:
+            await self._come_to(session_id, operation)
+            self.caller.permit(rng.choice(["allow", "reject", "cancel", "never"]))
+        asked = []
+        for self.caller in chosen:
+            await self._prompt(operation)
+            asked.append((self.caller, self.caller.ids[-1:]))
+        for caller, request in asked:
+            for life in self.place.living:
+                life.gates.open("g")
+            if request:
+                await caller.answered(request[0], within=0.5)
 
-    def do_interrupt(self, operation: Operation) -> None:
+    async def do_prompt(self, operation: Operation) -> None:
+        await self._prompt(operation)
+
+    async def do_interrupt(self, operation: Operation) -> None:
         meta = {"acp_bridge": {"delivery": "interrupt"}}
-        self._prompt(operation, urgent=True, _meta=meta)
+        await self._prompt(operation, urgent=True, _meta=meta)
 
     def do_cancel(self, operation: Operation) -> None:
         session_id = self._session(operation)

@@ -47,17 +47,21 @@ class Person:
     stays: bool = False
     #: by the question's name.
     asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
+    #: those that it has neither answered nor was called back from.
+    _open: set[str] = field(default_factory=set)
 
     def read(self, recording: Recording, prompts: Sequence[Prompt] = ()) -> None:
         """Take all that was asked. Raises Lost for what must not be."""
         names: dict[str, str] = {}
         sent: set[str] = set()
+        self._open.clear()
         for record in recording:
             message = record.message or {}
             if record.direction == "in":
                 self._take(message, names, sent)
-                self._judge_open(message, names, prompts)
-            elif "method" not in message and (name := names.pop(key(message.get("id")), "")):
+                self._judge_open(message, prompts)
+            elif "method" not in message and (name := names.get(key(message.get("id")))):
+                self._open.discard(name)
                 outcome = (message.get("result") or {}).get("outcome") or {}
                 if outcome.get("outcome") == "selected":
                     self.asked[name].chosen = outcome["optionId"]
@@ -69,8 +73,9 @@ class Person:
             given_up = key(params.get("requestId"))
             if given_up not in sent:
                 raise Lost(f"client {self.number}: a request that was never sent is given up")
-            if name := names.pop(given_up, ""):
+            if name := names.get(given_up):
                 self.asked[name].called_back = True
+                self._open.discard(name)
         elif "method" in message and "id" in message:
             if key(message["id"]) in sent:
                 raise Lost(f"client {self.number} is sent two requests of one id: {message}")
@@ -78,12 +83,14 @@ class Person:
             if message["method"] == REQUEST_PERMISSION:
                 self._note(message, params, names)
 
-    def _judge_open(
-        self, message: Message, open_: dict[str, str], prompts: Sequence[Prompt]
-    ) -> None:
+    def _judge_open(self, message: Message, prompts: Sequence[Prompt]) -> None:
         """Nobody is waited for any more when the turn goes on."""
         params = message.get("params")
-        if not open_ or message.get("method") != SESSION_UPDATE or not isinstance(params, dict):
+        if (
+            not self._open
+            or message.get("method") != SESSION_UPDATE
+            or not isinstance(params, dict)
+        ):
             return
         content = params["update"].get("content")
         said = str(content.get("text")) if isinstance(content, dict) else ""
@@ -91,7 +98,7 @@ class Person:
         if number is None or number >= len(prompts) or params["update"]["sessionUpdate"] != _SAID:
             return
         text = prompts[number].text
-        for name in set(open_.values()) & set(_NAME.findall(text)):
+        for name in self._open & set(_NAME.findall(text)):
             if any(word in said for word in _WORDS.findall(text[text.index(name) :])):
                 raise Lost(f"client {self.number}: the turn goes on, and {name} is still asked")
 
@@ -100,6 +107,7 @@ class Person:
             raise Lost(f"client {self.number} only observes, and is asked {message}")
         name = str(params["toolCall"].get("toolCallId"))
         names[key(message["id"])] = name
+        self._open.add(name)
         asked = self.asked[name]
         asked.times += 1
         asked.called_back = False

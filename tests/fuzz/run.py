@@ -9,6 +9,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -84,17 +85,17 @@ class Run:
 
     async def _pause(self, rng: random.Random) -> None:
         """Mostly nothing: what is sent together is read together."""
-        first, kind = self._fleet.first.first, rng.random()
-        if kind < 0.45 or not first.listening:
+        caller, kind = self._operations.caller, rng.random()
+        if kind < 0.45 or not caller.listening or not caller.is_here:
             return
         if kind < 0.65:
             await steps(rng.randrange(200))
         elif kind < 0.85:
-            mark, wanted = first.client.mark(), rng.randrange(1, 12)
-            with anyio.move_on_after(0.1):
-                await first.client.until_recorded(lambda: first.client.mark() > mark + wanted)
-        elif first.ids:
-            await first.answered(first.ids[-1], within=0.5)
+            mark, wanted = caller.client.mark(), rng.randrange(1, 12)
+            with anyio.move_on_after(0.1), suppress(ConnectionError):
+                await caller.client.until_recorded(lambda: caller.client.mark() > mark + wanted)
+        elif caller.ids:
+            await caller.answered(caller.ids[-1], within=0.5)
 
     # --- clients and bridges -------------------------------------------------------------------
 
@@ -106,6 +107,12 @@ class Run:
 
     async def _do_end_kept(self, operation: Operation) -> None:
         await self._fleet.end_kept(operation.rng)
+
+    async def _do_talk(self, operation: Operation) -> None:
+        if len(self._fleet.callers) < 2:
+            await self._fleet.join(operation.rng)
+        self._operations.callers = self._fleet.callers
+        await self._operations.do_talk(operation)
 
     async def _do_join(self, operation: Operation) -> None:
         await self._fleet.join(operation.rng)

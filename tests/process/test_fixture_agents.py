@@ -92,9 +92,10 @@ async def test_a_new_process_loads_the_session_with_its_killed_turn(
 
 
 def leave_half_written(home: Path) -> None:
-    """Leave what a kill leaves: a file without a line, and a line without its end."""
+    """Leave what a kill leaves: a file without a line, a line without its end, an end alone."""
     (kept,) = home.glob("*/*.jsonl")
     kept.with_stem("unborn").touch()
+    kept.with_stem("deleted").write_text('{"said": [], "stop": "end_turn"}\n')
     with kept.open("a") as file:
         file.write('{"said": "half of')
 

@@ -39,7 +39,7 @@ class FixtureLog:
         """`{"pid", "time" (monotonic seconds), "event", ...}`; kinds: fixtures/agents/README."""
         if not self.path.exists():
             return []
-        lines = [json.loads(line) for line in self.path.read_text().splitlines()]
+        lines = list(filter(None, map(_event, self.path.read_text().splitlines())))
         return [line for line in lines if event in (None, line["event"])]
 
     def received(self, method: str) -> list[dict[str, Any]]:
@@ -57,3 +57,12 @@ class FixtureLog:
     def pids(self) -> list[int]:
         """The agent processes, in the order of their start."""
         return [event["pid"] for event in self.events("started")]
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """None for what a kill has cut off, or is being written."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return found

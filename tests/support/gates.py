@@ -5,6 +5,7 @@ named by the environment variable `ACP_BRIDGE_GATES`, send `NAME\\n`, block unti
 closes its connection (a killed process does) no longer waits and is not opened.
 """
 
+import contextlib
 import select
 import shutil
 import socket
@@ -100,7 +101,8 @@ class Gates:
     def _let_through(self, waiter: _Waiter) -> None:
         self._waiters.remove(waiter)
         if not waiter.is_gone():
-            waiter.connection.send(b"go\n")
+            with contextlib.suppress(OSError):  # its process was killed in this moment
+                waiter.connection.send(b"go\n")
 
     async def _accept(self) -> None:
         while True:

@@ -61,7 +61,9 @@ class Pipe:
                     self._unsent.clear()
 
     def pause_reading(self) -> None:
-        self._may_read = anyio.Event()
+        """Do nothing if reading is paused: who waits for its end would wait for ever."""
+        if self._may_read.is_set():
+            self._may_read = anyio.Event()
 
     def resume_reading(self) -> None:
         self._may_read.set()
