@@ -23,9 +23,15 @@ def leave_at_once(code: int = 0) -> None:
 
 
 def ignore() -> None:
-    """Have the signals ignored from now on: the process is ending."""
+    """Have the signals ignored from now on: the process is ending.
+
+    They are blocked meanwhile: of one that came just before, Python would say on stderr that its
+    handler was gone.
+    """
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, ENDING)
     for number in ENDING:
         _signal.signal(number, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, ENDING)
 
 
 def interrupt() -> None:

@@ -40,6 +40,23 @@ def test_nothing_is_loaded_before_the_signals_are_taken() -> None:
 
 @pytest.mark.process
 @pytest.mark.hazard("P2")
+def test_no_signal_loses_its_handler_before_that_has_run() -> None:
+    """Python would say on stderr that the signal was "ignored due to race condition"."""
+    done = run("""
+import signal
+change, blocked = signals._signal.signal, []
+def noted(number, handler):
+    blocked.append(set(signals.ENDING) <= signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    return change(number, handler)
+signals._signal.signal = noted
+signals.ignore()
+print(*blocked, len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+""")
+    assert done.stdout.split() == ["True", "True", "True", "0"], done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.hazard("P2")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 @pytest.mark.parametrize("when", ["before it serves", "after it has served"])
 def test_a_signal_that_nobody_reads_ends_the_command_well_or_not_at_all(
