@@ -118,23 +118,22 @@ class Ledger:
             judge_cards(Recording(walk.outside))
         except AssertionError as exc:
             raise Lost(f"judge: {exc}") from exc
-        unsure = self.replays_late or self.several
-        if who.transcripts is not self.transcripts and not unsure:
+        if who.transcripts is not self.transcripts and not (self.replays_late or self.several):
             for session_id, transcript in who.transcripts.items():
                 same = self.transcript(session_id).compare_with(transcript)
                 self.counts["clients: compared"] += same
-        self._note_sights(walk, who.number, declared or {}, recording)
-        mine = {prompt.number for prompt in prompts.values()}
-        self.counts["state: judged"] += judge_states(recording, self.prompts, mine)
+        self._note_person(recording, walk, who, prompts, declared or {})
 
-    def _note_sights(
-        self, walk: Walk, number: int, declared: Message, recording: Recording
+    def _note_person(
+        self, recording: Recording, walk: Walk, who: Guest, prompts: dict[str, Prompt], own: Message
     ) -> None:
-        """Keep what the client was shown of each session, for `judge_whole`."""
-        person = Person(number, bool(declared.get("observer")), bool(declared.get("ownTurnsOnly")))
+        """Keep what a client was shown, and judge what it was told; `own`: its abilities."""
+        person = Person(who.number, bool(own.get("observer")), bool(own.get("ownTurnsOnly")))
         person.read(recording, self.prompts)
         self.people.append(person)
         self.sights += [(person, sight) for sight in walk.sights.values()]
+        mine = {prompt.number for prompt in prompts.values()}
+        self.counts["state: judged"] += judge_states(recording, self.prompts, mine)
 
     def judge_whole(self, session_id: str, whole: Updates) -> None:
         """Compare what all clients were shown of a session with what it is. Raises Lost."""
