@@ -68,7 +68,7 @@ class Keys:
         self._file = file
         self._env = env
         self._on_key = on_key
-        self._warned: set[str] = set()
+        self._warned: set[tuple[int, str]] = set()
 
     def look(self) -> Look:
         """Returns a look at this moment; it reads the file once, and only if it is needed."""
@@ -79,14 +79,17 @@ class Keys:
 
 
 class Look:
-    """The keys and base URLs at one moment. `warned`: what the log has been told already."""
+    """The keys and base URLs at one moment.
+
+    `warned`: what logs have been told already, with the pid of the process whose log it was.
+    """
 
     def __init__(
         self,
         file: Path,
         env: Mapping[str, str],
         on_key: Callable[[str], None] | None,
-        warned: set[str],
+        warned: set[tuple[int, str]],
     ) -> None:
         self._file = file
         self._env = env
@@ -165,8 +168,9 @@ class Look:
         return FileUse.USED
 
     def _warn(self, sentence: str) -> None:
-        if sentence not in self._warned:
-            self._warned.add(sentence)
+        told = os.getpid(), sentence  # the log of a forked agent is not that of its parent
+        if told not in self._warned:
+            self._warned.add(told)
             _log.warning(sentence, self._file)
 
 

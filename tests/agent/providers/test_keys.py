@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,28 @@ def test_a_file_that_others_may_read_is_warned_of_once_and_one_that_all_may_writ
     warned = [record.getMessage() for record in caplog.records]
     assert len(warned) == (said is not None)
     assert said is None or (said in warned[0] and str(file) in warned[0])
+
+
+_LOOKS_BEFORE_A_FORK_AND_IN_IT = """
+import os, sys
+from pathlib import Path
+from agent.providers.keys import Keys
+from agent.providers.known_providers import PROVIDERS
+keys = Keys(Path(sys.argv[1]), {})
+keys.access(PROVIDERS["openai"])
+if os.fork() == 0:
+    keys.access(PROVIDERS["openai"])
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_agent_warns_of_the_file_even_if_its_parent_did(file: Path) -> None:
+    file.write_text("OPENAI_API_KEY=k\n")
+    file.chmod(0o602)
+    command = [sys.executable, "-c", _LOOKS_BEFORE_A_FORK_AND_IN_IT, str(file)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
+    assert said.count("is not used: anybody may write it") == 2
 
 
 def test_the_credentials_of_aws_in_the_file_are_given_to_litellm(file: Path) -> None:
