@@ -13,7 +13,7 @@ import select
 import signal
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 #: those that end or stop a program that waits for a line.
@@ -52,8 +52,9 @@ def _asked(prompt: str, terminal: int, screen: TextIO) -> tuple[bytes, int | Non
         screen.write(prompt)
         screen.flush()
         found = _line(terminal, came)
-        screen.write("\n")  # that of the user isn't shown
-        screen.flush()
+        with suppress(OSError):  # a terminal that was closed shows nothing
+            screen.write("\n")  # that of the user isn't shown
+            screen.flush()
         return found
 
 
@@ -83,7 +84,8 @@ def _without_echo(terminal: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+        with suppress(termios.error):  # it was closed
+            termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A secret that is asked for at a terminal: it is never shown, and the echo always comes back."""
 
+import errno
 import io
 import os
 import signal
@@ -80,6 +81,22 @@ def test_what_is_typed_is_returned_and_not_shown(terminal: Terminal) -> None:
 def test_the_end_of_the_input_is_no_key(terminal: Terminal) -> None:
     assert terminal.ask(terminal.types(b"\x04")) == b""
     assert terminal.echoes()
+
+
+def test_a_terminal_that_is_closed_meanwhile_gives_no_key() -> None:
+    master, slave = os.openpty()
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if text == "key: ":
+                os.close(master)
+                return len(text)
+            raise OSError(errno.EIO, "it is closed")
+
+    try:
+        assert unshown.ask("key: ", slave, Screen()) == b""
+    finally:
+        os.close(slave)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
