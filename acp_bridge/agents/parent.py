@@ -185,8 +185,8 @@ class AgentParent:
 
     async def _live(self) -> tuple[bool, bool]:
         """Start a parent and wait for its end; returns if it was ready, and if another may come."""
+        said, self._old = b"", anyio.Event()  # first: a failure from here on is the new one's
         process = self._process = ParentProcess(self._command, self._folder)
-        said, self._old = b"", anyio.Event()
         try:
             self._loaded_for = await self._keys_now()
             with anyio.CancelScope(shield=True):  # or nobody would own what is started

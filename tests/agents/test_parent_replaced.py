@@ -1,5 +1,6 @@
 """The parent is replaced when the keys have changed since it was started."""
 
+import errno
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ import pytest
 from acp_bridge import waits
 from acp_bridge.agents import parent as parent_module
 from acp_bridge.agents.parent import AgentParent, Phase, _state_of
+from acp_bridge.agents.parent_process import ParentProcess
 from acp_bridge.agents.process import AgentProcess
 from tests.agents.guard_support import marked_env, parent_of
 from tests.agents.parent_support import (
@@ -179,3 +181,23 @@ async def test_a_new_parent_that_fails_costs_no_start(
                 assert await answers(process)
         await gone(first)
         assert await answers(before)
+
+
+async def test_a_new_parent_that_can_not_even_have_a_socket_costs_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "PARENT_PAUSE", 0)
+
+    def full(*_: object) -> ParentProcess:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with family(tmp_path) as world:
+        first = await world.until_ready()
+        monkeypatch.setattr(parent_module, "ParentProcess", full)
+        write_key(tmp_path)
+        with anyio.fail_after(SLOW):
+            for _ in range(2):
+                process = await world.agent()
+                assert grandparent(process) == os.getpid()
+                assert await answers(process)
+        await gone(first)
