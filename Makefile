@@ -14,7 +14,7 @@ ARGS ?=
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 15
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
 
 demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 	@$(PY) -m acp_bridge demo $(ARGS)
@@ -43,7 +43,7 @@ crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 fuzz: $(VENV)/.ready ## N random operations on whole bridges (N=200 SEED=1)
 	$(PY) -m tests.fuzz --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutants: $(VENV)/.ready ## mutation testing of the turn machine and the codec
+mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec and the verdicts of hooks
 	$(PY) -m tests.mutants $(ARGS)
 
 hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants.md
@@ -107,7 +107,9 @@ $(VENV)/.locked: requirements-dev.lock
 	@echo "Making $(VENV) from requirements-dev.lock: about a minute, once."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --only-binary :all: \
-	  -r requirements-dev.lock
+	  -r requirements-dev.lock \
+	  || { echo "pip could not install what is needed. If it found no version, or could not connect: it needs" \
+	  "the package index, once; a proxy stands in HTTPS_PROXY. Then run make again."; exit 1; }
 	@touch $@
 
 # pip notes the whole path of this folder. Where that has an accent, and LC_ALL=C is set, Python 3.11

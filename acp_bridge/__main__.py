@@ -14,7 +14,9 @@ def main() -> int:
     if sys.platform == "win32":
         sys.stderr.write("acp-bridge does not run on Windows; use it inside WSL.\n")
         return 2
-    signals.leave_at_once()  # before the other imports, which take most of the start
+    # Before the other imports, which take most of the start. A command begins with its name.
+    command = sys.argv[1:2] and not sys.argv[1].startswith("-")
+    signals.leave_at_once(signals.INTERRUPTED if command else 0)
     try:
         from acp_bridge.cli import run
 

@@ -82,11 +82,15 @@ def too_many_files(limit: int) -> RpcError:
 
 
 class AgentEnded(RpcError):
-    """-32603: the agent's process has ended before it answered; `how` is empty if nobody knows."""
+    """-32603: the agent's process has ended before it answered.
 
-    def __init__(self, how: str) -> None:
+    `how` is empty if nobody knows. `killed`: somebody ended it, whatever it was asked.
+    """
+
+    def __init__(self, how: str, *, killed: bool) -> None:
         told = f" ({how})" if how else ""
         super().__init__(ErrorCode.INTERNAL_ERROR, f"the agent's process has ended{told}")
+        self.killed = killed
 
 
 def agent_trouble(message: str) -> RpcError:

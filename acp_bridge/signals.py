@@ -4,31 +4,38 @@ Invariants
 - At no moment do they have the system's default, which would end the process halfway: they end it
   at once and well while nothing has begun, are read by the bridge while it serves, and are ignored
   after that.
+- A command that they end has the code INTERRUPTED, unless it has handlers of its own.
 - This is loaded before anything else, so it imports nothing that the interpreter has not loaded.
 """
 
 import _signal  # type: ignore[import-not-found]
 import os
 
+#: the exit code of a command (docs/commands.md).
+INTERRUPTED = 130
 ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 
 
-def leave_at_once() -> None:
-    """End the process with code 0 from now on: there is no agent, and nothing was accepted."""
+def leave_at_once(code: int = 0) -> None:
+    """End the process with this code from now on: there is no agent, and nothing was accepted."""
     for number in ENDING:
-        _signal.signal(number, lambda *_: os._exit(0))
+        _signal.signal(number, lambda *_: os._exit(code))
 
 
 def ignore() -> None:
-    """Have the signals ignored from now on: the process is ending."""
+    """Have the signals ignored from now on: the process is ending.
+
+    They are blocked meanwhile: of one that came just before, Python would say on stderr that its
+    handler was gone.
+    """
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, ENDING)
     for number in ENDING:
         _signal.signal(number, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, ENDING)
 
 
-def default() -> None:
-    """Give the signals back to Python: the process is not to be a bridge."""
-    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-    _signal.signal(_signal.SIGHUP, _signal.SIG_DFL)
+def interrupt() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt: the process is not to be a bridge."""
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""`make mutants`: mutmut over the turn machine and the codec; survivors are killed or explained.
+"""`make mutants`: mutmut over what decides, without I/O; survivors are killed or explained.
 
 mutmut changes one function in one small way, runs the tests that reach it, and lists the changes
 that no test saw. It works on a copy, outside the checkout. A survivor's place is its function and
@@ -38,6 +38,8 @@ TARGETS = {
     "acp_bridge/machine/open_hooks.py": "tests/machine",
     "acp_bridge/machine/timers.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
+    "acp_bridge/hooks/verdict.py": "tests/hooks/test_verdict.py",
+    "acp_bridge/attendance.py": "tests/test_attendance.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
 #: The same examples each time, and none made smaller: to fail is enough, and shrinking is slow.

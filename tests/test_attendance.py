@@ -54,6 +54,12 @@ def test_without_work_it_ends_soon_after_its_last_client() -> None:
     assert attendance.end == 100 + LINGER
 
 
+def test_one_that_never_had_any_work_ends_soon_after_its_last_client() -> None:
+    attendance = Attendance(HOUR)
+    attendance.note_clients(False, 0.5)
+    assert attendance.end == 0.5 + LINGER
+
+
 def test_once_the_work_is_done_it_ends_soon() -> None:
     attendance = Attendance(HOUR)
     attendance.note_work(True, 1)

@@ -274,6 +274,14 @@ def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixt
     assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
 
 
+@pytest.mark.parametrize("name", [*cli.COMMANDS, ""])
+def test_help_is_no_wider_than_the_text_of_a_page(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([name, "--help"] if name else ["--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 100] == []
+
+
 def test_a_first_word_that_is_a_command_gets_the_arguments_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -71,6 +71,14 @@ def test_make_notes_the_clone_so_that_any_locale_can_read_where_it_is(tmp_path: 
 
 
 @pytest.mark.process
+def test_make_says_that_it_needs_the_package_index(tmp_path: Path) -> None:
+    (tmp_path / "requirements-dev.lock").touch()
+    make = ("make", "-f", ROOT / "Makefile", "PYTHON=true", "PY=false", ".venv/.locked")
+    assert "it needs the package index" in run(*make, cwd=tmp_path, code=2)
+    assert not (tmp_path / ".venv" / ".locked").exists()
+
+
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_checkout_and_the_sdist_build_the_same_wheel(built: dict[str, Path]) -> None:
     contents = []

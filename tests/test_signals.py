@@ -40,6 +40,23 @@ def test_nothing_is_loaded_before_the_signals_are_taken() -> None:
 
 @pytest.mark.process
 @pytest.mark.hazard("P2")
+def test_no_signal_loses_its_handler_before_that_has_run() -> None:
+    """Python would say on stderr that the signal was "ignored due to race condition"."""
+    done = run("""
+import signal
+change, blocked = signals._signal.signal, []
+def noted(number, handler):
+    blocked.append(set(signals.ENDING) <= signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    return change(number, handler)
+signals._signal.signal = noted
+signals.ignore()
+print(*blocked, len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+""")
+    assert done.stdout.split() == ["True", "True", "True", "0"], done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.hazard("P2")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 @pytest.mark.parametrize("when", ["before it serves", "after it has served"])
 def test_a_signal_that_nobody_reads_ends_the_command_well_or_not_at_all(
@@ -59,6 +76,39 @@ sys.exit(code)
 """
     done = run(code)
     assert (done.returncode, done.stderr) == (5 if after else 0, "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("when", ["before it is known", "before it is loaded", "while it loads"])
+def test_a_command_that_a_signal_ends_before_it_has_begun_is_not_said_to_be_done(
+    name: str, when: str
+) -> None:
+    kill = f"os.kill(os.getpid(), {signal.Signals[name]:d})"
+    code = f"""
+import os
+sys.argv[1:] = ["run", "a prompt"]
+if {when!r} == "before it is known":
+    def run(arguments):
+        {kill}
+    cli.run = run
+    sys.modules["acp_bridge.cli"] = cli
+else:
+    from acp_bridge import cli
+    if {when!r} == "before it is loaded":
+        before = cli.run
+        def run(arguments):
+            {kill}
+            return before(arguments)
+        cli.run = run
+    else:
+        def import_module(name):
+            {kill}
+        cli.import_module = import_module
+sys.exit(__main__.main())
+"""
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.hazard("P2")

@@ -1,8 +1,10 @@
-"""Finds the processes that an agent has beside its main one. Both functions belong in a thread."""
+"""Finds the processes that an agent has beside its main one. Whatever reads them needs a thread."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable
 
 from acp_bridge.agents import guard
 
@@ -42,6 +44,25 @@ def first_descendants(main: int) -> frozenset[int]:
     except (OSError, ValueError, IndexError):
         return descendants(main) or frozenset()
     return frozenset(found) - {main}
+
+
+def tick() -> int:
+    """Return the time now as `begun_before` takes it: the system's clock ticks since its boot."""
+    boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return int(time.clock_gettime(boot) * os.sysconf("SC_CLK_TCK"))
+
+
+def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
+    """Return those of the processes that had begun by then; none where that can't be seen."""
+    return frozenset(pid for pid in pids if _begun(pid) < moment)
+
+
+def _begun(pid: int) -> float:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return float("inf")
 
 
 def _children(pid: int) -> set[int]:

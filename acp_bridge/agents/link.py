@@ -172,7 +172,9 @@ class Link:
         self.peer.eof()
         self.gone = True
         _tell(self.owner.on_gone, self, self._exit)
-        self.peer.close(errors.AgentEnded(self._exit.describe() if self._exit else ""))
+        how = self._exit.describe() if self._exit else ""
+        killed = self._exit is not None and self._exit.by_others
+        self.peer.close(errors.AgentEnded(how, killed=killed))
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():

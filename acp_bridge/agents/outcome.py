@@ -32,6 +32,11 @@ class Exit:
     code: int | None
     signal: int | None
 
+    @property
+    def by_others(self) -> bool:
+        """Somebody has ended it: no fault of its own has these signals."""
+        return self.signal in (signal.SIGKILL, signal.SIGTERM)
+
     def describe(self) -> str:
         """Return e.g. "exit code 3" or "signal SIGKILL"."""
         if self.signal is None:

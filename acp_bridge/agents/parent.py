@@ -141,8 +141,10 @@ class AgentParent:
         return not patient
 
     async def _keys_now(self) -> object:
-        """Return what differs when the file of keys does; runs in a thread."""
-        return await anyio.to_thread.run_sync(_state_of, self._keys, abandon_on_cancel=True)
+        """Return what differs when the file of keys does; a disk that hangs changes nothing."""
+        with anyio.move_on_after(waits.FORK):
+            return await anyio.to_thread.run_sync(_state_of, self._keys, abandon_on_cancel=True)
+        return self._loaded_for
 
     async def settled(self) -> None:
         """Wait until the first parent has loaded all, or has come to nothing."""

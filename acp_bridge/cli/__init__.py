@@ -18,16 +18,16 @@ def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], i
 
     def main(arguments: Sequence[str]) -> int:
         _fill_standard_descriptors()
-        signals.default()  # no bridge is to be ended in order; some have handlers of their own
-        found: Callable[[Sequence[str]], int] = getattr(
-            import_module(f"acp_bridge.{module}"), function
-        )
         try:
+            signals.interrupt()  # no bridge is to be ended in order; some have their own handlers
+            found: Callable[[Sequence[str]], int] = getattr(
+                import_module(f"acp_bridge.{module}"), function
+            )
             return found(arguments)
         except SystemExit as exc:
             return exc.code if isinstance(exc.code, int) else 2
         except KeyboardInterrupt:
-            return 130
+            return signals.INTERRUPTED
 
     return main
 
@@ -73,6 +73,21 @@ def run(arguments: Sequence[str]) -> int:
         return command(arguments[1:]) if command else serve.main(arguments)
     except ModuleNotFoundError as missing:
         return _not_whole((missing.name or "").partition(".")[0], missing)
+    except FileNotFoundError:
+        if _has_folder():
+            raise
+        sys.stderr.write(
+            "acp-bridge: the working folder is not there any more: change into another\n"
+        )
+        return 1
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:

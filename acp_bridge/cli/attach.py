@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _attach(home: Path, given: str | None, read_only: bool) -> int:
     try:
-        named = given or known.last_used(home, Path.cwd()).session_id
+        named = given or known.last_used(home, known.here()).session_id
         session = await live.find(home, named, await live.bridges_of(home), live.by_socket)
     except live.Asleep as asleep:
         return fail(
@@ -76,7 +76,7 @@ async def _attach(home: Path, given: str | None, read_only: bool) -> int:
     plan = Plan(
         connect,
         opening.attach(session.session_id),
-        Path(cwd) if isinstance(cwd, str) else Path.cwd(),
+        Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
         "The session goes on; acp-bridge attach {} comes back to it",
         read_only=read_only,

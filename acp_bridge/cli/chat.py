@@ -18,6 +18,7 @@ from acp_bridge.cli.own_bridge import (
     Parser,
     add_options,
     divided,
+    environment,
     not_its_agent,
     own_bridge,
 )
@@ -68,15 +69,18 @@ def main(arguments: Sequence[str]) -> int:
         if (why := unfit(os.environ)) is not None:
             return fail("chat", why, Exit.USAGE)
         session = _resumed(given, bridge) if given.resume is not None else None
+        folder = Path(session.cwd) if session else known.here()
+    except known.NotFound as why:
+        return fail("chat", why)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else Exit.USAGE
     log.configure("error", None)
     home = bridge.settings.home
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     plan = Plan(
-        partial(over_process, bridge.command),
-        opening.resume(session) if session else opening.new(Path.cwd()),
-        Path(session.cwd) if session else Path.cwd(),
+        partial(over_process, bridge.command, env=environment()),
+        opening.resume(session) if session else opening.new(folder),
+        folder,
         home / HISTORY,
         "acp-bridge chat --resume {} goes on with it",
     )
@@ -92,7 +96,7 @@ def _resumed(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo:
             info = known.session(settings.home, given.resume)
         else:
             owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, Path.cwd(), owner)
+            info = known.last_used(settings.home, known.here(), owner)
     except known.NotFound as why:
         raise SystemExit(fail("chat", why)) from None
     if (wrong := not_its_agent(bridge, info)) is not None:

@@ -46,7 +46,8 @@ usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp
 CANCEL: Final = f"""\
 usage: acp-bridge cancel ID
 
-Cancel the turn that runs in a session, whoever asked for it. Prompts that wait run after it. {_ID}
+Cancel the turn that runs in a session, whoever asked for it. Prompts that wait run after it.
+{_ID}
 
   acp-bridge cancel 3f2a
 
@@ -76,7 +77,8 @@ session, or nobody answers, 2 wrong usage, 130 interrupted.
 DENY: Final = f"""\
 usage: acp-bridge deny ID [--option OPTION]
 
-Show what the agent asks for in a session, and deny it, once. {_ID}
+Show what the agent asks for in a session, and deny it, once.
+{_ID}
 
   acp-bridge deny 3f2a
 
@@ -103,9 +105,9 @@ exit code: 0 closed, 1 no such live session, or nobody answers, 2 wrong usage.
 DELETE: Final = f"""\
 usage: acp-bridge delete ID [-- COMMAND ARGS...]
 
-Delete a session for good, here and at its agent, also one that is live. {_ID}
+Delete a session for good, here and at its agent, also one that is live.
 One that is not live needs its agent for that: its command stands after --, but for the built-in
-agent.
+agent. {_ID}
 
   acp-bridge delete 3f2a
   acp-bridge delete 3f2a -- codex-acp

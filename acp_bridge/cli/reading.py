@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from acp_bridge import log
@@ -67,10 +66,11 @@ def sessions(arguments: Sequence[str]) -> int:
     given = _given(parser, arguments)
     try:
         found = known.listing(data_folder(given.home))
+        if given.cwd is not None:
+            folder = known.real_path(given.cwd)
     except known.NotFound as why:
         return fail("sessions", why)
     if given.cwd is not None:
-        folder = os.path.realpath(os.path.expanduser(given.cwd))
         found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
     if given.search is not None:
         found = [info for info in found if _has(info, given.search.casefold())]
@@ -100,7 +100,7 @@ def show(arguments: Sequence[str]) -> int:
     home = data_folder(given.home)
     try:
         if given.session is None:
-            info = known.last_used(home, Path.cwd())
+            info = known.last_used(home, known.here())
         else:
             info = known.session(home, given.session)
         said = [for_replay(each) for each in transcript(home, info.session_id)]

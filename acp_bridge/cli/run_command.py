@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
@@ -121,9 +119,13 @@ def _seconds(parser: Parser, given: str | None) -> float | None:
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return what is to be done. Raises SystemExit after a message on stderr."""
     info = _session(given, bridge)
+    try:
+        folder = info.cwd if info else str(known.here())
+    except known.NotFound as why:
+        _fail(str(why), Exit.FAILED)
     return headless.Order(
         prompt_given(Parser("run", HELP), given.prompt),
-        info.cwd if info else os.getcwd(),
+        folder,
         info.session_id if info else None,
         policy=Policy(given.permissions),
         json=given.json,
@@ -142,7 +144,7 @@ def _session(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo | None
             info = known.session(settings.home, given.session)
         elif given.again:
             owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, Path.cwd(), owner)
+            info = known.last_used(settings.home, known.here(), owner)
         else:
             return None
     except known.NotFound as why:

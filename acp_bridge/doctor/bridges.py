@@ -72,7 +72,8 @@ def _bridge(answer: Answer, held: Sequence[Held]) -> Finding:
     if answer.sessions is None:
         return warning(
             f"{text}; it has not answered within {_GLANCE:g} s",
-            f"if that stays so: kill {bridge.pid}; its sessions are kept",
+            f"if that stays so: kill {bridge.pid}, and kill -9 {bridge.pid} if it is stopped; its"
+            " sessions are kept",
             **data,
         )
     return ok(text, **data)

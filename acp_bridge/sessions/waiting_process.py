@@ -7,7 +7,6 @@ never comes back here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -114,12 +113,15 @@ class WaitingProcess:
     async def take_for(self, work: Callable[[Link], Awaitable[_Result]]) -> _Result:
         """Return what `work` does with a process for a session, which it owns then.
 
-        One that waited may have died, or die at once, for reasons that are not the session's:
-        then the work is done once more, with another one (invariant Q12). Raises RpcError.
+        If one that waited was killed, then or meanwhile, the work is done once more, with another
+        one (invariant Q12). Raises RpcError, also when the process dies of the work.
         """
         if waited := self.take_ready():
-            with suppress(errors.AgentEnded):
+            try:
                 return await work(waited)
+            except errors.AgentEnded as exc:
+                if not exc.killed:
+                    raise
         return await work(await self._take_fresh())
 
     async def _take_fresh(self) -> Link:

@@ -45,6 +45,16 @@ def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInf
     raise NotFound("no session was used in this folder")
 
 
+def here() -> Path:
+    """Return the working folder. Raises FileNotFoundError: it was removed."""
+    return Path(real_path("."))
+
+
+def real_path(given: str) -> str:
+    """Return the path of a folder that the user names. Raises FileNotFoundError as `here` does."""
+    return os.path.realpath(os.path.expanduser(given))
+
+
 def listing(home: Path) -> list[SessionInfo]:
     """Return all sessions, newest first. Raises NotFound if they can't be read."""
     from acp_bridge.journal import JournalError  # what is live alone is told without

@@ -16,7 +16,6 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge.agents import lease
-from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
@@ -153,6 +152,8 @@ async def find(
         raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
     session_id = known.full_id(given, titles)
     if session_id not in live:
+        from acp_bridge.journal import Journal  # what is live alone is told without
+
         lock = Journal(home).lock_path(session_id)
         raise Asleep(session_id, held=await anyio.to_thread.run_sync(lease.is_held, lock))
     return live[session_id]

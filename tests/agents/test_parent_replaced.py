@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 from acp_bridge import waits
+from acp_bridge.agents import parent as parent_module
 from acp_bridge.agents.parent import AgentParent, Phase, _state_of
 from acp_bridge.agents.process import AgentProcess
 from tests.agents.guard_support import marked_env, parent_of
@@ -97,6 +99,20 @@ def test_any_change_of_the_file_counts(tmp_path: Path, how: str) -> None:
     else:
         file.chmod(0)
     assert _state_of(file) != state
+
+
+async def test_a_disk_that_does_not_say_what_the_file_is_holds_up_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "FORK", 0.01)
+    answers = threading.Event()
+    monkeypatch.setattr(parent_module, "_state_of", lambda _: answers.wait())
+    parent = AgentParent(["false"], None, tmp_path / "keys.env")
+    try:
+        with anyio.fail_after(5):
+            assert await parent._keys_now() is None
+    finally:
+        answers.set()
 
 
 LOADS_ON_A_SIGNAL = parent_code("""

@@ -87,6 +87,7 @@ def test_one_that_is_silent_or_of_another_version_is_a_warning() -> None:
         [Answer(bridge(), None), Answer(bridge(version="0.0.1"), [])], []
     )
     assert (silent.level.value, "kill 4711" in silent.next) == ("warning", True)
+    assert "kill -9 4711" in silent.next  # what is stopped takes no other
     assert (other.level.value, "of version 0.0.1" in other.text) == ("warning", True)
 
 

@@ -118,12 +118,16 @@ class Ledger:
             judge_cards(Recording(walk.outside))
         except AssertionError as exc:
             raise Lost(f"judge: {exc}") from exc
-        unsure = self.replays_late or self.several
-        if who.transcripts is not self.transcripts and not unsure:
+        if who.transcripts is not self.transcripts and not (self.replays_late or self.several):
             for session_id, transcript in who.transcripts.items():
                 same = self.transcript(session_id).compare_with(transcript)
                 self.counts["clients: compared"] += same
-        own = declared or {}
+        self._note_person(recording, walk, who, prompts, declared or {})
+
+    def _note_person(
+        self, recording: Recording, walk: Walk, who: Guest, prompts: dict[str, Prompt], own: Message
+    ) -> None:
+        """Keep what a client was shown, and judge what it was told; `own`: its abilities."""
         person = Person(who.number, bool(own.get("observer")), bool(own.get("ownTurnsOnly")))
         person.read(recording, self.prompts)
         self.people.append(person)

@@ -53,6 +53,7 @@ def test_what_a_hook_that_ended_well_has_said(
     [
         {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "r"}},
         {"permissionDecision": "deny", "reason": "r"},
+        {"permissionDecision": "deny", "permissionDecisionReason": "r", "reason": "other"},
         {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "r"}}},
         {"decision": "block", "reason": "r"},
         {"continue": False, "permissionDecision": "allow", "reason": "r"},
@@ -102,11 +103,34 @@ def test_nonsense_allows_nothing(said: Any) -> None:
     assert decide([verdict, ALLOW])[0] is Permission.ASK
 
 
+@pytest.mark.parametrize(
+    ("event", "said", "problem"),
+    [
+        (ASKED, "yes", "its output is no JSON object"),
+        (STOP, "{", "its output is no JSON object"),
+        (STOP, {"hookSpecificOutput": []}, "hookSpecificOutput is no object"),
+        (STOP, {"decision": "stop"}, "decision is 'stop', and not 'block'"),
+        (STOP, {"decision": "block"}, "decision is 'block', and no reason is given"),
+        (STOP, {"reason": 5}, "reason is no text"),
+        (
+            ASKED,
+            {"permissionDecision": "sure"},
+            "permissionDecision is 'sure', and not 'allow', 'deny' or 'ask'",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_said(event: HookEvent, said: Any, problem: str) -> None:
+    assert printed(event, said) == Verdict(problem=problem)
+
+
 @pytest.mark.hazard("C18")
 @pytest.mark.parametrize("code", [1, 3, 127, 255])
 def test_a_hook_that_fails_has_said_nothing_whatever_it_printed(code: int) -> None:
     verdict = interpret(ASKED, Ran(code, json.dumps({"permissionDecision": "allow"}), "oh\nno"))
     assert verdict == Verdict(problem=f"exit code {code}: oh")
+    assert interpret(STOP, Ran(code)) == Verdict(problem=f"exit code {code}")
+    long = interpret(STOP, Ran(code, stderr="x" * 201))
+    assert long == Verdict(problem=f"exit code {code}: {'x' * 200}")
     timed_out = Ran(0, json.dumps({"permissionDecision": "allow"}), problem="it was killed")
     assert interpret(ASKED, timed_out) == Verdict(problem="it was killed")
 
@@ -126,7 +150,8 @@ def test_an_output_that_is_cut_counts_only_where_its_beginning_does() -> None:
         (STOP, "again", Verdict(block="again")),
         (STOP, "", Verdict(problem="exit code 2, and no text on stderr")),
         (ASKED, "r", DENY),
-        (HookEvent.WAITING, "x", Verdict(problem="exit code 2: x")),
+        (HookEvent.WAITING, "x" * 201, Verdict(problem=f"exit code 2: {'x' * 200}")),
+        (HookEvent.WAITING, "", Verdict(problem="exit code 2")),
     ],
 )
 def test_exit_code_2_says_no_with_the_text_on_stderr(
@@ -153,4 +178,4 @@ def test_exit_code_2_says_no_with_the_text_on_stderr(
 def test_of_several_hooks_the_strictest_word_counts(
     verdicts: list[Verdict], decision: Permission
 ) -> None:
-    assert decide(verdicts)[0] is decision
+    assert decide(verdicts) == (decision, "r" if decision is Permission.DENY else "")

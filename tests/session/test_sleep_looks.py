@@ -1,5 +1,6 @@
 """What keeps a session awake while somebody looks if it may sleep, and while nobody can write."""
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +10,7 @@ import anyio
 import anyio.from_thread
 import pytest
 
+from acp_bridge.agents.descendants import begun_before, tick
 from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.session.process import sleep
 from tests.session.journals import failing
@@ -103,6 +105,29 @@ async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_kee
         await falls_asleep(here)
 
 
+async def test_what_was_there_before_a_prompt_that_comes_during_the_first_look_lets_it_sleep(
+    tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompted = threading.Event()
+
+    def late() -> frozenset[int]:
+        prompted.wait(5)
+        return frozenset({11})
+
+    tree.first = late
+    tree.last = lambda: frozenset({11})
+    monkeypatch.setattr(sleep, "begun_before", lambda moment, pids: pids)
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        agent = await here.agent()
+        await here.context.reloads.note(agent)
+        prompt = here.prompt()
+        asked = await agent.asked(SESSION_PROMPT)
+        prompted.set()
+        agent.answer(asked, DONE)
+        assert await here.answered(prompt) == DONE
+        await falls_asleep(here)
+
+
 async def test_it_stays_while_the_agent_is_not_read(tmp_path: Path) -> None:
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         agent = await ready(here)
@@ -122,3 +147,8 @@ async def test_it_stays_while_the_journal_can_not_be_written(tmp_path: Path) -> 
             await stays_awake(here)
         await here.turn(agent)  # which is written behind what was kept
         await falls_asleep(here)
+
+
+def test_a_process_has_begun_before_all_that_comes_later() -> None:
+    assert begun_before(tick() + 1, [os.getpid(), 1 << 30]) == {os.getpid()}
+    assert begun_before(0, [os.getpid()]) == frozenset()

@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.sessions.spare import Spare, SpareTimes
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import quiet
@@ -310,7 +310,23 @@ async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
         assert session.link in it.agent.living
 
 
-async def test_a_session_that_kills_the_process_started_for_it_is_not_tried_for_ever(
+async def test_a_process_that_dies_of_making_a_session_is_not_followed_by_another(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        await until(lambda: it.bridge._waiting.link)
+
+        async def fails(process: Process, _: Any) -> Any:
+            process.dies(Exit(3, None))
+            await anyio.sleep_forever()
+
+        it.agent.script["session/new"] = fails
+        with pytest.raises(RpcError, match="exit code 3"):
+            await it.new()
+        assert len(it.agent.processes) == 1
+
+
+async def test_a_session_whose_processes_are_all_killed_is_not_tried_for_ever(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as it:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge.agents.descendants import descendants, first_descendants
+from acp_bridge.agents.descendants import begun_before, descendants, first_descendants, tick
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
@@ -107,8 +107,8 @@ class Sleep:
         self._wakes = False
         #: notifications of clients for the process that is to come.
         self._kept: list[tuple[str, Json]] = []
-        #: how many prompts agents were sent.
-        self._turns = 0
+        #: when an agent was sent a prompt first since the last look began.
+        self._prompted: int | None = None
 
     # --- the processes that are given the session ----------------------------------------------
 
@@ -119,20 +119,22 @@ class Sleep:
             self._port.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
-        """Note which processes the agent has by now, unless it was given work meanwhile."""
+        """Note which processes the agent has by now, but for what it was given work meanwhile."""
         if not self._seconds or self._port.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
             self._seen = link, frozenset()
             return
-        before = self._turns
+        self._prompted = None
         found = await anyio.to_thread.run_sync(first_descendants, link.pid)
-        if before == self._turns:
-            self._seen = link, found
+        if self._prompted is not None:
+            found = await anyio.to_thread.run_sync(begun_before, self._prompted, found)
+        self._seen = link, found
 
     def note_turn(self) -> None:
         """Note that the agent is sent a prompt: what it starts from now on may be work."""
-        self._turns += 1
+        if self._prompted is None:
+            self._prompted = tick()
 
     def note_reload(self, link: Link, *, well: bool) -> None:
         """Note that a process has taken up the session, or would not though it should know it."""
