@@ -53,6 +53,8 @@ class Tree:
         self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
+        #: the guard has not said in time that the agent runs.
+        self._hangs = False
 
     # --- birth ---------------------------------------------------------------------------------
 
@@ -140,21 +142,22 @@ class Tree:
                     await self.follow()
         finally:
             self._control.close()  # which tells the guard too, if the tree would not die
+            if self._hangs:
+                self._signal_guard(signal.SIGKILL)
             if self._guard is not None:
                 self._guard.close()
             self.exited.set()
             self.ended.set()
 
     def give_up_start(self) -> None:
-        """Kill a guard that hangs before or in exec, and what it may have started."""
-        if self._guard is not None:
-            self._kill_for_guard(set())
-            self._guard.send_signal(signal.SIGKILL)
+        """Have `finish` itself kill what the guard, which hangs, may have started."""
+        self._hangs = True
 
     async def _press(self) -> None:
         """Return when the tree is dead; help a guard that was told to kill it and does not."""
         groups = {self.pid} if self.pid else set()
-        patience, pause = anyio.current_time() + waits.GUARD, _FIRST_LOOK
+        patience = anyio.current_time() + (0 if self._hangs else waits.GUARD)
+        pause = _FIRST_LOOK
         while not self.ended.is_set():
             self._continue_guard()
             if anyio.current_time() >= patience:

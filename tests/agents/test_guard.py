@@ -113,10 +113,11 @@ async def test_a_guard_that_was_stopped_is_continued_and_one_that_hangs_is_helpe
 
 
 @pytest.mark.hazard("P1")
+@pytest.mark.parametrize("given_up_after", [0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.5])
 async def test_a_guard_that_hangs_when_it_has_just_started_its_agent_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    given_up_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waits, "SPAWN", 0.5)
+    monkeypatch.setattr(waits, "SPAWN", given_up_after)
     says_nothing = HANGING_GUARD[4].replace("Guard.watch", "Guard.say").replace("self:", "*_:")
     command_line = (*HANGING_GUARD[:4], says_nothing, HANGING_GUARD[5])
     monkeypatch.setattr(guard, "COMMAND_LINE", command_line)

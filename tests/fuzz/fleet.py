@@ -120,6 +120,8 @@ class Fleet:
                 await self._leave(life, "kept, SIGKILL")
                 return
             how = "SIGKILL"
+        if rng.random() < 0.7:
+            await self.operations.leave_work(life.first, rng)
         await life.part(how)
         self.place.ledger.counts[f"waiter: {how}"] += 1
         self.place.judge(life, life.first)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from acp_bridge.protocol import ACCEPTED
 from tests.fuzz import script
 from tests.fuzz.caller import Caller
 from tests.fuzz.ledger import Ledger
@@ -109,11 +112,14 @@ class Operations:
 
     def do_close(self, operation: Operation) -> None:
         session_id = self._session(operation)
+        self._close(session_id)
+        if operation.rng.random() < 0.6:
+            self.load(self.caller, session_id)
+
+    def _close(self, session_id: str) -> None:
         self.caller.stop(session_id)
         self.caller.ask("session/close", {"sessionId": session_id})
         self.caller.opened.discard(session_id)
-        if operation.rng.random() < 0.8:
-            self.load(self.caller, session_id)
 
     def do_close_for_all(self, operation: Operation) -> None:
         session_id = self._session(operation)
@@ -169,11 +175,25 @@ class Operations:
         for self.caller in chosen:
             await self._prompt(operation)
             asked.append((self.caller, self.caller.ids[-1:]))
+        if rng.random() < 0.3:  # the others go on
+            self.caller = chosen[0]
+            self._close(session_id)
         for caller, request in asked:
             for life in self.place.living:
                 life.gates.open("g")
             if request:
                 await caller.answered(request[0], within=0.5)
+
+    async def leave_work(self, caller: Caller, rng: random.Random) -> None:
+        """A client prompts, and sees that it is on disk: it will end now."""
+        slots = [slot for slot, session in enumerate(self.sessions) if session in caller.opened]
+        if not slots or not caller.listening:
+            return
+        self.caller, told = caller, len(caller.client.recording.requests(ACCEPTED))
+        for _ in range(rng.choice([1, 2])):
+            await self._prompt(Operation("prompt", slots[0], rng))
+        with suppress(TimeoutError, ConnectionError):
+            await caller.client.until_request(ACCEPTED, told + 1, within=1)
 
     async def do_prompt(self, operation: Operation) -> None:
         await self._prompt(operation)

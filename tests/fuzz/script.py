@@ -50,12 +50,12 @@ WEIGHTS = {
     "go_on_reading": 2,
     "restart": 4,
     "other": 6,
-    "end_kept": 2,
+    "end_kept": 1,
 }
 #: How much of it is done by others than the client that has started the newest bridge.
 _OTHERS = 0.5
 #: Runs with a bridge that outlives its client, and with two bridges at a time.
-_KEPT, _TWO = 0.35, 0.35
+_KEPT, _TWO = 0.45, 0.35
 #: What such a client may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.notices import CLOSED_BY_OTHER
 from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.ledger import Ledger
@@ -263,3 +264,12 @@ async def test_contexts_end_in_any_order_and_tell_what_failed() -> None:
             scopes = [await Owned.open(tasks, anyio.create_task_group()) for _ in range(2)]
             for scope in scopes:
                 await scope.close()
+
+
+def test_a_replay_that_somebodys_close_breaks_off_is_not_taken_for_what_came_live() -> None:
+    load, replayed = sent("session/load", 5), [user("one"), said("a ")]
+    notice = said(CLOSED_BY_OTHER)
+    notice["params"]["_meta"] = {"acp_bridge": {"notice": True}}
+    broken_off = {"id": 5, "error": {"code": -32002, "message": "unknown session"}}
+    again = [sent("session/load", 6), *replayed, result(6)]
+    judged(said("a "), load, *replayed, notice, broken_off, *again)

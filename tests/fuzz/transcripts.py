@@ -180,7 +180,9 @@ class Transcript:
     def missed(self) -> None:
         """From now on, until the next load, the session may go on without this client."""
         if self.whole:
-            self.base, self.live, self.whole = self.base + self.live, [], False
+            # What an open load has shown of its replay is no part of what came live.
+            known = min(self._marks.values(), default=len(self.live))
+            self.base, self.whole = self.base + self.live[:known], False
         self.live = []
         self._marks = dict.fromkeys(self._marks, 0)
 

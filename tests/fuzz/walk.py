@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tests.fuzz.ledger import Ledger
 
 #: requests about a session as a whole, whose answers change what is expected of it.
-_OPENINGS = (SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_CLOSE, SESSION_DELETE)
+_LEAVING = (SESSION_CLOSE, CLOSE_FOR_ALL)
+_OPENINGS = (SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_DELETE, *_LEAVING)
 #: what a bridge says to a client that does not see any more what follows.
 _OUT_OF_SIGHT = (
     CLOSED_BY_OTHER,
@@ -106,8 +107,6 @@ class Walk:
         if record.direction == "out":
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))
-            elif method == CLOSE_FOR_ALL:
-                self._sight(str(session_id)).lost_sight()
             elif method == SESSION_PROMPT and (sent := self._prompts.get(key(message["id"]))):
                 self._sight(sent.session_id).prompted(sent.text)
         elif method == REQUEST_PERMISSION and isinstance(about, dict):
@@ -127,11 +126,11 @@ class Walk:
 
     def _opens(self, request: str, method: str, session_id: str) -> None:
         self._openings[request] = (method, session_id)
-        if method in (SESSION_CLOSE, SESSION_DELETE):
+        if method in (*_LEAVING, SESSION_DELETE):
             self._sight(session_id).lost_sight()
         elif method in (SESSION_LOAD, SESSION_RESUME):
             self._sight(session_id).asked_to_open()
-        if method == SESSION_CLOSE and self._company:
+        if method in _LEAVING and self._company:
             self._transcript(session_id).leaving += 1
             self._unsee(session_id)
         if method == SESSION_LOAD:
@@ -248,7 +247,7 @@ class Walk:
         if method == SESSION_DELETE:
             self._ledger.deleted |= {session_id} if result is not None else set()
             return
-        if method == SESSION_CLOSE:
+        if method in _LEAVING:
             if result is not None:
                 self._sight(session_id).left()
             if self._company:
