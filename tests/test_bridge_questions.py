@@ -243,8 +243,9 @@ async def test_an_observer_and_who_only_wants_its_own_turns_are_shown_the_card_a
         assert await here.answered() == chosen("yes")
         runner.prompt(here.id, "mine")
         await runner.handled()
+        its_turn = here.it.agent.stops_at("session/prompt")
         here.gate.open()
-        await until(lambda: len(here.process.params("session/prompt")) == 2)
+        await until(lambda: its_turn.reached)
         here.asks(request_id=8)
         await runner.got(PERMISSION)
 
