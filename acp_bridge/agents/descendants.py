@@ -34,8 +34,7 @@ def first_descendants(main: int) -> frozenset[int]:
     It reads the tree alone where the system tells the children of a process (Linux).
     """
     try:
-        with open(f"/proc/{main}/stat", "rb") as file:
-            above = int(file.read().rpartition(b")")[2].split()[1])
+        above = int(_status(main)[1])
         found, todo = set[int](), [above]
         while todo:
             children = _children(todo.pop()) - found
@@ -59,10 +58,15 @@ def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
 
 def _begun(pid: int) -> float:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+        return int(_status(pid)[19])
     except (OSError, ValueError, IndexError):
         return float("inf")
+
+
+def _status(pid: int) -> list[bytes]:
+    """Return the words of proc(5)'s `stat` from the state on, which is its third."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 def _children(pid: int) -> set[int]:

@@ -70,8 +70,6 @@ def main(arguments: Sequence[str]) -> int:
             return fail("chat", why, Exit.USAGE)
         session = _resumed(given, bridge) if given.resume is not None else None
         folder = Path(session.cwd) if session else known.here()
-    except known.NotFound as why:
-        return fail("chat", why)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else Exit.USAGE
     log.configure("error", None)

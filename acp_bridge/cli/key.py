@@ -14,7 +14,7 @@ from acp_bridge.agents import ancestors
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_agent import foreign_agent, isolated_path
 from acp_bridge.cli.own_bridge import Parser
-from acp_bridge.keys import file
+from acp_bridge.keys import FILE, file
 from acp_bridge.keys.forms import (
     KNOWN,
     NotAKey,
@@ -138,7 +138,7 @@ def _set(home: Path, variable: str) -> int:
             as_well = " as well" if other == variable else ""
             fail("key", f"{other} is in this environment{as_well}: where it is, that one counts")
     return print_text(
-        f"{variable} is in {harmless(str(home / file.NAME))}. The built-in agent uses it from the"
+        f"{variable} is in {harmless(str(home / FILE))}. The built-in agent uses it from the"
         " next prompt on, also in open sessions.\n"
     )
 
@@ -182,10 +182,10 @@ def _at_a_terminal() -> bool:
 def _remove(home: Path, variable: str) -> int:
     """Raises file.Unusable."""
     if not file.remove_key(home, variable):
-        return fail("key", f"{variable} is not in {home / file.NAME}")
+        return fail("key", f"{variable} is not in {home / FILE}")
     if os.environ.get(variable, "").strip():
         fail("key", f"{variable} is still in this environment")
-    return print_text(f"{variable} is no more in {harmless(str(home / file.NAME))}.\n")
+    return print_text(f"{variable} is no more in {harmless(str(home / FILE))}.\n")
 
 
 def _list(home: Path) -> int:

@@ -66,11 +66,10 @@ def sessions(arguments: Sequence[str]) -> int:
     given = _given(parser, arguments)
     try:
         found = known.listing(data_folder(given.home))
-        if given.cwd is not None:
-            folder = known.real_path(given.cwd)
     except known.NotFound as why:
         return fail("sessions", why)
     if given.cwd is not None:
+        folder = known.real_path(given.cwd)
         found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
     if given.search is not None:
         found = [info for info in found if _has(info, given.search.casefold())]

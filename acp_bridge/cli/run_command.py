@@ -119,13 +119,9 @@ def _seconds(parser: Parser, given: str | None) -> float | None:
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return what is to be done. Raises SystemExit after a message on stderr."""
     info = _session(given, bridge)
-    try:
-        folder = info.cwd if info else str(known.here())
-    except known.NotFound as why:
-        _fail(str(why), Exit.FAILED)
     return headless.Order(
         prompt_given(Parser("run", HELP), given.prompt),
-        folder,
+        info.cwd if info else str(known.here()),
         info.session_id if info else None,
         policy=Policy(given.permissions),
         json=given.json,

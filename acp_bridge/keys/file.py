@@ -24,7 +24,6 @@ from typing import Final
 
 from acp_bridge.keys import FILE
 
-NAME: Final = FILE
 #: values that need no quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+:@~,%=-]+")
 #: seconds for another `acp-bridge key` to end.
@@ -44,14 +43,14 @@ def set_key(home: Path, name: str, value: str) -> None:
     """
     with _errors(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _change(home / NAME, lambda text: _with(text, name, f"{name}={_quoted(value)}"))
+        _change(home / FILE, lambda text: _with(text, name, f"{name}={_quoted(value)}"))
 
 
 def remove_key(home: Path, name: str) -> bool:
     """Remove the lines of a variable; returns False if there is none. Raises Unusable."""
     with _errors(home):
         try:
-            return _change(home / NAME, lambda text: _with(text, name, None))
+            return _change(home / FILE, lambda text: _with(text, name, None))
         except FileNotFoundError:
             return False
 
@@ -61,7 +60,7 @@ def values(home: Path) -> list[str]:
     from dotenv.parser import parse_stream
 
     try:
-        text = (home / NAME).read_text("utf-8", "replace") if (home / NAME).is_file() else ""
+        text = (home / FILE).read_text("utf-8", "replace") if (home / FILE).is_file() else ""
     except OSError:
         return []
     bindings = list(parse_stream(StringIO(text)))
@@ -76,7 +75,7 @@ def _errors(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unusable(f"{home / NAME} can't be changed: {error.strerror or error}") from error
+        raise Unusable(f"{home / FILE} can't be changed: {error.strerror or error}") from error
 
 
 def _change(file: Path, change: Callable[[str], str]) -> bool:
@@ -100,7 +99,7 @@ def _read(path: Path, *, linked: bool) -> str | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         if linked:
-            raise Unusable(f"{NAME} is a link to {path}, which is not there") from None
+            raise Unusable(f"{FILE} is a link to {path}, which is not there") from None
         return None
     with open(fd, encoding="utf-8", newline="") as file:
         found = os.fstat(fd)

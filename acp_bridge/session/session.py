@@ -103,6 +103,13 @@ class Session:
         return self._machine.waiting
 
     @property
+    def running(self) -> int | None:
+        """What waits because the queue stands still is no turn, and nobody's Stop ends it."""
+        stands = self.standstill is not Standstill.OPEN
+        first = next(iter(self.unanswered), None)
+        return None if stands and first in self.waiting else first
+
+    @property
     def standstill(self) -> Standstill:
         return self._machine.standstill
 

@@ -158,11 +158,11 @@ class SessionStore:
         """
         if not self._context.journal.path(session_id).is_file():
             return None
-        help = (
+        advice = (
             "; `acp-bridge doctor` says what is wrong with the data folder, and"
             f" `acp-bridge show {session_id}` may print the session all the same"
         )
-        lock = await self._lock(session_id, reach, help)
+        lock = await self._lock(session_id, reach, advice)
         journal: SessionJournal | None = None
         try:
             journal = await self._context.journal.open(session_id)
@@ -180,7 +180,7 @@ class SessionStore:
             if isinstance(exc, NewerVersion):
                 raise errors.agent_trouble(f"the session was {exc}: load it with that") from exc
             if isinstance(exc, JournalError):
-                raise errors.internal(exc, f"the session's journal can't be read{help}") from exc
+                raise errors.internal(exc, f"the session's journal can't be read{advice}") from exc
             raise
         event("session.opened", session=session_id)
         return session
@@ -264,8 +264,8 @@ class SessionStore:
         except JournalError as exc:
             event("journal.failed", what=exc)
 
-    async def _lock(self, session_id: str, reach: ReachPort | None = None, help: str = "") -> int:
-        """Return the lock of a session; raises RpcError. `help` says what else can be done."""
+    async def _lock(self, session_id: str, reach: ReachPort | None = None, advice: str = "") -> int:
+        """Return the lock of a session; raises RpcError. `advice` says what else can be done."""
         path, settings = self._context.journal.lock_path(session_id), self._context.settings
         try:
             await self._context.journal.prepare()
@@ -279,6 +279,6 @@ class SessionStore:
                 passage_words.held_elsewhere(reach.why if reach else None)
             ) from None
         except (JournalError, OSError) as exc:
-            raise errors.internal(exc, f"the journal can't be written{help}") from exc
+            raise errors.internal(exc, f"the journal can't be written{advice}") from exc
         write_holder(lock, self._context.holder)
         return lock

@@ -206,11 +206,9 @@ def _sentence(failure: Failure, place: Place, seconds: float) -> str:
         return f"What {at} answered can't be read: check that it speaks this model's protocol."
     if failure.fault == "unreachable":
         proxy = f"the proxy in {place.proxy}" if place.proxy else ""
-        others = [each for each in (place.base_url, proxy) if each]
-        also = "".join(f", {each}" for each in others[:-1]) + "".join(
-            f", and {each}" for each in others[-1:]
-        )
-        return f"{at} can't be reached: check the network{also}."
+        *first, last = filter(None, ("the network", place.base_url, proxy))
+        check = f"{', '.join(first)}, and {last}" if first else last
+        return f"{at} can't be reached: check {check}."
     if failure.no_credit:
         return f"The account at {name} has no credit left: add some, or choose another model."
     return _SENTENCES[failure.kind].format(

@@ -165,6 +165,15 @@ async def test_a_start_that_has_it_replaced_is_light_and_a_restart_waits_for_all
         assert await answers(light)
 
 
+async def two_are_executed(world: Family) -> None:
+    """Start two agents, which are no forks."""
+    with anyio.fail_after(SLOW):
+        for _ in range(2):
+            process = await world.agent()
+            assert grandparent(process) == os.getpid()
+            assert await answers(process)
+
+
 async def test_a_new_parent_that_fails_costs_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,11 +183,7 @@ async def test_a_new_parent_that_fails_costs_no_start(
         first = await world.until_ready()
         before = await world.agent()
         write_key(tmp_path)
-        with anyio.fail_after(SLOW):
-            for _ in range(2):
-                process = await world.agent()
-                assert grandparent(process) == os.getpid()
-                assert await answers(process)
+        await two_are_executed(world)
         await gone(first)
         assert await answers(before)
 
@@ -195,9 +200,5 @@ async def test_a_new_parent_that_can_not_even_have_a_socket_costs_no_start(
         first = await world.until_ready()
         monkeypatch.setattr(parent_module, "ParentProcess", full)
         write_key(tmp_path)
-        with anyio.fail_after(SLOW):
-            for _ in range(2):
-                process = await world.agent()
-                assert grandparent(process) == os.getpid()
-                assert await answers(process)
+        await two_are_executed(world)
         await gone(first)

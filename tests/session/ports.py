@@ -60,6 +60,7 @@ class Port:
         self.excused = False
         self.waiting: tuple[int, ...] = ()
         self.unanswered: tuple[int, ...] = ()
+        self.running: int | None = None
         #: what is said to a client that loads of work that goes on.
         self.work: str | None = None
         self.closing = self.occupied = self.asleep = False

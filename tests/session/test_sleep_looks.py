@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -81,9 +82,9 @@ async def test_it_stays_if_a_request_comes_during_the_look(tmp_path: Path, tree:
         await falls_asleep(here)
 
 
-async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_keeps_it_awake(
-    tmp_path: Path, tree: Tree
-) -> None:
+@asynccontextmanager
+async def prompted_during_the_first_look(tmp_path: Path, tree: Tree) -> AsyncIterator[Living]:
+    """A session whose agent is at rest after a prompt, and has one process that the look found."""
     prompted = threading.Event()
 
     def late() -> frozenset[int]:
@@ -100,6 +101,13 @@ async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_kee
         prompted.set()
         agent.answer(asked, DONE)
         assert await here.answered(prompt) == DONE
+        yield here
+
+
+async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_keeps_it_awake(
+    tmp_path: Path, tree: Tree
+) -> None:
+    async with prompted_during_the_first_look(tmp_path, tree) as here:
         await stays_awake(here)
         tree.last = frozenset
         await falls_asleep(here)
@@ -108,23 +116,8 @@ async def test_what_is_started_for_a_prompt_that_comes_during_the_first_look_kee
 async def test_what_was_there_before_a_prompt_that_comes_during_the_first_look_lets_it_sleep(
     tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prompted = threading.Event()
-
-    def late() -> frozenset[int]:
-        prompted.wait(5)
-        return frozenset({11})
-
-    tree.first = late
-    tree.last = lambda: frozenset({11})
     monkeypatch.setattr(sleep, "begun_before", lambda moment, pids: pids)
-    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
-        agent = await here.agent()
-        await here.context.reloads.note(agent)
-        prompt = here.prompt()
-        asked = await agent.asked(SESSION_PROMPT)
-        prompted.set()
-        agent.answer(asked, DONE)
-        assert await here.answered(prompt) == DONE
+    async with prompted_during_the_first_look(tmp_path, tree) as here:
         await falls_asleep(here)
 
 

@@ -15,7 +15,6 @@ from acp_bridge import errors, notices, work_notices
 from acp_bridge.clients.client import Client
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Standstill
 from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.clients.standing import Standing, StandingPort
@@ -35,6 +34,10 @@ class AudiencePort(Protocol):
     @property
     def unanswered(self) -> tuple[int, ...]:
         """The keys of the requests that wait for an answer, the oldest first."""
+
+    @property
+    def running(self) -> int | None:
+        """The key of the request whose turn runs, or comes next by itself; None if none does."""
 
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
@@ -110,15 +113,11 @@ class Audience:
         return not waits and not stranger and not client.observes
 
     def cancel_turn(self) -> Json:
-        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it.
-
-        What waits because the queue stands still is no turn, and is left alone.
-        """
-        unanswered, stands = self._port.unanswered, self._machine.standstill is not Standstill.OPEN
-        runs = unanswered and not (stands and unanswered[0] in self._machine.waiting)
+        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
+        runs = self._port.running is not None
         if runs:
             self._port.feed(ev.Cancel())
-        return {"cancelled": bool(runs)}
+        return {"cancelled": runs}
 
     def at_work(self, client: Client) -> str | None:
         """Return what is said of turns that run and prompts that wait to a client that loads.

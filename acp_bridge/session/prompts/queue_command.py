@@ -47,6 +47,10 @@ class QueuePort(Protocol):
     def unanswered(self) -> tuple[int, ...]:
         """The keys of the requests that wait for an answer, the oldest first."""
 
+    @property
+    def running(self) -> int | None:
+        """The key of the request whose turn runs, or comes next by itself; None if none does."""
+
     def feed(self, event_: ev.Event) -> None:
         """Give the machine an event."""
 
@@ -151,10 +155,8 @@ class QueueCommand:
                 self._transcript.notice(self._usage)
 
     def _stop(self) -> None:
-        unanswered = self._port.unanswered
-        stands = self._pauses.said is not None
-        if unanswered and not (stands and unanswered[0] in self._port.waiting):
-            stopped = self._prompts.get(unanswered[0]).params
+        if (running := self._port.running) is not None:
+            stopped = self._prompts.get(running).params
             self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
             self._port.feed(ev.Cancel())
         else:
