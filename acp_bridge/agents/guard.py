@@ -27,7 +27,9 @@ Invariants
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
   exiting, so no other agent opens the session before this tree is dead (invariant P12).
-- It shows no key to others in /proc (`keep_private`, which bridge and built-in agent call, too).
+- It shows no key to others in /proc (`keep_private`, which every process of ours calls).
+- Whatever the agent is and starts carries a mark (`mark`), by which it is known for good: it may
+  connect to no bridge, and pose as none (invariant V6).
 - The agent's data don't pass through here, and it inherits nothing but three standard streams.
 - Imports are few and small, because the start of an agent waits for them and each session has a
   guard. Hence `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
@@ -54,6 +56,10 @@ LINGER = b"w"
 TERM = b"t"
 
 LINUX = sys.platform == "linux"
+#: Linux: RLIMIT_LOCKS, which the kernel has not looked at since 2.4 (setrlimit(2)), and what its
+#: hard limit is lowered to. It is as good as unlimited, and is inherited like any other limit.
+MARKED_LIMIT = 10
+MARK = 1 << 62
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -98,6 +104,18 @@ def keep_private() -> None:
     prctl(PR_SET_DUMPABLE, 0)
 
 
+def mark() -> None:
+    """Mark this process, and all that it will start, as an agent's: only root can undo that.
+
+    Does nothing where there is no such limit, and to a process that is marked already.
+    """
+    if LINUX:
+        import resource  # here alone, so that no guard has it in memory
+
+        if resource.getrlimit(MARKED_LIMIT)[1] == resource.RLIM_INFINITY:
+            resource.setrlimit(MARKED_LIMIT, (MARK, MARK))
+
+
 def wipe_keys() -> None:
     """Overwrite the values of keys in the block of memory that /proc/PID/environ shows."""
     with open("/proc/self/stat", "rb") as file:
@@ -131,9 +149,10 @@ def listen_for_signals() -> int:
 
 
 def leave_guard(guard_pid: int, files: str) -> None:
-    """Give the forked child a session, signals and a limit of its own; raises OSError."""
+    """Give the forked child a session, signals and limits of its own; raises OSError."""
     _signal.set_wakeup_fd(-1)
     os.setsid()
+    mark()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if os.getppid() != guard_pid:  # the guard died before the kernel knew whom to tell
         os._exit(1)
@@ -142,7 +161,7 @@ def leave_guard(guard_pid: int, files: str) -> None:
         _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     if files:
-        import resource  # here alone, so that no guard has it in memory
+        import resource
 
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))

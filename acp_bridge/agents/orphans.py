@@ -48,11 +48,6 @@ class Orphans:
         guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
         self._adopts = guard.LINUX
 
-    @property
-    def adopts(self) -> bool:
-        """True once this process adopts: then what is below it and below no guard is an orphan."""
-        return self._adopts
-
     def start_guard(self, start: Callable[[], _Started]) -> _Started:
         """Return the guard that `start` has started; it is no orphan until `forget_guard`.
 

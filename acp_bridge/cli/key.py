@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge import log
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_agent import foreign_agent, isolated_path
 from acp_bridge.cli.own_bridge import Parser
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     home = data_folder(given.home)
     if given.list:
         return _list(home)
-    if ancestors.descends_from_guard():
+    if origin.runs_in_agent():
         return fail("key", "an agent can't change keys: use a terminal of your own")
     try:
         variable = _variable(parser, given.name)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import log
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.cli import live_help, own_bridge
 from acp_bridge.cli.options import data_folder
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
@@ -37,7 +37,7 @@ def read(parser: own_bridge.Parser, arguments: Sequence[str]) -> argparse.Namesp
     log.configure("error", None)
     parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
     given = parser.parse_args(list(arguments))
-    if ancestors.descends_from_guard():
+    if origin.runs_in_agent():
         raise SystemExit(fail(parser.name, "an agent can't do that: use a terminal of your own"))
     return given
 

@@ -38,7 +38,6 @@ _AT_A_TERMINAL: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until the client is gone; returns the exit code."""
-    guard.keep_private()
     try:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
@@ -88,6 +87,7 @@ def _become(command: Sequence[str]) -> int:
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec keeps what is ignored
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
+        guard.mark()
         os.execvp(command[0], list(command))
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.hooks import config, read, trust
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 def _trust(home: Path, folder: Path) -> int:
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         return _fail("only a person at a terminal can trust hooks: stdin and stdout must be one")
-    if ancestors.descends_from_guard():
+    if origin.runs_in_agent():
         return _fail("an agent can't trust hooks: run this in a terminal of your own", 1)
     path = folder / PROJECT_FILE
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge import __version__
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.doctor.findings import Finding, Silent, Subject, error, in_thread, ok, warning
 from acp_bridge.doctor.held import Held, held_sessions
 from acp_bridge.listening.places import NoPlace, new_socket_path
@@ -37,11 +37,13 @@ async def check(subject: Subject) -> list[Finding]:
     except OSError as failed:
         what = f"{failed.filename or home} can't be looked at: {failed.strerror}"
         return [error(what, "see whose it is: was acp-bridge run as another user?")]
-    if ancestors.descends_from_guard():  # they would refuse
+    if origin.runs_in_agent():  # they would refuse
         asked = [Answer(bridge, []) for bridge in found.live]
     else:
         asked = await live.ask_all(found.live, _GLANCE, live.by_socket)
-    findings = [*running(asked, held), *others(found.live, held), *left(found)]
+    real = {answer.bridge.socket for answer in asked}
+    posing = [bridge for bridge in found.live if bridge.socket not in real]
+    findings = [*running(asked, held), *others(found.live, held), *poses(posing), *left(found)]
     return findings + sockets(home, subject)
 
 
@@ -104,6 +106,19 @@ def _other(pid: int, ids: Sequence[str], *, lives: bool) -> Finding:
         "nothing, if that ends within some seconds; else look for processes of that agent",
         **data,
     )
+
+
+def poses(bridges: Sequence[LiveBridge]) -> list[Finding]:
+    """Return a warning for each run file whose socket an agent's process listens on."""
+    return [
+        warning(
+            f"what is listed as process {bridge.pid} is no acp-bridge of yours: nothing connects"
+            " to it",
+            "an agent has put it there: end that agent",
+            pid=bridge.pid,
+        )
+        for bridge in bridges
+    ]
 
 
 def left(found: Listed) -> list[Finding]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.listening import peers
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes that are read.
@@ -56,16 +56,8 @@ def read_holder(lock_file: Path) -> Holder | None:
     return holder if right and os.path.isabs(holder.socket) else None
 
 
-def connect(path: str) -> tuple[Reader, Writer]:
-    """Return the two directions of a connection to a bridge; raises OSError at once if it can't be.
-
-    It never waits: a bridge with a full backlog counts as one that refuses.
-    """
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.setblocking(False)
-        try:
-            connection.connect(path)
-        except ValueError as exc:  # a NUL in the path
-            raise OSError(str(exc)) from exc
+async def connect(path: str) -> tuple[Reader, Writer]:
+    """Return the two directions of a connection to a bridge; raises as `peers.connect` does."""
+    with await peers.connect(path) as connection:
         writing = os.dup(connection.fileno())
         return Reader(connection.detach()), Writer(writing)

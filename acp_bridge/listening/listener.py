@@ -133,7 +133,7 @@ class Listener:
         """Return why this connection is not served; None if it is."""
         if self._count >= MOST_CLIENTS:
             return _FULL
-        look = partial(peers.check, connection, partial(live_bridges, self._home))
+        look = partial(peers.check, connection)
         try:
             with anyio.fail_after(waits.PEER):
                 await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._limiter)

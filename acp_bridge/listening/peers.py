@@ -1,8 +1,9 @@
-"""Who may connect: the same user, and no agent nor what it has started (invariant V6).
+"""Looks at the other end of a socket: the same user, and no agent nor what it has started (V6).
 
-An agent that could connect would answer its own permission requests. What is judged is the process
-that called connect(), even if the socket was handed on since. Everything here belongs in a thread:
-/proc may be slow.
+An agent that could connect to a bridge would answer its own permission requests; one that a client
+took for a bridge would be given the user's words. So both ends look, before a byte is read or
+written: a bridge at who called connect(), a client at who called listen(), even if the socket was
+handed on since. `check` belongs in a thread: on macOS it asks `ps`.
 """
 
 from __future__ import annotations
@@ -12,63 +13,73 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from acp_bridge.agents.ancestors import Unseen, is_below, is_guard, words_of
-from acp_bridge.agents.guard import LINUX
-from acp_bridge.agents.orphans import ORPHANS
-from acp_bridge.listening.run_files import LiveBridge
+import anyio
 
-#: Linux 6.5: a pidfd of who has connected. The socket module does not name it.
+from acp_bridge.agents.guard import LINUX
+from acp_bridge.agents.origin import Unseen, is_from_agent
+
+#: Linux 6.5: a pidfd of the other end. The socket module does not name it.
 _SO_PEERPIDFD: Final = 77
-#: macOS: who has connected, in the level 0, SOL_LOCAL.
+#: macOS: the other end, in the level 0, SOL_LOCAL.
 _LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2
-#: the command of a bridge is one of its words.
-_BRIDGES: Final = frozenset({b"acp-bridge", b"acp-stdio-bridge", b"acp_bridge"})
 _ANOTHER_USER: Final = "only the user of this acp-bridge may connect"
 _AN_AGENT: Final = "agents and what they start may not connect: they could answer for the user"
-_GONE: Final = "the process that connected has ended"
-UNSEEN: Final = "it can't be seen which process started the one that connects"
+_GONE: Final = "the process at the other end has ended"
+UNSEEN: Final = "it can't be seen which process is at the other end"
+_NO_BRIDGE: Final = "the process that listens there is no acp-bridge of yours"
 
 
 class Refused(Exception):
-    """Who has connected may not; the text says why."""
+    """The process at the other end may not be there; the message says why."""
 
 
-def check(connection: socket.socket, bridges: Callable[[], Iterable[LiveBridge]]) -> None:
-    """Raise Refused unless this connection may be served.
+class NoBridge(OSError):
+    """The process that listens at a path may be no bridge: an agent has started it, say."""
 
-    `bridges`: those that live. What descends from one of them has lost its guard.
+
+async def connect(path: str) -> socket.socket:
+    """Return a connection to the bridge that listens at a path; it never blocks.
+
+    It does not wait for the bridge: one with a full backlog counts as one that refuses.
+
+    Raises:
+        NoBridge: another user's process, or one that an agent has started, listens there.
+        OSError: nobody can be reached there.
     """
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.setblocking(False)
+        connection.connect(path)
+        await anyio.to_thread.run_sync(check, connection)
+    except BaseException as exc:
+        connection.close()
+        if isinstance(exc, ValueError):  # a NUL in the path
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from exc
+        if isinstance(exc, Refused):
+            raise NoBridge(errno.EPERM, _NO_BRIDGE) from exc
+        raise
+    return connection
+
+
+def check(connection: socket.socket) -> None:
+    """Raise Refused unless the process at the other end of a connection may be there."""
     try:
         pid, uid = _credentials(connection)
         if uid != os.getuid():
             raise Refused(_ANOTHER_USER)
         with _same_process(connection, pid):
-            host = socket.gethostname()
-            pids = {bridge.pid for bridge in bridges() if bridge.host == host}
-            if is_below(pid, lambda above: is_guard(above) or _is_bridge(above, pids)):
+            if is_from_agent(pid):
                 raise Refused(_AN_AGENT)
     except (OSError, Unseen) as exc:
         raise Refused(UNSEEN) from exc
 
 
-def _is_bridge(pid: int, pids: set[int]) -> bool:
-    """Return True for this bridge and for one of `pids`; raises OSError.
-
-    Containers that share a home may have the same name and the same pids.
-    """
-    if pid == os.getpid():
-        return ORPHANS.adopts
-    return pid in pids and (
-        not LINUX or any(os.path.basename(word) in _BRIDGES for word in words_of(pid))
-    )
-
-
 def _credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid and the user of who has connected; raises OSError, Refused."""
+    """Return the pid and the user of the process at the other end; raises OSError, Refused."""
     if LINUX:
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", found)
@@ -82,7 +93,7 @@ def _credentials(connection: socket.socket) -> tuple[int, int]:
 
 @contextmanager
 def _same_process(connection: socket.socket, pid: int) -> Iterator[None]:
-    """Raise Refused if the pid is not that of who has connected, from the beginning to the end."""
+    """Raise Refused if the process at the other end does not have this pid all the time."""
     if not LINUX:
         yield
         os.kill(pid, 0)
@@ -100,7 +111,7 @@ def _same_process(connection: socket.socket, pid: int) -> Iterator[None]:
 
 
 def _pidfd(connection: socket.socket, pid: int) -> int:
-    """Return a descriptor of who has connected; raises Refused if it has ended.
+    """Return a pidfd of the process at the other end; raises Refused if it has ended.
 
     Linux before 6.5 gives none. There another process may have got the pid before this is called.
     """

@@ -21,6 +21,7 @@ import anyio
 
 from acp_bridge import __version__
 from acp_bridge.json_values import as_object
+from acp_bridge.listening.peers import connect
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.terminal.sent import Sent
 from acp_bridge.terminal.socket_stream import SocketStream
@@ -232,7 +233,8 @@ async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connectio
     """Be a client of a bridge that lives, by its socket, for the block.
 
     Raises:
-        OSError: nobody listens there, or this process may not connect.
+        OSError: nobody listens there; NoBridge if an agent's process does.
     """
-    async with connected(SocketStream(path), listener) as connection:
+    stream = SocketStream(await connect(path))
+    async with connected(stream, listener) as connection:
         yield connection

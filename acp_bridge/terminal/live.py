@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge.agents import lease
+from acp_bridge.listening.peers import NoBridge
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
@@ -101,8 +102,12 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
 
 
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
-    """Ask all bridges at once which sessions are live, for so many seconds; answers in order."""
+    """Ask all bridges at once which sessions are live, for so many seconds; answers in order.
+
+    What poses as a bridge has no answer among them.
+    """
     found: dict[int, list[Json]] = {}
+    posing: set[int] = set()
 
     async def ask(at: int, bridge: LiveBridge) -> None:
         try:
@@ -110,6 +115,8 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
                 await connection.initialize("acp-bridge", own={OBSERVES: True}, within=within)
                 result = await connection.request(LIVE, {}, within=within)
                 found[at] = _sessions(result)
+        except NoBridge:  # an agent wrote the run file, or took the socket's place
+            posing.add(at)
         except (OSError, RpcError, ConnectionLost, NoAnswer):
             pass  # it counts as not answering
 
@@ -118,7 +125,8 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
             for at, bridge in enumerate(bridges):
                 if _speaks_alike(bridge):
                     tasks.start_soon(ask, at, bridge)
-    return [Answer(bridge, found.get(at)) for at, bridge in enumerate(bridges)]
+    real = [(at, bridge) for at, bridge in enumerate(bridges) if at not in posing]
+    return [Answer(bridge, found.get(at)) for at, bridge in real]
 
 
 async def find(

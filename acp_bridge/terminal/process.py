@@ -1,8 +1,13 @@
-"""A bridge as a process of our own: started for a command, spoken to on its stdin and stdout."""
+"""A bridge as a process of our own: started for a command, spoken to on its stdin and stdout.
+
+These are a socket and no pipes: whoever finds a pipe in /proc can open the other end of it, write
+what the user never said, and keep it open when the user's own process has ended (invariant P17).
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -10,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.abc import Process
 
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.terminal.connection import Connection, Listener, connected
+from acp_bridge.terminal.socket_stream import SocketStream
 from acp_bridge.terminal.tasks import beside
 
 #: The bridge, run by the same interpreter; isolated, so that no module of the user's is imported.
@@ -24,21 +30,12 @@ END: Final = 3.5
 _LAST_STDERR: Final = 0.2
 
 
-class _Pipes:
-    """The stdin and stdout of a process as one stream."""
-
-    def __init__(self, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
-        self._stdin, self._stdout = stdin, stdout
-
-    async def receive(self) -> bytes:
-        return await self._stdout.receive()
-
-    async def send(self, item: bytes, /) -> None:
-        await self._stdin.send(item)
+class _Standard(SocketStream):
+    """The stdin and stdout of a bridge, which are one socket."""
 
     async def aclose(self) -> None:
-        """Close stdin alone: that is how a bridge learns that its client has gone."""
-        await self._stdin.aclose()
+        """End what it reads alone: that is how a bridge learns that its client has gone."""
+        self.end_sending()
 
 
 @asynccontextmanager
@@ -59,26 +56,39 @@ async def over_process(
         OSError: it could not be started.
     """
     stderr, for_child = os.pipe()
+    ours, its = socket.socketpair()
     try:
         os.set_blocking(stderr, False)
+        for each in (ours, its):  # the bridge would not block on its end either
+            each.setblocking(False)
         try:
             process = await anyio.open_process(
-                command, stderr=for_child, env=env, cwd=cwd, start_new_session=True
+                command,
+                stdin=its.fileno(),
+                stdout=its.fileno(),
+                stderr=for_child,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
             )
         finally:
             os.close(for_child)
-        async with _served(process, stderr, listener, tell) as connection:
+            its.close()
+        async with _served(process, ours, stderr, listener, tell) as connection:
             yield connection
     finally:
+        ours.close()
         os.close(stderr)
 
 
 @asynccontextmanager
 async def _served(
-    process: Process, stderr: int, listener: Listener, tell: Callable[[str], None]
+    process: Process,
+    standard: socket.socket,
+    stderr: int,
+    listener: Listener,
+    tell: Callable[[str], None],
 ) -> AsyncGenerator[Connection, None]:
-    assert process.stdin is not None
-    assert process.stdout is not None
     read = anyio.Event()
 
     async def forward() -> None:
@@ -88,7 +98,7 @@ async def _served(
     async with beside() as tasks:
         tasks.start_soon(forward)
         try:
-            async with connected(_Pipes(process.stdin, process.stdout), listener) as connection:
+            async with connected(_Standard(standard), listener) as connection:
                 yield connection
         finally:
             await _end(process, read)

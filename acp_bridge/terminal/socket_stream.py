@@ -7,6 +7,7 @@ told on stderr as an error of the event loop.
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -16,19 +17,11 @@ _PIECE: Final = 65536
 
 
 class SocketStream:
-    """A connection to a bridge; owns its socket."""
+    """A connection to a bridge."""
 
-    def __init__(self, path: str) -> None:
-        """Connect without waiting: a bridge with a full backlog refuses. Raises OSError."""
-        self._socket = socket.socket(socket.AF_UNIX)
-        try:
-            self._socket.setblocking(False)
-            self._socket.connect(path)
-        except BaseException as exc:
-            self._socket.close()
-            if isinstance(exc, ValueError):  # a NUL in the path
-                raise OSError(str(exc)) from exc
-            raise
+    def __init__(self, connection: socket.socket) -> None:
+        """`connection` is owned here, and does not block."""
+        self._socket = connection
 
     async def receive(self) -> bytes:
         """Return what is there; raises EndOfStream, BrokenResourceError, ClosedResourceError."""
@@ -56,6 +49,11 @@ class SocketStream:
                 await anyio.wait_writable(self._socket)
             except OSError as exc:
                 raise anyio.BrokenResourceError from exc
+
+    def end_sending(self) -> None:
+        """Let the other end read no more than was sent; what it sends can still be received."""
+        with suppress(OSError):  # it is gone
+            self._socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
         """Close it; who waits for it gets ClosedResourceError."""

@@ -23,7 +23,7 @@ async def live_sessions(socket: str) -> list[Json]:
     """
     found: list[Json] = []
     with suppress(OSError):
-        incoming, outgoing = connect(socket)
+        incoming, outgoing = await connect(socket)
         try:
             async with anyio.create_task_group() as tasks:
                 asker = _Asker(Peer(Deaf(), outgoing.write, answer_malformed=False))

@@ -91,7 +91,7 @@ class Passages:
         """Return a passage that has taken the request; raises OSError, NotLive, RpcError."""
         self._check(holder)
         session_id: str = request.params["sessionId"]
-        streams = connect(holder.socket)
+        streams = await connect(holder.socket)
         passage = Passage(request.client, session_id, streams, self._context.settings)
         self._context.tasks.start_soon(passage.run, self._on_end)
         try:
