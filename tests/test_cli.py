@@ -26,9 +26,9 @@ def process_as_it_was() -> Iterator[None]:
     """Serving changes what belongs to the process: the log, the collector, the switch interval,
     and that it adopts orphans."""
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
-    adopted = ORPHANS.adopts
+    adopted = ORPHANS._adopts
     yield
-    if ORPHANS.adopts and not adopted:
+    if ORPHANS._adopts and not adopted:
         guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
         ORPHANS._adopts = False
     sys.setswitchinterval(interval)

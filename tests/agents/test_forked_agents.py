@@ -15,7 +15,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge import waits
-from acp_bridge.agents.ancestors import descends_from_guard
+from acp_bridge.agents.origin import is_from_agent
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
@@ -148,12 +148,11 @@ async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world
     assert "Max open files            123 " in proc(process.pid, "limits")
 
 
-async def test_who_asks_below_a_forked_guard_descends_from_a_guard(
-    world: Family, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.hazard("V6")
+async def test_a_forked_agent_is_known_as_one_and_its_guard_is_not(world: Family) -> None:
     process = await forked(world)
-    monkeypatch.setattr(os, "getppid", lambda: process.pid)
-    assert descends_from_guard()
+    assert is_from_agent(process.pid)
+    assert not is_from_agent(parent_of(process.pid))
 
 
 # ends, as those of other agents

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.cli import key
 from tests.support.processes import MARK
 
@@ -113,7 +113,7 @@ def test_a_key_is_removed_once(said: Said, home: Path) -> None:
 def test_an_agent_can_change_no_key(
     said: Said, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ancestors, "descends_from_guard", lambda: True)
+    monkeypatch.setattr(origin, "runs_in_agent", lambda: True)
     assert said("anthropic", stdin=KEY.encode())[0] == 1
     assert not home.exists()
 

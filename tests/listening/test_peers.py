@@ -1,6 +1,7 @@
-"""Who may connect: judged by the process that called connect(), and by what started it."""
+"""Who may be at the other end of a socket: judged by who called connect(), or listen()."""
 
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -11,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import guard, origin
 from acp_bridge.listening import peers
-from acp_bridge.listening.peers import Refused, check
-from acp_bridge.listening.run_files import LiveBridge
+from acp_bridge.listening.peers import NoBridge, Refused, check, connect
 from tests.agents.guard_support import python, read_line, started
 
 pytestmark = pytest.mark.process
@@ -67,14 +67,6 @@ def connected(folder: Path, *words: str) -> Iterator[tuple[socket.socket, subpro
                 yield connection, process
 
 
-def bridge(pid: int, host: str | None = None) -> LiveBridge:
-    return LiveBridge(pid, host or socket.gethostname(), "/s", 1, "codex", "9")
-
-
-def none() -> list[LiveBridge]:
-    return []
-
-
 @pytest.mark.hazard("V6")
 @pytest.mark.parametrize("how", HOW)
 async def test_what_an_agent_starts_may_not_connect_however_it_was_started(
@@ -86,12 +78,12 @@ async def test_what_an_agent_starts_may_not_connect_however_it_was_started(
             assert await read_line(agent) == "connected"
             connection, _ = waiting.accept()
             with connection, pytest.raises(Refused, match="agents"):
-                check(connection, none)
+                check(connection)
 
 
 def test_another_program_of_the_user_may_connect(short: Path) -> None:
     with connected(short) as (connection, _):
-        check(connection, none)
+        check(connection)
 
 
 @pytest.mark.hazard("V6")
@@ -103,11 +95,11 @@ def test_a_process_that_has_ended_may_not_even_if_its_connection_lives_on(
     if kernel == "old":
         monkeypatch.setattr(peers, "_SO_PEERPIDFD", 9999)  # no such option
     with connected(short) as (connection, process):
-        check(connection, none)
+        check(connection)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | (0 if collected else os.WNOWAIT))
         with pytest.raises(Refused, match="ended"):
-            check(connection, none)
+            check(connection)
 
 
 @pytest.mark.hazard("V6")
@@ -120,7 +112,7 @@ def test_a_pid_that_is_another_process_s_by_now_does_not_help(
         # as if this process, which may connect, had got the pid of the one that has ended
         monkeypatch.setattr(peers, "_credentials", lambda _: (os.getpid(), os.getuid()))
         with pytest.raises(Refused, match="ended"):
-            check(connection, none)
+            check(connection)
 
 
 @pytest.mark.hazard("V6")
@@ -128,7 +120,7 @@ def test_another_user_may_not(short: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with connected(short) as (connection, process):
         monkeypatch.setattr(peers, "_credentials", lambda _: (process.pid, os.getuid() + 1))
         with pytest.raises(Refused, match="only the user"):
-            check(connection, none)
+            check(connection)
 
 
 @pytest.mark.hazard("V6")
@@ -138,61 +130,75 @@ def test_a_process_of_which_no_pid_is_told_may_not(
     with connected(short) as (connection, _):
         monkeypatch.setattr(struct, "unpack", lambda *_: (0, os.getuid(), 0))
         with pytest.raises(Refused, match="can't be seen"):
-            check(connection, none)
+            check(connection)
 
 
 @pytest.mark.hazard("V6")
-def test_an_ancestor_that_is_hidden_may_be_a_guard(
-    short: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("linux", [True, False])
+def test_a_process_that_can_not_be_looked_at_may_not(
+    short: Path, monkeypatch: pytest.MonkeyPatch, linux: bool
 ) -> None:
-    def hidden(pid: int) -> bool:
+    def hidden(*_: object, **__: object) -> None:
         raise PermissionError
 
-    with connected(short) as (connection, _):
-        monkeypatch.setattr(peers, "is_guard", hidden)
-        with pytest.raises(Refused, match="can't be seen"):
-            check(connection, none)
+    monkeypatch.setattr(origin, "LINUX", linux)
+    monkeypatch.setattr(resource, "prlimit", hidden)
+    monkeypatch.setattr(subprocess, "run", hidden)
+    with connected(short) as (connection, _), pytest.raises(Refused, match="can't be seen"):
+        check(connection)
 
 
-#: Starts a process that connects, as a bridge has one below it whose guard was killed.
-ABOVE = """
-import subprocess, sys
-subprocess.run([sys.executable, "-c", sys.argv[1]])
+@pytest.mark.parametrize("linux", [True, False])
+def test_the_words_of_a_guard_in_an_argument_make_no_agent(
+    short: Path, monkeypatch: pytest.MonkeyPatch, linux: bool
+) -> None:
+    """An editor that has a folder open which is called like a module of ours, or its source."""
+    monkeypatch.setattr(origin, "LINUX", linux)
+    words = ["agent.fork_parent", "acp_bridge", guard.COMMAND_LINE[-2]]
+    with connected(short, *words) as (connection, _):
+        check(connection)
+
+
+@pytest.mark.hazard("V6")
+@pytest.mark.parametrize("how", ["itself", "child"])
+async def test_where_there_is_no_mark_the_ancestors_tell(
+    short: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(origin, "LINUX", False)  # as on macOS, with the same `ps`
+    with listener(short) as (waiting, path):
+        async with started(python(f"PATH = {path!r}\n{CONNECT}\n{HOW[how]}")) as (agent, _):
+            assert await read_line(agent) == "connected"
+            connection, _ = waiting.accept()
+            with connection, pytest.raises(Refused, match="agents"):
+                check(connection)
+
+
+#: Listens, says so on its stdout, and stays.
+LISTEN = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind(PATH)
+s.listen(8)
+print("listening", flush=True)
+time.sleep(100)
 """
 
 
 @pytest.mark.hazard("V6")
-@pytest.mark.parametrize(
-    ("named", "host", "allowed"),
-    [("acp-bridge", None, False), ("acp-bridge", "elsewhere", True), ("zsh", None, True)],
-)
-def test_what_has_lost_its_guard_is_below_a_bridge_and_may_not(
-    short: Path, named: str, host: str | None, allowed: bool
-) -> None:
-    with listener(short) as (waiting, path):
-        code = f"PATH = {path!r}\n{CONNECT}\nkept = connect(); sys.stdin.read()"
-        command = [sys.executable, "-c", ABOVE, code, named]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as above:
-            connection, _ = waiting.accept()
-            with connection:
-                if allowed:
-                    check(connection, lambda: [bridge(above.pid, host)])
-                else:
-                    with pytest.raises(Refused, match="agents"):
-                        check(connection, lambda: [bridge(above.pid, host)])
+async def test_a_client_takes_no_process_of_an_agent_for_a_bridge(short: Path) -> None:
+    path = str(short / "s")
+    async with started(python(f"PATH = {path!r}\n{LISTEN}")) as (agent, _):
+        assert await read_line(agent) == "listening"
+        with pytest.raises(NoBridge, match="no acp-bridge of yours"):
+            await connect(path)
 
 
-@pytest.mark.hazard("V6")
-@pytest.mark.parametrize("is_bridge", [True, False])
-def test_a_bridge_that_is_the_first_process_of_a_container_is_above_what_lost_its_guard(
-    monkeypatch: pytest.MonkeyPatch, is_bridge: bool
-) -> None:
-    monkeypatch.setattr(ancestors, "_parent", {7: 5, 5: 1, 1: 0}.__getitem__)
-    if is_bridge:
-        monkeypatch.setattr(os, "getpid", lambda: 1)
-    assert ancestors.is_below(7, lambda above: above == 1) is is_bridge
+@pytest.mark.parametrize("path", ["/nowhere/s", "a\0b"])
+async def test_who_can_not_be_reached_is_an_error_of_the_system(path: str) -> None:
+    with pytest.raises(OSError, match=r"No such file|Invalid argument"):
+        await connect(path)
 
 
-def test_a_bridge_itself_may_connect_to_another_one(short: Path) -> None:
-    with connected(short, "acp-bridge") as (connection, process):
-        check(connection, lambda: [bridge(process.pid)])
+async def test_a_client_connects_to_what_the_user_has_started(short: Path) -> None:
+    with listener(short) as (_, path), await connect(path) as connection:
+        assert not connection.getblocking()

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.agents import ancestors
+from acp_bridge.agents import origin
 from acp_bridge.cli import live as live_commands
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
@@ -176,7 +176,7 @@ def test_what_the_bridge_refuses_is_told(bridge: Bridge, said: Said) -> None:
 def test_an_agent_uses_none_of_it(
     bridge: Bridge, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ancestors, "descends_from_guard", lambda: True)
+    monkeypatch.setattr(origin, "runs_in_agent", lambda: True)
     for words in (["ps"], ["approve", LIVE, "--option", "y"], ["send", LIVE, "p"], ["close", LIVE]):
         code, _, err = said(*words)
         assert code == 1

@@ -1,0 +1,327 @@
+"""What an agent can do with its own rights to the processes of ours that speak to a bridge.
+
+Everything here runs without the rights of root, which no fence holds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from tests.process.tiny_agent import tiny_agent
+from tests.support.client import RecordingClient
+from tests.support.person import person
+from tests.support.processes import children, gone
+from tests.support.rights import for_commoner, without_rights
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+#: for what starts several interpreters
+_SECONDS = 30.0
+
+#: An agent that attacks with what it is prompted to, and says what came of it.
+ATTACKER = r"""
+import fcntl, glob, resource, signal, socket, threading
+
+def session_prompt(id, params):
+    words = params["prompt"][0]["text"].split()
+    if words[0] not in ("thief", "orphan", "pose", "hang"):
+        words = ["note", json.dumps(words)]
+    said = globals()[words[0]](*words[1:])
+    update("s", **text(said))
+    if words[0] == "hang":
+        return None
+    return {"stopReason": "end_turn"}
+
+def session_cancel(id, params):
+    pass
+
+def hang():
+    return "hangs"
+
+def note(words):
+    return "took " + words
+
+# what can be had of each process of ours that is no agent's
+
+def targets():
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{name}/cmdline", "rb").read()
+            other = resource.prlimit(int(name), 10) == (-1, -1)
+            ours = os.stat(f"/proc/{name}/cmdline") and b"acp_bridge" in words
+        except OSError:
+            continue
+        if ours and other:
+            yield int(name), words
+
+def thief():
+    import ctypes
+    libc = ctypes.CDLL(None)
+    got, seen = [], []
+    for pid, words in targets():
+        seen.append(pid)
+        pidfd = os.pidfd_open(pid)
+        for fd in range(64):
+            for how, take in (
+                ("pidfd_getfd", lambda: libc.syscall(438, pidfd, fd, 0)),
+                ("proc", lambda: os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_NONBLOCK)),
+            ):
+                try:
+                    taken = take()
+                except OSError:
+                    continue
+                if taken >= 0:
+                    got.append([words.decode(), fd, how])
+        for file in ("mem", "environ"):
+            try:
+                open(f"/proc/{pid}/{file}", "rb").read(1)
+                got.append([words.decode(), file])
+            except OSError:
+                pass
+    return json.dumps({"seen": seen, "got": got}) + "\n"
+
+# a process that has lost all above it, and its bridge's run file with it
+
+def orphan(path, result):
+    guard = os.getppid()
+    bridge = int(open(f"/proc/{guard}/stat").read().rpartition(")")[2].split()[1])
+    if os.fork():
+        time.sleep(1000)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for name in glob.glob(os.environ["ACP_BRIDGE_HOME"] + "/run/*.json"):
+        if json.load(open(name))["pid"] == bridge:
+            os.unlink(name)
+    os.kill(bridge, signal.SIGSTOP)
+    os.kill(guard, signal.SIGKILL)
+    while os.path.exists(f"/proc/{guard}"):
+        if "Z" in open(f"/proc/{guard}/stat").read().rpartition(")")[2].split()[0]:
+            break
+    for limit in (-1, 5):
+        try:
+            resource.setrlimit(10, (limit, limit))
+        except ValueError:
+            pass
+    talk = socket.socket(socket.AF_UNIX)
+    talk.connect(path)
+    talk.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": 1, "clientCapabilities": {}}}).encode() + b"\n")
+    said = talk.recv(65536)
+    with open(result + ".part", "wb") as file:
+        file.write(said)
+    os.rename(result + ".part", result)
+    os._exit(0)
+
+# a bridge that is none
+
+def serve(listener, heard):
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=answer, args=(connection, heard), daemon=True).start()
+
+def answer(connection, heard):
+    for line in connection.makefile("rb"):
+        with open(heard, "ab") as file:
+            file.write(line)
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        home = os.environ["ACP_BRIDGE_HOME"]
+        locks = glob.glob(home + "/**/*.lock", recursive=True)
+        ids = [os.path.basename(name)[:-5] for name in locks]
+        result = {"protocolVersion": 1, "agentCapabilities": {}, "cancelled": True,
+                  "stopReason": "end_turn", "accepted": True,
+                  "sessions": [{"sessionId": each, "state": "idle", "cwd": "/"} for each in ids]}
+        connection.send(json.dumps(
+            {"jsonrpc": "2.0", "id": message["id"], "result": result}).encode() + b"\n")
+
+def pose(heard):
+    home = os.environ["ACP_BRIDGE_HOME"]
+    path = home + "/run/f.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(8)
+    (real,) = glob.glob(home + "/run/*.json")
+    told = {**json.load(open(real)), "socket": path, "pid": os.getpid()}
+    file = os.open(home + "/run/f.json", os.O_RDWR | os.O_CREAT)
+    os.write(file, json.dumps(told).encode())
+    fcntl.flock(file, fcntl.LOCK_EX)
+    for lock in glob.glob(home + "/**/*.lock", recursive=True):
+        with open(lock, "r+") as held:
+            content = held.read()
+            if content:
+                held.seek(0)
+                held.truncate()
+                held.write(json.dumps({**json.loads(content), "socket": path}))
+    threading.Thread(target=serve, args=(listener, heard), daemon=True).start()
+    return "poses"
+"""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where commands run with the rights of a user, and what they need in their environment."""
+
+    folder: Path
+    env: dict[str, str]
+    agent: list[str]
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @asynccontextmanager
+    async def bridge(self, *options: str) -> AsyncIterator[RecordingClient]:
+        words = [sys.executable, "-m", "acp_bridge", *options, "--", *self.agent]
+        async with RecordingClient.start([*without_rights(), *words], env=self.env) as client:
+            await client.initialize()
+            await client.new_session(self.folder)
+            yield client
+
+    async def listening(self, client: RecordingClient) -> LiveBridge:
+        pid = client.process and client.process.pid
+
+        def found() -> list[LiveBridge]:
+            return [bridge for bridge in live_bridges(self.home) if bridge.pid == pid]
+
+        await until(found)
+        return found()[0]
+
+    async def command(self, *words: str) -> tuple[int, str]:
+        """The exit code of a command, and all that it prints."""
+        command = [*without_rights(), sys.executable, "-m", "acp_bridge", *words]
+        with anyio.fail_after(_SECONDS):
+            done = await anyio.run_process(
+                command,
+                env={**os.environ, **self.env},
+                cwd=self.folder,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        return done.returncode, done.stdout.decode()
+
+
+@pytest.fixture
+def field(monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
+    monkeypatch.delenv("ACP_BRIDGE_DEBUGGABLE")
+    with tempfile.TemporaryDirectory(prefix="field-") as name:
+        folder = for_commoner(Path(name))
+        own = {"ACP_BRIDGE_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "HOME": name}
+        yield Field(folder, own, tiny_agent(folder, ATTACKER))
+
+
+def stolen(said: str) -> list[object]:
+    """What the thief got, of how many processes at least two: a client's and a bridge's."""
+    told = json.loads(said)
+    assert len(told["seen"]) >= 2
+    got: list[object] = told["got"]
+    return got
+
+
+async def thief_said(client: RecordingClient) -> str:
+    """What the agent of a client says of its theft."""
+    await client.prompt("thief", within=_SECONDS)
+    chunks = client.updates(client.session_id)
+    return str([each["content"]["text"] for each in chunks if "content" in each][-1])
+
+
+@pytest.mark.hazard("P17")
+async def test_an_agent_gets_at_no_descriptor_or_memory_of_run_and_its_bridge(field: Field) -> None:
+    code, said = await field.command("run", "thief", "--", *field.agent)
+    assert code == 0, said
+    assert stolen(next(line for line in said.splitlines() if line.startswith("{"))) == []
+
+
+@pytest.mark.hazard("P17")
+@pytest.mark.parametrize("words", [["chat"], ["attach"]])
+async def test_an_agent_gets_at_no_descriptor_or_memory_of_what_a_person_types_into(
+    field: Field, words: list[str]
+) -> None:
+    async with field.bridge() as client:
+        await field.listening(client)
+        command = [*words, "--", *field.agent] if words == ["chat"] else [*words, client.session_id]
+        async with person(command, field.folder, field.env, without_rights()) as there:
+            await there.sees("»")
+            assert stolen(await thief_said(client)) == []
+
+
+@pytest.mark.hazard("P17")
+async def test_an_agent_gets_at_no_descriptor_or_memory_of_a_kept_bridge_and_its_waiter(
+    field: Field,
+) -> None:
+    async with field.bridge("--keep", "1h") as client:
+        assert stolen(await thief_said(client)) == []
+
+
+@pytest.mark.hazard("P17")
+async def test_a_bridge_does_not_outlive_a_killed_command_whose_agent_wants_to_hold_its_pipe(
+    field: Field,
+) -> None:
+    """What the thief opens it keeps, and it lives as long as the bridge does."""
+    args = ["chat", "--", *field.agent]
+    async with person(args, field.folder, field.env, without_rights()) as there:
+        await there.sees("»")
+        there.type("thief\r")
+        await there.sees("seen")
+        (bridge,) = children(there.process.pid)
+        there.process.send_signal(signal.SIGKILL)
+        await gone(bridge, within=_SECONDS)
+
+
+@pytest.mark.hazard("V6")
+@pytest.mark.parametrize("options", [[], ["--no-listen"]])
+async def test_an_orphan_of_a_stopped_bridge_without_a_run_file_can_not_join_another(
+    field: Field, options: list[str]
+) -> None:
+    result = field.folder / "said"
+    async with field.bridge() as other:
+        there = await field.listening(other)
+        async with field.bridge(*options) as client:
+            if not options:
+                await field.listening(client)
+            client.send_prompt(f"orphan {there.socket} {result}")
+            try:
+                with anyio.fail_after(_SECONDS):
+                    await until(result.exists, within=_SECONDS)
+            finally:
+                client.terminate(signal.SIGCONT)
+            assert "agents and what they start" in result.read_text()
+
+
+@pytest.mark.hazard("V6")
+async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) -> None:
+    heard = field.folder / "heard"
+    async with field.bridge() as client:
+        await field.listening(client)
+        await client.prompt(f"pose {heard}")
+        running = client.send_prompt("hang")
+        short = client.session_id[:8]
+        code, said = await field.command("ps")
+        assert (code, said.count(short)) == (0, 1)
+        code, said = await field.command("doctor")
+        assert "no acp-bridge of yours" in " ".join(said.split())
+        async with field.bridge() as second:
+            params = {"sessionId": client.session_id, "cwd": str(field.folder), "mcpServers": []}
+            request = second.send_request("session/load", params)
+            answer = await second.answer_to(request, within=_SECONDS)
+            assert "no acp-bridge of yours" in answer["error"]["data"]["details"]
+        code, said = await field.command("send", short, "for the agent alone")
+        assert code == 0, said
+        code, said = await field.command("cancel", short)
+        assert (code, said.startswith(f"Cancelled the turn in session {short}")) == (0, True)
+        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+    assert not heard.exists()

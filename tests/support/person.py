@@ -1,0 +1,75 @@
+"""A person at a terminal on which a command of ours runs."""
+
+import os
+import pty
+import sys
+import termios
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from tests.terminal.terminal_model import TerminalModel
+
+#: for what starts several interpreters
+_SECONDS = 30.0
+
+
+class Person:
+    """Sits at a terminal on which a command runs."""
+
+    def __init__(self, fd: int, process: Process) -> None:
+        self._fd, self.process = fd, process
+        self._terminal = TerminalModel(80, 24)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    async def sees(self, text: str) -> None:
+        await self._terminal.shows(text, _SECONDS)
+
+    async def look_on(self) -> None:
+        """Read what is written to the terminal, until cancelled."""
+        while True:
+            await anyio.wait_readable(self._fd)
+            self._terminal.write(os.read(self._fd, 65536).decode(errors="replace"))
+
+    def modes(self) -> list[object]:
+        """How the terminal is set: raw, or as a shell needs it."""
+        return termios.tcgetattr(self._fd)[:4]
+
+
+@asynccontextmanager
+async def person(
+    arguments: Sequence[str], folder: Path, env: dict[str, str], before: Sequence[str] = ()
+) -> AsyncIterator[Person]:
+    """Runs `acp-bridge ARGUMENTS`, behind the words `before` if there are any."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    command = [*before, sys.executable, "-m", "acp_bridge", *arguments]
+    settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    try:
+        with anyio.fail_after(4 * _SECONDS):
+            async with await anyio.open_process(
+                command,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=folder,
+                env={**os.environ, **env, **settings},
+                start_new_session=True,
+            ) as process:
+                there = Person(ours, process)
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(there.look_on)
+                        yield there
+                        tasks.cancel_scope.cancel()
+                finally:
+                    if process.returncode is None:
+                        process.kill()
+    finally:
+        os.close(ours)
+        os.close(theirs)
