@@ -7,7 +7,6 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
     sys.exit(2)
 
 from acp_bridge import signals
-from acp_bridge.agents import guard
 
 
 def main() -> int:
@@ -15,13 +14,14 @@ def main() -> int:
     if sys.platform == "win32":
         sys.stderr.write("acp-bridge does not run on Windows; use it inside WSL.\n")
         return 2
-    # Both before the other imports, which take most of the start. Every command can speak to a
-    # bridge, and what is forked here is private, too (invariant P17).
-    guard.keep_private()
-    # A command begins with its name.
+    # Before the other imports, which take most of the start. A command begins with its name.
     command = sys.argv[1:2] and not sys.argv[1].startswith("-")
     signals.leave_at_once(signals.INTERRUPTED if command else 0)
     try:
+        # Every command can speak to a bridge; what is forked here is private, too (invariant P17).
+        from acp_bridge.agents import guard
+
+        guard.keep_private()
         from acp_bridge.cli import run
 
         return run(sys.argv[1:])

@@ -13,7 +13,6 @@ from acp_bridge import waits
 from acp_bridge.agents import lease
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest
-from acp_bridge.listening import peers
 from acp_bridge.listening.listener import Listener
 from acp_bridge.listening.places import new_socket_path
 from acp_bridge.sessions.elsewhere import passages
@@ -271,11 +270,11 @@ async def test_a_holder_that_can_not_be_reached_is_waited_for_as_ever(
 
 
 async def test_a_holder_that_refuses_is_quoted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(*_: object) -> None:
-        raise peers.Refused("because of this")
+    async def refuses(*_: object) -> str:
+        return "because of this"
 
     async with two(home) as it:
-        monkeypatch.setattr(peers, "check", check)
+        monkeypatch.setattr(Listener, "_refusal", refuses)
         error = await it.other.editor.refused("session/load", {**SETUP, **it.params})
         assert "because of this" in error.message
 

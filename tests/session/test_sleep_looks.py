@@ -22,6 +22,9 @@ from tests.session.waiting import until
 
 pytestmark = pytest.mark.hazard("R16")
 
+#: the pid of no process, whatever runs on the machine: the system is asked since when it lives.
+NOBODY = 1 << 30
+
 Look = Callable[[], frozenset[int]]
 
 
@@ -89,10 +92,10 @@ async def prompted_during_the_first_look(tmp_path: Path, tree: Tree) -> AsyncIte
 
     def late() -> frozenset[int]:
         prompted.wait(5)
-        return frozenset({11})
+        return frozenset({NOBODY})
 
     tree.first = late
-    tree.last = lambda: frozenset({11})
+    tree.last = lambda: frozenset({NOBODY})
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         agent = await here.agent()
         await here.context.reloads.note(agent)
