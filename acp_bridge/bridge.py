@@ -228,6 +228,7 @@ class Bridge:
         if self._sessions.passages.take(request, params):
             return
         if slow := self.slow.get(method):
+            slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
             session = self._session(params)

@@ -12,7 +12,7 @@ Invariants
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 
@@ -22,12 +22,13 @@ from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.history import SALVAGED_ROWS, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, dumps, loads, merged
-from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import INTERRUPTED, Moment, PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import journal_errors
 from acp_bridge.journal.threads import in_thread
 from acp_bridge.journal.unwritten import Unwritten, Write
 from acp_bridge.journal.words import pages, words_line
 
+Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
@@ -48,7 +49,8 @@ class SessionJournal:
         self._file = file
         self._on_closed = on_closed
         self._compacting = anyio.Lock()
-        self._replays = 0
+        #: moments that are read up to: compaction moves rows, so it waits for them.
+        self._readers: set[Moment] = set()
 
     # -- prompts ---------------------------------------------------------------------------
 
@@ -166,30 +168,31 @@ class SessionJournal:
         """
         self._file.write_or_keep(Write((), turn, (lines,)))
 
-    async def replay(self, *, turn: int | None = None) -> AsyncIterator[list[dict[str, Any]]]:
-        """Give the transcript up to the moment of the first step, in pages, messages joined (R1).
+    def moment(self) -> Moment:
+        """Return how far the transcript goes; compaction waits for its end. Raises JournalError."""
+        lines = [(write.turn, write.row) for write in self._file.unwritten if write.lines]
+        return Moment(self._readers, self._last_row(), lines)
 
-        `turn`: only what was recorded in the turn of the prompt with this number. What is recorded
-        meanwhile is not part of it. Raises JournalError.
+    async def replay(self, *, turn: int | None = None, up_to: Moment | None = None) -> Pages:
+        """Give the transcript up to a moment, or to the first step, in pages, messages joined (R1).
+
+        `turn`: only what was recorded in that prompt's turn. Raises JournalError.
         """
-        self._replays += 1  # compaction moves rows: it waits until nobody reads them
+        moment = up_to or self.moment()
         try:
-            merger, after, to = Merger(), 0, self._last_row()
-            unwritten = [
-                (write.turn, write.row)
-                for write in self._file.unwritten
-                if write.lines and turn in (None, write.turn)
-            ]
-            while after < to:
+            merger, after = Merger(), 0
+            unwritten = [each for each in moment.unwritten if turn in (None, each[0])]
+            while after < moment.last_row:
                 entries, after = await in_thread(
-                    read_entries, self._file.path, merger, after, to, turn
+                    read_entries, self._file.path, merger, after, moment.last_row, turn
                 )
                 async for page in pages(self._file.path, entries):
                     yield page
             async for page in pages(self._file.path, await in_thread(merged, unwritten)):
                 yield page
         finally:
-            self._replays -= 1
+            if up_to is None:
+                moment.close()
 
     async def compact(self, turn: int) -> None:
         """Join the chunks of everything recorded up to the end of `turn`.
@@ -204,7 +207,7 @@ class SessionJournal:
                 if after >= to:
                     return
                 part = await in_thread(read_slice, self._file.path, after, to, turn)
-                if part is None or self._replays or self._file.closed:
+                if part is None or self._readers or self._file.closed:
                     return
                 with self._file.transaction():
                     if part.shorter:
@@ -273,8 +276,6 @@ class SessionJournal:
         """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
         if await self._file.close():
             self._on_closed(self.info.session_id, self._file.unwritten)
-
-    # -- helpers ---------------------------------------------------------------------------
 
     def _last_row(self) -> int:
         try:

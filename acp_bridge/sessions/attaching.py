@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from acp_bridge import errors
-from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Work
+from acp_bridge.journal import JournalError
 from acp_bridge.keyed_locks import KeyedLocks
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import ATTACH, SESSION_LOAD, Json
+from acp_bridge.session.clients.replay import Hold
 from acp_bridge.session.session import Session
 from acp_bridge.sessions import params
 
@@ -30,6 +32,44 @@ class Attaching:
         self._kept = kept
         self._busy = busy
         self._loads = KeyedLocks()
+        #: by the loads that were read, of clients that have the session already.
+        self._holds: dict[ClientRequest, Hold] = {}
+
+    def held_back(self, request: ClientRequest, given: Json, work: Work) -> Work:
+        """Return the work that answers a request which was just read.
+
+        Where that is to replay a session which its client has already, what happens there waits
+        for the replay from now on, or the client would be shown it live and once more. If it
+        fails before, nothing of that is lost.
+        """
+        session_id = given.get("sessionId")
+        session = self._live.get(session_id) if isinstance(session_id, str) else None
+        view = session.transcript.view_of(request.client) if session else None
+        replays = request.method == SESSION_LOAD or (
+            request.method == ATTACH and given.get("replay", True) is True
+        )
+        if session is None or view is None or session.closing or not replays:
+            return work
+        try:
+            hold = self._holds[request] = session.replay.hold(view)
+        except JournalError:  # which is told when it is read
+            return work
+
+        async def held(request: ClientRequest, given: Json) -> object:
+            try:
+                return await work(request, given)
+            finally:
+                del self._holds[request]
+                if not hold.ended:
+                    hold.end()
+                    if not view.over:
+                        session.audience.go_on(request.client)
+
+        return held
+
+    def hold_of(self, request: ClientRequest) -> Hold | None:
+        """Return what waits for a load whose replay begins now, which is to end it."""
+        return self._holds.get(request)
 
     @asynccontextmanager
     async def turn_of(self, client: Client, session_id: str) -> AsyncIterator[None]:
@@ -50,7 +90,8 @@ class Attaching:
                 session = self._live.get(session_id)
                 if session is None or session.closing:
                     raise errors.unknown_session()
-            await session.replay.load(request, replay=replay, attached=True)
+            held = self.hold_of(request)
+            await session.replay.load(request, replay=replay, attached=True, held=held)
             return ANSWERED
 
     async def leave(self, request: ClientRequest, session_id: str) -> bool:

@@ -187,7 +187,8 @@ class Sessions:
                     session.hooks.start("resume")
                 elif not shared:
                     _move(session, workspace)
-            await session.replay.load(request, replay=replay, attached=shared)
+            held = self.attaching.hold_of(request)
+            await session.replay.load(request, replay=replay, attached=shared, held=held)
             session.wake()
             return ANSWERED
 

@@ -142,6 +142,11 @@ class Audience:
         self._questions.ask_too(client)
         self.standing.welcome()
 
+    def go_on(self, client: Client) -> None:
+        """Take a client whose load has failed before it was shown anything: it is asked again."""
+        self._questions.ask_too(client)
+        self.standing.welcome()
+
     def leave(self, client: Client, *, closes: bool = False) -> None:
         """Let a client have the session no more; `closes`: it closed it, though others have it."""
         had = client in self._detached or self._transcript.view_of(client) is not None

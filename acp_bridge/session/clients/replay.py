@@ -1,7 +1,7 @@
 """`session/load` and `session/resume`: the transcript as it was shown, then the answer.
 
-- The transcript is read from the journal in pages, at the client's pace (invariants R1, R6); what
-  happens in the session meanwhile comes after it.
+- The transcript is read from the journal in pages, at the client's pace (invariants R1, R6), up to
+  where it was when the load was read. What happens in the session from then on comes after it.
 - It is read once: a load before the first process also notes what that one may replay late
   (invariant R11). Of a turn that another bridge's death interrupted only the turn itself is read
   before, unless it went on with a card of an older one (invariant C16).
@@ -14,6 +14,7 @@ from typing import Protocol
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
+from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
@@ -55,6 +56,28 @@ class WorkPort(Protocol):
 
     def at_work(self, client: Client) -> str | None:
         """Return what is said to a client of prompts without an end, if there are any."""
+
+
+class Hold:
+    """What happens in a session waits for one client from now on, until `end`."""
+
+    def __init__(self, view: ClientView, moment: Moment | None = None, *, whole: bool) -> None:
+        """`whole`: the transcript is replayed before, up to the moment if one is given.
+
+        The moment is owned here.
+        """
+        self.view = view
+        self.moment = moment
+        self.ended = False
+        view.replays += whole
+        self._replay = view.begin_replay(whole=whole)
+
+    def end(self) -> None:
+        """Let go what waited; does nothing the second time."""
+        self.ended = True
+        if self.moment:
+            self.moment.close()
+        self.view.end_replay(self._replay)
 
 
 class Replay:
@@ -117,46 +140,61 @@ class Replay:
                 cards.note(params.get("update"))
         return cards
 
-    async def load(self, request: ClientRequest, *, replay: bool, attached: bool = False) -> None:
+    def hold(self, view: ClientView) -> Hold:
+        """Let what happens from now on wait for a load by this client. Raises JournalError."""
+        self._transcript.flush()
+        return Hold(view, self._journal.moment(), whole=True)
+
+    async def load(
+        self,
+        request: ClientRequest,
+        *,
+        replay: bool,
+        attached: bool = False,
+        held: Hold | None = None,
+    ) -> None:
         """Show the session to the client (a resume replays nothing), then answer the request.
 
-        `attached`: others had it, so the answer says which folder counts. Raises RpcError when
-        the session is closed meanwhile, or the client leaves it, JournalError.
+        `attached`: others had it, so the answer says which folder counts. `held`: the client had
+        it when its request was read. Raises RpcError when the session is closed meanwhile, or the
+        client leaves it, JournalError.
         """
         if self._port.closing:
             raise errors.unknown_session()
         view = self._transcript.attach(request.client)
-        view.begin_replay()
+        hold = held if held and held.view is view else Hold(view, whole=replay)
         try:
             if replay:
-                view.replays += 1
-                await self._read(view)
+                await self._read(view, hold.moment)
                 self.replay_state(view)
             elif request.continues:  # the client has seen the rest
                 for params in self._left:
                     view.replay(params)
             self._left = []
-            if self._journal.behind:
-                view.replay(notices.notice(notices.UNRECORDED))
-            if held := list(self._prompts.held.values()):
-                view.replay(notices.notice(notices.held(held)))
-            if said := self._pauses.said:
-                view.replay(notices.notice(said))
-            if request.method != ATTACH and (work := self._work.at_work(request.client)):
-                view.replay(notices.notice(work))
+            self._say_what_waits(view, request)
             request.answer(self.result(request, attached=attached))
         except JournalError:
             if self._port.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
             raise
         else:
-            view.end_replay()
+            hold.end()
             if not self._transcript.seq and request.method != ATTACH:
                 view.hush(Quiet.ASIDES)
         finally:
-            view.end_replay()
+            hold.end()
             if not view.over:  # also if it has failed: the client has the session
                 self._port.welcome(request.client)
+
+    def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
+        if self._journal.behind:
+            view.replay(notices.notice(notices.UNRECORDED))
+        if held := list(self._prompts.held.values()):
+            view.replay(notices.notice(notices.held(held)))
+        if said := self._pauses.said:
+            view.replay(notices.notice(said))
+        if request.method != ATTACH and (work := self._work.at_work(request.client)):
+            view.replay(notices.notice(work))
 
     def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked."""
@@ -182,10 +220,10 @@ class Replay:
         replayed, self._replayed = self._replayed, None
         return replayed
 
-    async def _read(self, view: ClientView) -> None:
-        """Read the transcript and show it; what an agent may replay late is noted on the way."""
+    async def _read(self, view: ClientView, moment: Moment | None) -> None:
+        """Show the transcript up to a moment, or to now; note what an agent may replay late."""
         late = LateReplay() if self._port.agent_replays and not self._port.epoch else None
-        async for page in self._journal.replay():
+        async for page in self._journal.replay(up_to=moment):
             for params in page:
                 if late:
                     late.note(params)

@@ -1,7 +1,7 @@
 """One client's view of one session: what it is shown, in order, and what waits behind a replay.
 
-- While a load replays, what happens in the session meanwhile waits behind it. Hold, backlog and
-  the cut between replay and live belong to the one client.
+- From the moment a load is read until its replay has ended, what happens in the session waits
+  behind it. Hold, backlog and the cut between replay and live belong to the one client.
 - A state that changed during the replay is shown once, as it is at the replay's end: it never
   goes back (invariant V1).
 - After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
 
 import anyio
 
@@ -47,11 +47,24 @@ class _Kind(Enum):
     STATE = auto()
     #: anything else that is done in its order: an answer, say.
     ACTION = auto()
+    #: where a replay was asked for: what follows it waits for its end.
+    REPLAY = auto()
 
 
-class _Waiting(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
     kind: _Kind
     action: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept from a client in the quiet."""
+
+    #: the kind of the state that it tells.
+    state: object
+    line: bytes
+    recorded: bool = False
 
 
 class ClientView:
@@ -65,27 +78,27 @@ class ClientView:
         #: the client does not have the session any more: nothing of it is sent.
         self.over = False
         self._head = head
-        #: what is to be done after the replay; None outside of one.
+        #: each replay that was asked for, and what is to be done behind it; None if there is none.
         self._backlog: list[_Waiting] | None = None
         self._waiting_bytes = 0
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
         #: lines that wait for the end of the quiet, with the kind of the state that they tell.
-        self._kept: list[tuple[object, bytes]] = []
+        self._kept: list[_Kept] = []
         #: by kind, the state of the session that the client was shown last.
         self._states: dict[object, Json] = {}
         self._prompted = False
         self._pacing: anyio.CancelScope | None = None
 
-    def send(self, lines: bytes) -> None:
-        """Send whole lines, in their order."""
-        self._send(lines, _Kind.LINES)
+    def send(self, lines: bytes, *, recorded: bool = False) -> None:
+        """Send whole lines, in their order; `recorded`: a replay that begins later shows them."""
+        self._send(lines, _Kind.LINES, recorded=recorded)
 
-    def _send(self, lines: bytes, kind: _Kind) -> None:
+    def _send(self, lines: bytes, kind: _Kind, *, recorded: bool = False) -> None:
         if self.over:
             return
         if self._quiet is Quiet.ALL:
-            self._keep(None, lines)
+            self._keep(_Kept(None, lines, recorded))
         elif self._backlog is None:
             self.client.outgoing.write(lines)
         else:
@@ -101,7 +114,8 @@ class ClientView:
             return
         line, is_a_state = self._line(params), is_state(params["update"])
         if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
-            self._keep(kind_of(params) if is_a_state and not own_meta(params) else None, line)
+            state = kind_of(params) if is_a_state and not own_meta(params) else None
+            self._keep(_Kept(state, line))
         else:
             self._send(line, _Kind.STATE if is_a_state else _Kind.LINES)
 
@@ -112,7 +126,7 @@ class ClientView:
         """
         if self._known(params):
             return
-        self._kept = [each for each in self._kept if each[0] != kind_of(params)]
+        self._kept = [each for each in self._kept if each.state != kind_of(params)]
         quiet, self._quiet = self._quiet, Quiet.NONE
         self._send(self._line(params), _Kind.STATE)
         self._quiet = quiet
@@ -139,7 +153,8 @@ class ClientView:
         self.over = True
         self._kept = []
         self.hurry()
-        self.end_replay()
+        while self._backlog is not None:
+            self.end_replay()
 
     def _known(self, params: Json) -> bool:
         kind = kind_of(params)
@@ -159,7 +174,7 @@ class ClientView:
         self._quiet = Quiet.NONE
         if self._kept:
             kept, self._kept, self._waiting_bytes = self._kept, [], 0
-            self.send(b"".join(line for _, line in kept))
+            self.send(b"".join(each.line for each in kept))
             self._caught_up.set()
 
     def begin_turn(self) -> None:
@@ -174,19 +189,28 @@ class ClientView:
             if (commands := self._states.get(COMMANDS_UPDATE)) is not None:
                 self.send(self._line(commands))
 
-    def _keep(self, state: object, line: bytes) -> None:
+    def _keep(self, kept: _Kept) -> None:
         if not self._kept:
             self._caught_up = anyio.Event()
-        self._kept.append((state, line))
-        self._waiting_bytes += len(line)
+        self._kept.append(kept)
+        self._waiting_bytes += len(kept.line)
 
     # --- a replay ------------------------------------------------------------------------------
 
-    def begin_replay(self) -> None:
-        """Let what is shown from now on wait."""
+    def begin_replay(self, *, whole: bool = True) -> object:
+        """Let what is shown from now on wait; returns what `end_replay` takes.
+
+        `whole`: all that is recorded by now is replayed, so it is not to be shown beside that.
+        """
+        if whole:
+            self._kept = [each for each in self._kept if not each.recorded]
         self.wake()
-        self._backlog = []
-        self._caught_up = anyio.Event()
+        replay = _Waiting(_Kind.REPLAY, lambda: None)
+        if self._backlog is None:
+            self._backlog = []
+            self._caught_up = anyio.Event()
+        self._backlog.append(replay)
+        return replay
 
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
@@ -199,14 +223,28 @@ class ClientView:
         if self._backlog is not None:
             self._backlog = [each for each in self._backlog if each.kind is not _Kind.STATE]
 
-    def end_replay(self) -> None:
-        """Let what waited go."""
-        backlog, self._backlog = self._backlog or [], None
-        self._waiting_bytes = 0
-        for each in backlog:
+    def end_replay(self, replay: object = None) -> None:
+        """Let go what waited for this replay (without one, for the first of them).
+
+        It is let go up to where another one was asked for; behind one that has not begun, it goes
+        on waiting for those before. Does nothing for a replay that has ended.
+        """
+        backlog = self._backlog or []
+        at = next((at for at, each in enumerate(backlog) if replay in (None, each)), None)
+        if at is None:
+            return
+        del backlog[at]
+        if at:
+            return
+        kinds = [each.kind for each in backlog]
+        until = kinds.index(_Kind.REPLAY) if _Kind.REPLAY in kinds else len(kinds)
+        self._backlog = backlog[until:] or None
+        self._waiting_bytes = 0 if self._backlog is None else self._waiting_bytes
+        for each in backlog[:until]:
             if each.kind is _Kind.ACTION or not self.over:
                 each.action()
-        self._caught_up.set()
+        if self._backlog is None:
+            self._caught_up.set()
 
     # --- a client that doesn't read ------------------------------------------------------------
 

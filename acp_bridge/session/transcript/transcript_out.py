@@ -234,14 +234,11 @@ class TranscriptOut:
             self._attempt(lambda: self._journal.record(self.seq, rows))
             self._rows.clear()
         if self._lines:
-            self._send()
+            lines = b"".join(self._lines)
+            self._lines.clear()
+            for view in self._views:
+                view.send(lines, recorded=True)
             self._say_if_behind()
-
-    def _send(self) -> None:
-        lines = b"".join(self._lines)
-        self._lines.clear()
-        for view in self._views:
-            view.send(lines)
 
     def _say_if_behind(self) -> None:
         """Say it when the journal falls behind, beside other updates or before an answer."""
@@ -249,8 +246,8 @@ class TranscriptOut:
         self._told_behind = behind
         if behind and not told:
             said = encode(notices.notice(notices.UNRECORDED))
-            self._lines.append(self._head + said[1:-1] + b"}\n")
-            self._send()
+            for view in self._views:
+                view.send(self._head + said[1:-1] + b"}\n")
 
     def _keep_state(self, params: Json) -> None:
         kind = params["update"]["sessionUpdate"]
