@@ -228,6 +228,7 @@ class Bridge:
         if self._sessions.passages.take(request, params):
             return
         if slow := self.slow.get(method):
+            self._sessions.passages.take_load(request, params)
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:

@@ -117,6 +117,20 @@ async def test_a_resume_shows_nothing_of_before(home: Path) -> None:
         await until(lambda: it.other.editor.texts(it.session_id)[-1:] == ["echo there"])
 
 
+@pytest.mark.hazard("V8", "R1")
+async def test_a_prompt_right_behind_a_load_is_not_in_its_replay(home: Path) -> None:
+    async with two(home) as it:
+        await it.load()
+        editor = it.other.editor
+        editor.out.take()
+        load = editor.send("session/load", {**SETUP, **it.params})
+        prompt = editor.prompt(it.session_id, "there")
+        await editor.result(load)
+        assert await editor.stop_reason(prompt) == "end_turn"
+        texts = [text for text in editor.texts(it.session_id) if "queue" not in text]
+        assert texts == ["before", "echo before", "echo there"]
+
+
 async def test_equal_ids_of_requests_belong_to_their_clients(home: Path) -> None:
     async with two(home) as it:
         await it.load()

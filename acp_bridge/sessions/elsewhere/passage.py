@@ -77,6 +77,8 @@ class Passage:
         self._has_shown = False
         #: the answer to the load, or a word of the session: it is live there.
         self._sign = anyio.Event()
+        #: the request that was passed on by `load` last.
+        self.asked: ClientRequest | None = None
         self._answer: Answer | None = None
         self._answered = anyio.Event()
         #: the connection ended before the load was answered.
@@ -96,8 +98,13 @@ class Passage:
             self._settle()
             on_end(self)
 
+    @property
+    def settled(self) -> bool:
+        """The last load has its answer."""
+        return self._answered.is_set()
+
     def _owes(self) -> bool:
-        return not self._answered.is_set()
+        return not self.settled
 
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self._outgoing.run()
@@ -171,7 +178,7 @@ class Passage:
     def load(self, request: ClientRequest) -> None:
         """Send a request that loads or deletes the session; `loaded` gives its end."""
         params: Json = request.params
-        self._answer, self._answered = None, anyio.Event()
+        self._answer, self._answered, self.asked = None, anyio.Event(), request
         if request.method in _LOADING:
             self.given, params = params, only_if_live(params)
         self._send(request, params, partial(self._loaded, request))

@@ -138,7 +138,8 @@ class Passages:
         passage = self._passage((request.client, session_id))
         if passage is None:
             return False
-        passage.load(request)
+        if passage.asked is not request:
+            passage.load(request)
         try:
             await passage.loaded()
         except NotLive:
@@ -147,6 +148,17 @@ class Passages:
         return True
 
     # --- what the clients send -----------------------------------------------------------------
+
+    def take_load(self, request: ClientRequest, params: Json) -> None:
+        """Pass a load of a session on where it is read, or what follows it would overtake it.
+
+        Does nothing if the client does not have the session from another bridge, or loads it yet.
+        """
+        session_id = params.get("sessionId")
+        if request.method == SESSION_LOAD and isinstance(session_id, str):
+            passage = self._passage((request.client, session_id))
+            if passage and passage.settled:
+                passage.load(request)
 
     def take(self, request: ClientRequest, params: Json) -> bool:
         """Pass a request on; False if it is about no session of another bridge. Raises RpcError."""
