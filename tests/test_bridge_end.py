@@ -141,3 +141,26 @@ async def test_an_import_that_is_cut_off_when_all_else_has_ended_is_undone(
     journal = Journal(tmp_path)
     assert await journal.list() == ([], None)
     await journal.close()
+
+
+@pytest.mark.hazard("V7", "Q9")
+@pytest.mark.parametrize("loads", [False, True])
+async def test_a_client_that_is_gone_is_not_told_the_end_of_a_turn_that_it_was_not_shown(
+    tmp_path: Path, loads: bool
+) -> None:
+    """What is still on its way to it may reach it while the turn ends without it."""
+    async with bench(tmp_path, keep=60) as it:
+        session_id = await it.new()
+        gate = it.agent.stops_at("session/prompt")
+        prompt = it.editor.prompt(session_id, "go")
+        await until(lambda: gate.reached)
+        other = await it.attached(session_id)
+        if loads:  # the answer waits behind a replay
+            it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        it.editor.leaves()
+        await until(lambda: it.editor.way.ended)
+        gate.open()
+        await until(lambda: "echo go" in other.texts(session_id))
+        await other.handled()
+        assert it.editor.answers(prompt) == []
+        it.bridge._ended.set()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from acp_bridge.protocol import CLOSE_FOR_ALL
 from tests.crash.rounds import CAPABILITIES
 from tests.fuzz.ledger import Ledger
-from tests.fuzz.prompts import Guest, Prompt, key
+from tests.fuzz.prompts import ClosedForAll, Guest, Prompt, key
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
 from tests.support.recording import Message
@@ -60,6 +62,9 @@ class Caller:
         self.quiet = False
         if method in _OPENS:
             self.opened.add(params["sessionId"])
+        if method == CLOSE_FOR_ALL:
+            closing = ClosedForAll(time.monotonic(), params["sessionId"], self.number)
+            self.ledger.closings.append(closing)
         with contextlib.suppress(BrokenPipeError):
             self.ids.append(self.client.send_request(method, params, request_id))
             return self.ids[-1]

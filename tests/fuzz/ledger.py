@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
-from tests.fuzz.prompts import Guest, Prompt, number_of
+from tests.fuzz.prompts import ClosedForAll, Guest, Prompt, number_of
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked
 from tests.fuzz.sights import Sight, flat
 from tests.fuzz.states import judge_states
@@ -50,6 +50,8 @@ class Ledger:
     #: sessions that the client wanted to be deleted, and those that were.
     gone: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    #: in the order of sending.
+    closings: list[ClosedForAll] = field(default_factory=list)
     #: sessions whose held prompts may have been dropped by the user's word.
     dropped: set[str] = field(default_factory=set)
     #: how many turns the agents' log had when each bridge had ended.

@@ -51,6 +51,17 @@ class Prompt:
         return stop_reason(self.answer or {})
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedForAll:
+    """One client has asked that a session be closed for all; who is silent is not told of it."""
+
+    #: in monotonic seconds.
+    time: float
+    session_id: str
+    #: the number of the client.
+    by: int
+
+
 @dataclass(slots=True)
 class Guest:
     """A connection whose client did not start the run's first bridges, from beginning to end."""

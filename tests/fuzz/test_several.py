@@ -11,7 +11,7 @@ from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.owned import Owned
-from tests.fuzz.prompts import Guest, Prompt
+from tests.fuzz.prompts import ClosedForAll, Guest, Prompt
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked, named
 from tests.fuzz.sights import Sight, flat
 from tests.fuzz.test_fuzz import Json, asks, card, recorded, result, said, sent
@@ -273,3 +273,12 @@ def test_a_replay_that_somebodys_close_breaks_off_is_not_taken_for_what_came_liv
     broken_off = {"id": 5, "error": {"code": -32002, "message": "unknown session"}}
     again = [sent("session/load", 6), *replayed, result(6)]
     judged(said("a "), load, *replayed, notice, broken_off, *again)
+
+
+def test_a_client_that_was_not_told_of_a_close_for_all_may_miss_what_follows() -> None:
+    load, again = sent("session/load", 5), sent("session/load", 6)
+    missed = [load, said("a "), result(5), said("b"), again, said("a "), said("c"), result(6)]
+    judged(*missed, ledger=Ledger(turns=[0], closings=[ClosedForAll(4, "session", by=0)]))
+    for closings in ([], [ClosedForAll(4, "another", by=0)], [ClosedForAll(4, "session", by=1)]):
+        with pytest.raises(Lost):
+            judged(*missed, ledger=Ledger(turns=[0], closings=closings))

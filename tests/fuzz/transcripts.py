@@ -122,6 +122,10 @@ class Transcript:
     _marks: dict[str, int] = field(default_factory=dict)
     #: closes that are not answered: what is shown until then is not followed by all the rest.
     leaving: int = 0
+    #: another client may have closed it: what is shown until the next load is not, either.
+    closed: bool = False
+    #: the loads that were open then: it may have been closed behind them.
+    _closed_in: set[str] = field(default_factory=set)
     #: loads that were compared.
     compared: int = 0
     #: what others were shown of it: a later load begins with each of these.
@@ -176,6 +180,16 @@ class Transcript:
         elif not self.attached:
             self._settle(window)
         self.attached = True
+        if request in self._closed_in:
+            self._closed_in.remove(request)
+            self.missed()
+            self.closed = True
+
+    def closed_by_other(self) -> None:
+        """Take another client's request to close the session for all, of which none is told."""
+        self.missed()
+        self.closed = True
+        self._closed_in |= self._marks.keys()
 
     def missed(self) -> None:
         """From now on, until the next load, the session may go on without this client."""
@@ -217,7 +231,7 @@ class Transcript:
         for cut in range(len(window) + 1):
             # Both are cheap to look at, and the rest is not.
             possible = short == size if self.whole else short <= size
-            possible |= self.leaving > 0
+            possible |= self._is_left
             if possible and (not first or cut == len(window) or _begins(window[cut], first)):
                 since, replay = before + window[:cut], joined(window[cut:])
                 if self._is_replay(replay, since):
@@ -227,10 +241,14 @@ class Transcript:
                 size -= _size(window[cut])
         raise Lost(self._difference(joined(known), joined(window)))
 
+    @property
+    def _is_left(self) -> bool:
+        return self.leaving > 0 or self.closed
+
     def _is_replay(self, replay: Updates, since: Updates) -> bool:
-        if self.whole and not self.leaving:
+        if self.whole and not self._is_left:
             return replay == joined(self.base + since)
-        ends = self.leaving > 0 or ends_with(replay, joined(since))
+        ends = self._is_left or ends_with(replay, joined(since))
         return ends and begins_with(replay, joined(self.base))
 
     def _check_others(self, replay: Updates) -> None:
@@ -257,6 +275,7 @@ class Transcript:
         # A load that was open at the same time may have begun before the question.
         self.asked_in_load = [_Asked(asked.card, sys.maxsize, asked.sure) for asked in left]
         self.base, self.whole, self.live, self.unknown = list(replay), True, [], False
+        self.closed = False
         self._marks = dict.fromkeys(self._marks, 0)
 
     def _difference(self, shown: Updates, replayed: Updates) -> str:

@@ -85,6 +85,8 @@ class Walk:
         self._heard: defaultdict[int, set[str]] = defaultdict(set)
         self._live: set[str] = set()
         self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
+        #: what others have closed for all, and is not taken yet.
+        self._closings = [each for each in ledger.closings if each.by != who.number]
         #: the lines without those of a replay, where ended cards and messages come again.
         self.outside: list[Record] = []
 
@@ -94,6 +96,8 @@ class Walk:
             sight.bridge_ended()
 
     def take(self, record: Record) -> None:
+        while self._closings and self._closings[0].time <= record.time:
+            self._closed_for_all(self._closings.pop(0).session_id)
         message = record.message or {}
         method, about = message.get("method"), message.get("params")
         session_id = about.get("sessionId") if isinstance(about, dict) else None
@@ -199,6 +203,13 @@ class Walk:
         if self._company:
             self._transcript(session_id).missed()
             self._unsee(session_id)
+
+    def _closed_for_all(self, session_id: str) -> None:
+        """Another client has asked for that: this one may be shown a little more, and then no more
+        until it loads the session again."""
+        if session_id in self._who.transcripts:
+            self._loses_sight(session_id)
+            self._transcript(session_id).closed_by_other()
 
     def _unsee(self, session_id: str) -> None:
         for prompt in self._prompts.values():

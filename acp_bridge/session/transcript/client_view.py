@@ -149,7 +149,10 @@ class ClientView:
             self._backlog.append(_Waiting(_Kind.ACTION, action))
 
     def end(self) -> None:
-        """Send nothing more; requests whose answers wait behind a replay are answered."""
+        """Send nothing more; requests whose answers wait behind a replay are answered.
+
+        Those of a client that is gone are not: it was not shown what they are about.
+        """
         self.over = True
         self._kept = []
         self.hurry()
@@ -241,7 +244,7 @@ class ClientView:
         self._backlog = backlog[until:] or None
         self._waiting_bytes = 0 if self._backlog is None else self._waiting_bytes
         for each in backlog[:until]:
-            if each.kind is _Kind.ACTION or not self.over:
+            if not (self.client.gone if each.kind is _Kind.ACTION else self.over):
                 each.action()
         if self._backlog is None:
             self._caught_up.set()

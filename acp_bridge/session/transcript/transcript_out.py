@@ -102,7 +102,10 @@ class TranscriptOut:
         """Do this when all that was shown to the client before is on its way.
 
         `sets_state`: it tells a state, which behind a replay would undo that of the replay's end.
+        A client that is gone is told nothing: it was not shown what the answer is about.
         """
+        if client.gone:
+            return
         self.flush()
         self._say_if_behind()
         if (view := self.view_of(client)) and not sets_state:

@@ -7,6 +7,7 @@ other bridge sees one more client, with the abilities that this one declared.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -45,6 +46,14 @@ _LOADING: Final = frozenset({SESSION_LOAD, SESSION_RESUME})
 _FLOOD: Final = 64 * 1024 * 1024
 
 
+@dataclass(slots=True, eq=False)
+class _Load:
+    """A request that loads or deletes the session."""
+
+    answer: Answer | None = None
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+
 class Passage:
     """The way between one client and the bridge that holds one session of it."""
 
@@ -77,10 +86,8 @@ class Passage:
         self._has_shown = False
         #: the answer to the load, or a word of the session: it is live there.
         self._sign = anyio.Event()
-        #: the request that was passed on by `load` last.
-        self.asked: ClientRequest | None = None
-        self._answer: Answer | None = None
-        self._answered = anyio.Event()
+        #: by their requests, until `loaded` has returned.
+        self._loads: dict[ClientRequest, _Load] = {}
         #: the connection ended before the load was answered.
         self._cut_off = False
 
@@ -98,13 +105,8 @@ class Passage:
             self._settle()
             on_end(self)
 
-    @property
-    def settled(self) -> bool:
-        """The last load has its answer."""
-        return self._answered.is_set()
-
     def _owes(self) -> bool:
-        return not self.settled
+        return any(load.answer is None for load in self._loads.values())
 
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self._outgoing.run()
@@ -147,11 +149,10 @@ class Passage:
         """Give every open request one error, and take back what the client was asked."""
         self._incoming.close()
         self._outgoing.close()
-        self._cut_off = self._answer is None
+        self._cut_off = self._owes()
         self._peer.close(errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED))
         self._questions.end()
         self._sign.set()
-        self._answered.set()
         self.ended.set()
 
     # --- the beginning -------------------------------------------------------------------------
@@ -164,7 +165,7 @@ class Passage:
         try:
             with anyio.fail_after(self._bounds.reach_timeout):
                 self._holder = await introduce(self._peer, self.client.abilities.declared)
-                self.load(request)
+                load = self.load(request)
                 await self._sign.wait()
         except TimeoutError:
             raise NotLive("it does not answer") from None
@@ -172,34 +173,38 @@ class Passage:
             raise NotLive(self.let_go or str(exc)) from None
         if self._cut_off and not self._has_shown:
             raise NotLive(self.let_go or "it has ended the connection")
-        if isinstance(self._answer, Err):
-            await self.loaded()
+        if isinstance(load.answer, Err):
+            await self.loaded(request)
 
-    def load(self, request: ClientRequest) -> None:
-        """Send a request that loads or deletes the session; `loaded` gives its end."""
+    def load(self, request: ClientRequest) -> _Load:
+        """Send a request that loads or deletes the session, once; `loaded` gives its end."""
+        if load := self._loads.get(request):
+            return load
         params: Json = request.params
-        self._answer, self._answered, self.asked = None, anyio.Event(), request
+        load = self._loads[request] = _Load()
         if request.method in _LOADING:
             self.given, params = params, only_if_live(params)
-        self._send(request, params, partial(self._loaded, request))
+        self._send(request, params, partial(self._loaded, request, load))
+        return load
 
-    async def loaded(self) -> None:
-        """Return when the request of `load` was answered well.
+    async def loaded(self, request: ClientRequest) -> None:
+        """Return when a request that was given to `load` was answered well.
 
         Raises the RpcError that is its answer otherwise, and NotLive if that is why.
         """
-        await self._answered.wait()
-        match self._answer:
-            case Err(error):
-                if error.code == ErrorCode.RESOURCE_NOT_FOUND:
-                    raise NotLive("it does not have the session any more")
-                raise error
-            case None:
-                raise NotLive("it has ended")
+        load = self._loads[request]
+        try:
+            await load.answered.wait()
+        finally:
+            del self._loads[request]
+        if isinstance(load.answer, Err):
+            if load.answer.error.code == ErrorCode.RESOURCE_NOT_FOUND:
+                raise NotLive("it does not have the session any more")
+            raise load.answer.error
 
-    def _loaded(self, request: ClientRequest, answer: Answer) -> None:
+    def _loaded(self, request: ClientRequest, load: _Load, answer: Answer) -> None:
         """Answer at once: what the session shows next is to come behind the answer."""
-        self._answer = answer
+        load.answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
                 shown = as_object(result)
@@ -209,7 +214,7 @@ class Passage:
             case Ok(result):
                 request.answer(result)
         self._sign.set()
-        self._answered.set()
+        load.answered.set()
 
     # --- from the client -----------------------------------------------------------------------
 

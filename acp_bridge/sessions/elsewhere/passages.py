@@ -119,7 +119,7 @@ class Passages:
         except HeldElsewhere as held:
             passage = held.passage
         try:
-            await passage.loaded()
+            await passage.loaded(request)
         except NotLive:
             self._drop(passage)
             raise errors.unknown_session() from None
@@ -138,10 +138,9 @@ class Passages:
         passage = self._passage((request.client, session_id))
         if passage is None:
             return False
-        if passage.asked is not request:
-            passage.load(request)
+        passage.load(request)
         try:
-            await passage.loaded()
+            await passage.loaded(request)
         except NotLive:
             self._drop(passage)
             return False
@@ -152,12 +151,12 @@ class Passages:
     def take_load(self, request: ClientRequest, params: Json) -> None:
         """Pass a load of a session on where it is read, or what follows it would overtake it.
 
-        Does nothing if the client does not have the session from another bridge, or loads it yet.
+        Does nothing if the client does not have the session from another bridge.
         """
         session_id = params.get("sessionId")
         if request.method == SESSION_LOAD and isinstance(session_id, str):
             passage = self._passage((request.client, session_id))
-            if passage and passage.settled:
+            if passage:
                 passage.load(request)
 
     def take(self, request: ClientRequest, params: Json) -> bool:
