@@ -142,7 +142,7 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
     assert told.ask({"toolCallId": "1", "content": [diff], "rawInput": {"why": "it"}}) == "write a"
     finished = [block for block in told.take_finished() if isinstance(block, Card)]
     assert [(card.title, card.whole) for card in finished] == [("other", False), ("write a", True)]
-    assert finished[1].content == (Diff("a", None, "x"),)
+    assert finished[1].content == (Output("why: it"), Diff("a", None, "x"))
     told.tool_update("1", status="completed", content=[diff])
     (after,) = told.take_finished()
     assert isinstance(after, Card)
@@ -152,11 +152,11 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
 def test_what_is_asked_says_its_input_unless_the_title_or_a_diff_does() -> None:
     told = Told()
     told.ask({"title": "run it", "rawInput": {"command": "it", "why": "it", "more": {"a": [1]}}})
-    told.ask({"title": "ls -l", "toolCallId": "2", "rawInput": {"command": "ls -l"}})
+    told.ask({"title": "`ls -l`", "toolCallId": "2", "rawInput": {"command": "ls -l"}})
     first, second = told.take_finished()
     assert isinstance(first, Card)
     assert isinstance(second, Card)
-    assert first.content == (Output('more: {"a": [1]}'),)
+    assert first.content == (Output('command: it\nmore: {"a": [1]}'),)
     assert second.content == ()
 
 
