@@ -16,8 +16,10 @@ from typing import Any, Final
 from acp_bridge.json_values import as_object, objects
 from acp_bridge.protocol import Json
 
-#: what says which tool is called, with what; of these a question shows all but the last.
-_TELLING: Final = ("title", "kind", "rawInput", "content", "locations", "_meta")
+#: members of a call that don't say what it is to do.
+_STANDING: Final = ("sessionUpdate", "toolCallId", "status", "rawOutput")
+#: members that a question shows in a way of their own, or not at all.
+_KNOWN: Final = (*_STANDING, "title", "kind", "rawInput", "content", "locations", "_meta")
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 #: names of members under which agents send what is run, in lower case, without `_` and `-`.
 _COMMANDS: Final = frozenset(
@@ -29,6 +31,8 @@ _TEXTS: Final = frozenset(
     {"content", "contents", "filetext", "new", "newstr", "newstring", "newtext", "old", "oldstr"}
     | {"oldstring", "oldtext", "text"}
 )
+#: kinds of content that every client shows; a terminal is where the call runs already.
+_CONTENTS: Final = ("content", "diff", "terminal")
 #: how deep in an input a command is looked for; the input itself is shown in any case.
 _DEPTH: Final = 20
 #: added to the name of what the card says otherwise than the request.
@@ -49,7 +53,7 @@ def updated(call: Json, said: Json) -> Json:
 
     Members of an input that an update leaves out stay: agents send it in parts.
     """
-    now = {key: said[key] for key in _TELLING if said.get(key) not in _EMPTY}
+    now = {key: said[key] for key in said if key not in _STANDING and said[key] not in _EMPTY}
     before, raw = call.get("rawInput"), now.get("rawInput")
     if isinstance(before, dict) and isinstance(raw, dict):
         now["rawInput"] = {**before, **raw}
@@ -93,7 +97,8 @@ def disagrees(card: Json, request: Json) -> bool:
 
 def shows_alike(call: Json, other: Json) -> bool:
     """Return True if a question shows the same of both."""
-    return all(call.get(key) == other.get(key) for key in _TELLING[:-1])
+    names = {*call, *other}.difference(_STANDING, ["_meta"])
+    return all(call.get(name) == other.get(name) for name in names)
 
 
 # --- what is shown of it ---------------------------------------------------------------------
@@ -136,28 +141,36 @@ def summary(call: Json) -> str:
 
 def runs_or_changes(call: Json) -> bool:
     """Return True for a call that names a command or shows a diff, whatever its kind is."""
-    return any(_commands(call.get("rawInput"))) or bool(_diffs(call))
+    return bool(_all_commands(call) or _diffs(call))
 
 
 def _lines(call: Json) -> list[str]:
     """Return the lines about title, commands, paths, and the rest of the input."""
-    raw, line, full = call.get("rawInput"), title(call), _full_title(call)
-    given = raw if isinstance(raw, dict) else {} if raw in _EMPTY else {"input": raw}
-    commands = list(dict.fromkeys(_commands(given)))
-    texts = {text for _, text in commands}
-    rest = {name: _text(value) for name, value in given.items() if value not in _EMPTY}
+    line, full = title(call), _full_title(call)
+    members = [(name, _text(value)) for name, value in _members(call)]
+    commands = _all_commands(call)
     lines = []
-    if full and line != full and not texts & {full, full.strip("`")}:
+    if full and line != full and not {full, full.strip("`")} & {text for _, text in commands}:
         lines.append(_line("title", full))
     lines += [_line(*each) for each in commands if line not in (each[1], f"`{each[1]}`")]
-    lines += _paths(call, {text for name, text in rest.items() if _plain(name) not in _TEXTS})
+    lines += _paths(call, {text for name, text in members if _plain(name) not in _TEXTS})
     changed = [str(diff.get(key)) for diff in _diffs(call) for key in ("oldText", "newText")]
-    for name, text in rest.items():
+    for name, text in members:
         of_diff = _plain(name) in _TEXTS and any(text in each for each in changed)
         if not (of_diff or (name, text) in commands or line.endswith((f" {text}", f"`{text}`"))):
             lines.append(_line(name, text))
-    says_more = lines or rest or objects(call.get("content"))
+    says_more = lines or members or any(each.strip() for each in _texts(call))
     return lines if says_more else [_NOTHING_ELSE]
+
+
+def _members(call: Json) -> list[tuple[str, Any]]:
+    """Return the members of an input, and what else an agent has put into the call."""
+    raw = call.get("rawInput")
+    given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
+    given += [(name, value) for name, value in call.items() if name not in _KNOWN]
+    odd = [each for each in objects(call.get("content")) if each.get("type") not in _CONTENTS]
+    given += [("content", each) for each in odd]
+    return [(name, value) for name, value in given if value not in _EMPTY]
 
 
 def _paths(call: Json, given: set[str]) -> list[str]:
@@ -172,6 +185,12 @@ def _paths(call: Json, given: set[str]) -> list[str]:
     if len(known) <= 1:
         return [_line("path", each) for each in found if not known & named]
     return [f"paths ({len(known)}):", *(f"  {each}".replace("\n", "\\n") for each in found)]
+
+
+def _all_commands(call: Json) -> list[tuple[str, str]]:
+    """Return name and text of every command that a call names, each once."""
+    found = (each for member in _members(call) for each in _commands(dict([member])))
+    return list(dict.fromkeys(found))
 
 
 def _commands(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -245,5 +264,5 @@ def _texts(call: Json) -> Iterator[str]:
             yield from str(item.get("newText") or "").splitlines()
         elif isinstance(text := content.get("text"), str):
             yield from text.splitlines()
-        elif item:
-            yield _text(item)
+        elif item.get("type") == "content" and content:
+            yield _text(content)

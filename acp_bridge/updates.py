@@ -41,8 +41,10 @@ class _Card:
     turn: int
     open: bool = True
     dead: bool = False
-    #: what the agent said of the call; forgotten some time after its end.
+    #: what the agent said of the call, and what its last request for a permission said; forgotten
+    #: some time after its end.
     told: Json = field(default_factory=dict)
+    requested: Json = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -152,8 +154,12 @@ class Updates:
             raise Leak(str(update["sessionUpdate"]))
         return None
 
-    def card(self, call: Json, *, creates: bool = False) -> Json:
-        """Return what an update or a request says of a tool call, with its client-side id."""
+    def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
+        """Return what an update or a request says of a tool call, with its client-side id.
+
+        `asks`: it is a request for a permission. What one says is none of the card's: some agents
+        have one id for all their requests.
+        """
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
             return call
@@ -167,7 +173,9 @@ class Updates:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
         changed = dict(call)
         changed["toolCallId"] = card.client_id
-        if card.open:
+        if card.open and asks:
+            card.requested = call
+        elif card.open:
             card.told = tool_calls.updated(card.told, call)
         else:
             changed.pop("status", None)
@@ -181,7 +189,8 @@ class Updates:
         card.told.pop("content", None)
         self._ended.append(card)
         if len(self._ended) > _MOST_ENDED:
-            self._ended.popleft().told = {}
+            forgotten = self._ended.popleft()
+            forgotten.told, forgotten.requested = {}, {}
 
     def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
         """Return what a permission request says of a tool call, with its client-side id.
@@ -192,9 +201,10 @@ class Updates:
         their requests.
         """
         card = self._card_of(call)
-        known = card.told if card else {}
-        changed = self.card(call, creates=card is None)
-        return changed, {**changed, **tool_calls.asked(known, call)}, card is None
+        known, before = (card.told, card.requested) if card else ({}, {})
+        request = call if call.get("rawInput") else tool_calls.updated(before, call)
+        changed = self.card(call, creates=card is None, asks=True)
+        return changed, {**changed, **tool_calls.asked(known, request)}, card is None
 
     def told_of(self, call: Json) -> Json:
         """Return a tool call as the agent has described it until now, in the agent's own ids."""
@@ -255,7 +265,8 @@ class Updates:
             if card.turn == self._turn:
                 if card.open:
                     closing.append(closing_update(card.client_id))
-                card.open, card.dead, card.told = False, True, {}
+                card.open, card.dead = False, True
+                card.told, card.requested = {}, {}
         for message in self._messages.values():
             message.dead |= message.turn == self._turn
         return closing

@@ -174,6 +174,20 @@ async def test_of_two_questions_about_one_card_each_shows_its_own_command(tmp_pa
         assert here.answers(8) == [chosen("no")]
 
 
+async def test_an_agent_with_one_id_for_all_its_requests_asks_about_the_last_word_of_each(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        there = await here.it.attached(here.id, **WHOLE)
+        for number, command in enumerate(("ls", "rm -rf src")):
+            call = {**NAMED, "title": command, "rawInput": {"command": [command]}}
+            here.asks(request_id=number, toolCall=call, options=OPTIONS)
+            text = shown((await asked(there, number))["params"])
+            assert "on its card" not in text
+        here.asks(request_id=2, toolCall=NAMED, options=OPTIONS)
+        assert "rm -rf src" in shown((await asked(there, 2))["params"])
+
+
 async def test_the_list_of_what_is_live_counts_further_questions(tmp_path: Path) -> None:
     async with turn(tmp_path) as here:
         for number in (7, 8, 9):

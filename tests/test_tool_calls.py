@@ -59,6 +59,29 @@ def test_a_title_alone_is_said_to_be_all_that_is_known(call: Json) -> None:
     assert summary(call).endswith(" (nothing but this title is known)")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{}, 7],
+        [{"type": "terminal", "terminalId": "t"}],
+        [{"type": "content", "content": {"type": "text", "text": " \n"}}],
+    ],
+)
+def test_a_content_that_shows_nothing_says_no_more_than_the_title(content: Any) -> None:
+    assert "Nothing but this title is known" in lines({"title": "x", "content": content})[0]
+
+
+def test_what_no_client_would_show_is_shown() -> None:
+    odd = {"type": "script", "text": RM}
+    call = {"title": "x", "content": [odd], "command": RM, "plan": [1], "status": "pending"}
+    assert lines(call) == [
+        f"command: {RM}",
+        "plan: [1]",
+        f'content: {{"type": "script", "text": "{RM}"}}',
+    ]
+    assert runs_or_changes({"command": RM})
+
+
 def test_commands_come_first_and_each_further_line_of_one_is_indented() -> None:
     raw = {"why": "a\nb", "command": "ls\ncommand: ls", "e\nf": 1}
     assert lines({"title": "x", "rawInput": raw}) == [

@@ -119,8 +119,8 @@ class Permissions:
 
 def asks(call: Call, about: Json | None) -> str:
     """Return what a question is about, as one line; `about`: all that is known of a tool call."""
-    if about is not None:
-        return summary(about)
+    if call.method == REQUEST_PERMISSION:
+        return summary(about or {})
     said = call.params.get("message") if isinstance(call.params, dict) else None
     return said if isinstance(said, str) else ""
 

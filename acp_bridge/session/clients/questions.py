@@ -19,7 +19,14 @@ from typing import Any, Protocol
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, WHOLE_CALLS, Json
+from acp_bridge.protocol import (
+    CANCELLED_PERMISSION,
+    REQUEST_PERMISSION,
+    WHOLE_CALLS,
+    Json,
+    names_terminal,
+    without_terminals,
+)
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.clients.permissions import asks, option_for
 from acp_bridge.session.prompts.prompts import Prompts
@@ -188,7 +195,10 @@ class Questions:
         whole = client.abilities.has_own(WHOLE_CALLS) or (view is not None and view.missed_some)
         if question.about is None or not whole:
             return params
-        return {**params, "toolCall": question.about}
+        about = question.about
+        if client.on_socket and names_terminal(about):
+            about = without_terminals(about)
+        return {**params, "toolCall": about}
 
     def withdraw(self, client: Client) -> None:
         """Ask a client nothing any more: it does not have the session now."""
