@@ -183,6 +183,7 @@ def _paths(call: Json, given: set[str]) -> list[str]:
     known = {path for path, _ in places}
     found = dict.fromkeys(f"{path}:{at}" if isinstance(at, int) else path for path, at in places)
     if len(known) <= 1:
+        named |= {_text(diff.get("path")) for diff in _diffs(call)}  # a diff is shown with it
         return [_line("path", each) for each in found if not known & named]
     return [f"paths ({len(known)}):", *(f"  {each}".replace("\n", "\\n") for each in found)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from acp_bridge import notices
@@ -71,15 +70,8 @@ def _of_row(row: Json, agent: str) -> str:
         does.append("1 prompt waits" if waiting == 1 else f"{waiting} prompts wait")
     told = ", ".join(does) or "it waits for an answer"
     if isinstance(asks := row.get("asks"), str) and asks:
-        told += f" to {_code(asks)}"
+        told += f" to {notices.as_code(asks)}"
     return f"- {named}: {told} (`acp-bridge attach {notices.code(row['sessionId'])}`)"
-
-
-def _code(text: str) -> str:
-    """Return a line as code, uncut: what a question is about stands in it as it is."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    edge = " " if len(fence) > 1 else ""
-    return f"{fence}{edge}{text}{edge}{fence}"
 
 
 def _quoted(prompt: Json) -> str:
