@@ -31,6 +31,8 @@ _TEXTS: Final = frozenset(
     {"content", "contents", "filetext", "new", "newstr", "newstring", "newtext", "old", "oldstr"}
     | {"oldstring", "oldtext", "text"}
 )
+#: names of members for the file that is meant, which a title may say.
+_FILES: Final = frozenset({"absolutepath", "file", "filename", "filepath", "path"})
 #: kinds of content that every client shows; a terminal is where the call runs already.
 _CONTENTS: Final = ("content", "diff", "terminal")
 #: how deep in an input a command is looked for; the input itself is shown in any case.
@@ -69,7 +71,7 @@ def asked(card: Json, request: Json) -> Json:
     for key in ("content", "locations"):
         both = [*objects(request.get(key)), *objects(card.get(key))]
         if both:
-            whole[key] = [each for n, each in enumerate(both) if each not in both[:n]]
+            whole[key] = list({_text(each): each for each in both}.values())
     if otherwise := _said_otherwise(card, whole):
         raw = whole.get("rawInput")
         given = raw if isinstance(raw, dict) else {} if raw in _EMPTY else {"input": raw}
@@ -157,7 +159,8 @@ def _lines(call: Json) -> list[str]:
     changed = [str(diff.get(key)) for diff in _diffs(call) for key in ("oldText", "newText")]
     for name, text in members:
         of_diff = _plain(name) in _TEXTS and any(text in each for each in changed)
-        if not (of_diff or (name, text) in commands or line.endswith((f" {text}", f"`{text}`"))):
+        in_title = _plain(name) in _FILES and text in _words(call)
+        if not (of_diff or in_title or (name, text) in commands):
             lines.append(_line(name, text))
     says_more = lines or members or any(each.strip() for each in _texts(call))
     return lines if says_more else [_NOTHING_ELSE]
@@ -175,7 +178,7 @@ def _members(call: Json) -> list[tuple[str, Any]]:
 
 def _paths(call: Json, given: set[str]) -> list[str]:
     """Return the lines about all files of a call, but for those that title or input name."""
-    named = {*given, *(word.strip("`'\"") for word in title(call).split())}
+    named = given | _words(call)
     places = [
         (_text(place.get("path")), place.get("line")) for place in objects(call.get("locations"))
     ]
@@ -188,10 +191,15 @@ def _paths(call: Json, given: set[str]) -> list[str]:
     return [f"paths ({len(known)}):", *(f"  {each}".replace("\n", "\\n") for each in found)]
 
 
-def _all_commands(call: Json) -> list[tuple[str, str]]:
+def _words(call: Json) -> set[str]:
+    """Return the words of the title's line."""
+    return {word.strip("`'\"") for word in title(call).split()}
+
+
+def _all_commands(call: Json) -> dict[tuple[str, str], None]:
     """Return name and text of every command that a call names, each once."""
     found = (each for member in _members(call) for each in _commands(dict([member])))
-    return list(dict.fromkeys(found))
+    return dict.fromkeys(found)
 
 
 def _commands(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -82,6 +82,12 @@ def test_what_no_client_would_show_is_shown() -> None:
     assert runs_or_changes({"command": RM})
 
 
+@pytest.mark.parametrize("title", ["make", "List make", f"List files, not {RM}"])
+def test_what_a_title_says_is_hidden_only_if_it_is_the_file_that_is_meant(title: str) -> None:
+    raw = {"run_this": title.rpartition(" ")[2], "exec": RM}
+    assert lines({"title": title, "rawInput": raw}) == [f"{n}: {v}" for n, v in raw.items()]
+
+
 def test_commands_come_first_and_each_further_line_of_one_is_indented() -> None:
     raw = {"why": "a\nb", "command": "ls\ncommand: ls", "e\nf": 1}
     assert lines({"title": "x", "rawInput": raw}) == [

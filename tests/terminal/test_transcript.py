@@ -156,7 +156,7 @@ def test_what_is_asked_says_its_input_unless_the_title_or_a_diff_does() -> None:
     first, second = told.take_finished()
     assert isinstance(first, Card)
     assert isinstance(second, Card)
-    assert first.content == (Output('command: it\nmore: {"a": [1]}'),)
+    assert first.content == (Output('command: it\nwhy: it\nmore: {"a": [1]}'),)
     assert second.content == ()
 
 
