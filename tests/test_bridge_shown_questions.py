@@ -188,6 +188,16 @@ async def test_an_agent_with_one_id_for_all_its_requests_asks_about_the_last_wor
         assert "rm -rf src" in shown((await asked(there, 2))["params"])
 
 
+async def test_a_terminal_of_the_first_client_is_no_other_client_s(tmp_path: Path) -> None:
+    async with turn(tmp_path) as here:
+        there = await here.it.attached(here.id, **WHOLE)
+        lists(here)
+        card(here, content=[{"type": "terminal", "terminalId": "t1"}])
+        here.asks(toolCall=NAMED, options=OPTIONS)
+        call = (await asked(there))["params"]["toolCall"]
+        assert (call["content"], call["rawInput"]) == ([], RAW)
+
+
 async def test_the_list_of_what_is_live_counts_further_questions(tmp_path: Path) -> None:
     async with turn(tmp_path) as here:
         for number in (7, 8, 9):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from acp_bridge.notices import notice
 from acp_bridge.terminal.view.blocks import Block, Card, Diff, Line, Output, Plan, Step, Text, Voice
 from acp_bridge.terminal.view.transcript import Transcript
@@ -158,6 +160,21 @@ def test_what_is_asked_says_its_input_unless_the_title_or_a_diff_does() -> None:
     assert isinstance(second, Card)
     assert first.content == (Output('command: it\nwhy: it\nmore: {"a": [1]}'),)
     assert second.content == ()
+
+
+@pytest.mark.hazard("V9")
+def test_of_what_is_asked_the_characters_that_are_left_out_are_counted() -> None:
+    told = Told()
+    long = "x" * 100_100
+    diff = {"type": "diff", "path": "a", "newText": long}
+    told.ask({"title": "List files", "rawInput": {"command": long}, "content": [diff]})
+    (shown,) = told.take_finished()
+    assert isinstance(shown, Card)
+    output, change = shown.content
+    assert isinstance(output, Output)
+    assert isinstance(change, Diff)
+    assert output.text.endswith("x\n… 109 more characters")
+    assert change.new.endswith("x\n… 100 more characters")
 
 
 def test_a_fence_around_a_whole_output_is_taken_off() -> None:
