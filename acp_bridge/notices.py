@@ -8,6 +8,7 @@ user is always such a text. The sentences of errors stand where the errors are m
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from uuid import uuid4
 
@@ -268,6 +269,13 @@ def code(text: str) -> str:
     """Return a text as one short line that can stand between backticks."""
     line = " ".join(text.split()).replace("`", "'")
     return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def as_code(line: str) -> str:
+    """Return a line as code in Markdown, whole and with its own backticks."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    edge = " " if len(fence) > 1 else ""
+    return f"{fence}{edge}{line}{edge}{fence}"
 
 
 def summary(prompt: list[Any], length: int) -> str:

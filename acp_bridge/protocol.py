@@ -105,11 +105,13 @@ OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CL
 
 #: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
-#: it is asked only about turns of its own prompts.
+#: it is asked only about turns of its own prompts; a permission that it is asked for has all that
+#: is known of the tool call, and is asked anew when that changes.
 HEARS_ACCEPTED: Final = "accepted"
 HEARS_STATE: Final = "state"
 OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
+WHOLE_CALLS: Final = "wholeCalls"
 
 #: what an agent may say of itself in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.

@@ -9,13 +9,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_bridge import protocol
+from acp_bridge import protocol, tool_calls
 from acp_bridge.late_replay import Echo, LateReplay
 from acp_bridge.machine.states import Phase
+from acp_bridge.open_cards import closing_update
 from acp_bridge.protocol import (
     ENDED,
     TOOL_CALL,
@@ -25,8 +27,8 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 
-#: what says which tool is called, with what.
-_TELLING = ("title", "kind", "rawInput", "_meta")
+#: calls that have ended of which is still known what they were to do.
+_MOST_ENDED = 100
 
 
 class Leak(Exception):
@@ -39,8 +41,10 @@ class _Card:
     turn: int
     open: bool = True
     dead: bool = False
-    #: what the agent said of the call, while it is open and that is wanted.
+    #: what the agent said of the call, and what its last request for a permission said; forgotten
+    #: some time after its end.
     told: Json = field(default_factory=dict)
+    requested: Json = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -57,10 +61,9 @@ class Updates:
         """`taken`: every client-side id that the session used before; `queue_command`: ours, to
         be listed with the agent's."""
         self._taken = taken
-        #: keep what is said of a call: hooks that decide about it are told all of it.
-        self.keeps_calls = False
         self._queue_command = queue_command
         self._cards: dict[str, _Card] = {}
+        self._ended: deque[_Card] = deque()
         self._messages: dict[str, _Message] = {}
         #: the key of the prompt that runs, or ran last.
         self._turn = 0
@@ -79,6 +82,7 @@ class Updates:
     def new_process(self) -> None:
         """Forget the ids of the process before: they mean nothing to the next."""
         self._cards.clear()
+        self._ended.clear()
         self._messages.clear()
         self._reuses = self._replayed = False
         self.late = self._expected = None
@@ -150,8 +154,12 @@ class Updates:
             raise Leak(str(update["sessionUpdate"]))
         return None
 
-    def card(self, call: Json, *, creates: bool = False) -> Json:
-        """Return what an update or a request says of a tool call, with its client-side id."""
+    def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
+        """Return what an update or a request says of a tool call, with its client-side id.
+
+        `asks`: it is a request for a permission. What one says is none of the card's: some agents
+        have one id for all their requests.
+        """
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
             return call
@@ -165,30 +173,55 @@ class Updates:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
         changed = dict(call)
         changed["toolCallId"] = card.client_id
-        if not card.open:
+        if card.open and asks:
+            card.requested = call
+        elif card.open:
+            card.told = tool_calls.updated(card.told, call)
+        else:
             changed.pop("status", None)
-        elif call.get("status") in ENDED:
+        if card.open and call.get("status") in ENDED:
             card.open = False
-        if self.keeps_calls:
-            card.told = {**card.told, **_telling(call)} if card.open else {}
+            self._forget_one_day(card)
         return changed
 
-    def asked_about(self, call: Json) -> tuple[Json, bool]:
+    def _forget_one_day(self, card: _Card) -> None:
+        """Keep for a while what a call that has ended was to do, but not what came of it."""
+        card.told.pop("content", None)
+        self._ended.append(card)
+        if len(self._ended) > _MOST_ENDED:
+            forgotten = self._ended.popleft()
+            forgotten.told, forgotten.requested = {}, {}
+
+    def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
         """Return what a permission request says of a tool call, with its client-side id.
 
-        The second value is True if nothing has shown this call before. A request of a running
-        turn about a call that ended with an earlier one is about a new call: some agents have one
-        id for all their requests.
+        The second value is all that was said of that call until now, the request's word included;
+        the third is True if nothing has shown this call before. A request of a running turn about a
+        call that ended with an earlier one is about a new call: some agents have one id for all
+        their requests.
         """
-        card = self._cards.get(str(call.get("toolCallId")))
-        ended = card is not None and card.turn != self._turn and not card.open
-        return self.card(call, creates=ended), ended or card is None
+        card = self._card_of(call)
+        known, before = (card.told, card.requested) if card else ({}, {})
+        request = call if call.get("rawInput") else tool_calls.updated(before, call)
+        changed = self.card(call, creates=card is None, asks=True)
+        return changed, {**changed, **tool_calls.asked(known, request)}, card is None
 
     def told_of(self, call: Json) -> Json:
         """Return a tool call as the agent has described it until now, in the agent's own ids."""
+        card = self._card_of(call)
+        told = tool_calls.updated(card.told if card else {}, call)
+        return {**told, "toolCallId": call.get("toolCallId")}
+
+    def card_told(self, call: Json) -> Json:
+        """Return what the agent has said of a call apart from this request about it."""
+        card = self._card_of(call)
+        return card.told if card else {}
+
+    def _card_of(self, call: Json) -> _Card | None:
+        """Return the card of a call that a request is about; None if nothing has shown it yet."""
         card = self._cards.get(str(call.get("toolCallId")))
-        known = card.told if card and card.open else {}
-        return {**known, **_telling(call), "toolCallId": call.get("toolCallId")}
+        ended = card is not None and card.turn != self._turn and not card.open
+        return None if ended else card
 
     def client_card_id(self, agent_id: str) -> str:
         """Return the id under which the client knows a tool call."""
@@ -233,6 +266,7 @@ class Updates:
                 if card.open:
                     closing.append(closing_update(card.client_id))
                 card.open, card.dead = False, True
+                card.told, card.requested = {}, {}
         for message in self._messages.values():
             message.dead |= message.turn == self._turn
         return closing
@@ -255,40 +289,9 @@ class Updates:
         return {**update, "availableCommands": [*commands, self._queue_command]}
 
 
-def _telling(call: Json) -> Json:
-    return {key: call[key] for key in _TELLING if call.get(key) is not None}
-
-
-def closing_update(client_id: str) -> Json:
-    """Return the update that ends a card whose turn is over."""
-    return {"sessionUpdate": TOOL_CALL_UPDATE, "toolCallId": client_id, "status": "failed"}
-
-
 def for_replay(params: Json) -> Json:
     """Return a recorded update as a replay shows it: it names no live terminal (invariant R7)."""
     update = params.get("update")
     if not isinstance(update, dict) or not names_terminal(update):
         return params
     return {**params, "update": without_terminals(update)}
-
-
-class OpenCards:
-    """Finds the tool cards that a recorded conversation leaves open."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, bool] = {}
-        #: a card was gone on with that was not opened here: it may have ended before.
-        self.older = False
-
-    def note(self, update: object) -> None:
-        """Take the next recorded update."""
-        match update:
-            case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE as kind, **rest}:
-                if isinstance(card := rest.get("toolCallId"), str):
-                    self.older |= kind == TOOL_CALL_UPDATE and card not in self._open
-                    ended = rest.get("status") in ENDED
-                    self._open[card] = self._open.get(card, True) and not ended
-
-    def closing(self) -> list[Json]:
-        """Return the updates that end the open ones, in the order in which they were opened."""
-        return [closing_update(card) for card, is_open in self._open.items() if is_open]

@@ -69,6 +69,8 @@ def _of_row(row: Json, agent: str) -> str:
     if isinstance(waiting, int) and waiting:
         does.append("1 prompt waits" if waiting == 1 else f"{waiting} prompts wait")
     told = ", ".join(does) or "it waits for an answer"
+    if isinstance(asks := row.get("asks"), str) and asks:
+        told += f" to {notices.as_code(asks)}"
     return f"- {named}: {told} (`acp-bridge attach {notices.code(row['sessionId'])}`)"
 
 

@@ -93,11 +93,13 @@ async def test_a_question_that_nobody_can_answer_now_is_named(
     async with bench(home, keep=3600) as it:
         session_id, gate = await left(it)
         (process, *_) = it.agent.processes
-        asked = {**PERMISSION, "sessionId": "agent-1"}
+        call = {"toolCallId": "t", "title": "List files", "rawInput": {"command": "rm `x`"}}
+        asked = {**PERMISSION, "sessionId": "agent-1", "toolCall": call}
         process.says({"id": 7, "method": "session/request_permission", "params": asked})
         questions = it.bridge._sessions.live[session_id].audience._questions
         await until(lambda: questions.open)
-        assert ": it waits for an answer" in await told(it)
+        notice = await told(it)
+        assert "it waits for an answer to `` List files: command: rm `x` `` (`acp-" in notice
         gate.open()
 
 

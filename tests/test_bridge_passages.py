@@ -176,6 +176,28 @@ async def test_what_a_turn_asks_is_asked_and_answered_through_the_other_bridge(h
         assert answers(process, 77) == [chosen("yes")]
 
 
+@pytest.mark.hazard("V9")
+async def test_a_client_there_is_shown_all_of_a_call_and_asked_anew_when_it_changes(
+    home: Path,
+) -> None:
+    async with two(home) as it, asked(it) as (process, question):
+        there = await it.other.joined(wholeCalls=True)
+        await there.ask("session/load", {**SETUP, "sessionId": it.session_id})
+        await until(lambda: there.asked("session/request_permission"))
+        raw = {"command": "rm -rf src"}
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "rawInput": raw}
+        params = {"sessionId": "agent-1", "update": update}
+        process.says({"method": "session/update", "params": params})
+        await until(lambda: len(there.asked("session/request_permission")) == 2)
+        first, second = there.asked("session/request_permission")
+        assert second["params"]["toolCall"]["rawInput"] == raw
+        there.says({"id": first["id"], "result": chosen("yes")})  # to what it was before
+        there.says({"id": second["id"], "result": chosen("no")})
+        await until(lambda: answers(process, 77))
+        assert answers(process, 77) == [chosen("no")]
+        assert question["params"]["toolCall"] == PERMISSION["toolCall"]
+
+
 async def test_a_question_that_another_client_has_answered_is_taken_back(home: Path) -> None:
     async with two(home) as it, asked(it) as (process, question):
         (same,) = it.holder.editor.asked("session/request_permission")

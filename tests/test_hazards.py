@@ -13,7 +13,7 @@ NUMBERS = [
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 10)),
     *(f"P{n}" for n in range(1, 18)),
-    *(f"V{n}" for n in range(1, 9)),
+    *(f"V{n}" for n in range(1, 10)),
     *(f"F{n}" for n in range(1, 5)),
 ]
 

@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     {"session"},
     {"clients"},
     {"unattended", "updates"},
-    {"late_replay", "machine"},
+    {"late_replay", "machine", "open_cards"},
     {"hooks", "listening"},
     {"agents", "journal"},
     {"work_notices"},
@@ -46,6 +46,7 @@ FLOORS: list[set[str]] = [
         "open_files",
         "settings",
         "signals",
+        "tool_calls",
         "waits",
     },
     {"wire"},
@@ -94,6 +95,7 @@ SANS_IO = (
     "json_values",
     "keys.forms",
     "notices",
+    "open_cards",
     "protocol",
     "setup.jsonc",
     "updates",
@@ -110,6 +112,7 @@ SANS_IO = (
     "terminal.view.paragraphs",
     "terminal.view.tool_calls",
     "terminal.view.transcript",
+    "tool_calls",
     "wire.jsonrpc",
 )
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}

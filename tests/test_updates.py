@@ -8,9 +8,10 @@ import pytest
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine.states import Phase
+from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import TRANSCRIPT, is_state
 from acp_bridge.session.prompts import queue_words
-from acp_bridge.updates import Leak, OpenCards, Updates, for_replay
+from acp_bridge.updates import Leak, Updates, for_replay
 
 Json = dict[str, Any]
 

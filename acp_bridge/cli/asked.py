@@ -21,7 +21,7 @@ from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import fail, print_text
-from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, title_of
+from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, summary_of
 from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.wire.stdio import Reader
@@ -108,7 +108,7 @@ async def _answer(
     name = one_line(str(chosen.get("name") or chosen["optionId"]))
     more = len([each for each in question.requests if each.open])
     rest = f" {more} more asked." if more else ""
-    return print_text(f"{verb} ({name}): {title_of(params)}.{rest}\n")
+    return print_text(f"{verb} ({name}): {summary_of(params)}.{rest}\n")
 
 
 async def _says_yes() -> bool:

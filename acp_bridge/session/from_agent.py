@@ -12,7 +12,7 @@ from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Permits, Phase
-from acp_bridge.protocol import CANCEL_REQUEST, Json, is_state
+from acp_bridge.protocol import CANCEL_REQUEST, TOOL_CALL, TOOL_CALL_UPDATE, Json, is_state
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -111,6 +111,8 @@ class FromAgent:
             self._withheld[shown["sessionUpdate"]] = told
             return
         self._transcript.show(told, again=self._phase is Phase.REPLAY)
+        if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
+            self._to_client.note_card(shown)
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""

@@ -17,12 +17,12 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.json_values import as_object
 from acp_bridge.log import event
+from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
 from acp_bridge.sessions.session_store import SessionStore
-from acp_bridge.updates import OpenCards
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
 #: what the journal keeps of a session beside its transcript; a fork has a title of its own.

@@ -27,6 +27,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SESSION_STATE,
     SESSION_UPDATE,
+    WHOLE_CALLS,
     ErrorCode,
     Json,
 )
@@ -41,7 +42,7 @@ from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client can do: it is asked only about its own turn, and told which one runs.
-ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True}
+ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True, WHOLE_CALLS: True}
 #: seconds. A bridge answers after the agent, whose own waits are bounded by it.
 _START: Final = waits.START + 5
 _OVER: Final = 5.0
@@ -119,7 +120,7 @@ class _Turn:
         if not decision.allowed:
             self._denied.append(decision.title)
         verb = "allowed once" if decision.allowed else "denied"
-        self._screen.tell(f"acp-bridge: {verb}: {one_line(decision.title)}")
+        self._screen.tell(f"acp-bridge: {verb}: {decision.summary}")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Do nothing: each request is answered at once."""

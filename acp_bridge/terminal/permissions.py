@@ -4,7 +4,8 @@ Invariants
 - Nothing is allowed for longer than once.
 - What is not known to only read is denied, unless everything is allowed: the kind of a tool call is
   what the agent says of it, in the request and in the updates before. One that was ever said to be
-  another kind counts as that.
+  another kind counts as that; one that names a command or shows a change is no reading, whatever
+  its kind is (invariant V9).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from acp_bridge import tool_calls
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json
 
@@ -36,6 +38,8 @@ class Decision:
     allowed: bool
     #: the title of the tool call, as the agent wrote it.
     title: str
+    #: what it is about, as one harmless line.
+    summary: str
 
 
 class Permissions:
@@ -51,8 +55,10 @@ class Permissions:
         if update.get("sessionUpdate") not in (TOOL_CALL, TOOL_CALL_UPDATE):
             return
         call, kind, title = (update.get(key) for key in ("toolCallId", "kind", "title"))
-        if isinstance(call, str) and isinstance(kind, str):
-            self._kinds.setdefault(call, set()).add(kind)
+        if kind is None and update["sessionUpdate"] == TOOL_CALL:
+            kind = "other"  # what a call is of which its agent says nothing
+        if isinstance(call, str) and kind is not None:
+            self._kinds.setdefault(call, set()).add(str(kind))
         if isinstance(call, str) and isinstance(title, str):
             self._titles[call] = title
 
@@ -62,12 +68,14 @@ class Permissions:
         self.note({**card, "sessionUpdate": TOOL_CALL_UPDATE})
         call = str(card.get("toolCallId"))
         kinds = self._kinds.get(call, set())
-        allow = self._policy is Policy.ALLOW or (bool(kinds) and kinds <= READING)
+        reads = bool(kinds) and kinds <= READING and not tool_calls.runs_or_changes(card)
         title = self._titles.get(call, "a tool call without a title")
+        told = title, tool_calls.summary({"title": self._titles.get(call), **card})
+        allow = self._policy is Policy.ALLOW or reads
         if allow and (option := option_of(params, "allow_once")) is not None:
-            return Decision(selected(option), True, title)
+            return Decision(selected(option), True, *told)
         option = option_of(params, "reject_once")
-        return Decision(CANCELLED_PERMISSION if option is None else selected(option), False, title)
+        return Decision(CANCELLED_PERMISSION if option is None else selected(option), False, *told)
 
 
 def options_of(params: Json) -> list[Json]:

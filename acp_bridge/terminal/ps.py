@@ -10,6 +10,8 @@ from acp_bridge.terminal.known import short_ids
 from acp_bridge.terminal.live import Answer
 from acp_bridge.terminal.table import cut, table
 
+#: characters of what is asked. A permission is told in fewer; a form may have more to say.
+_ASKS = 500
 _HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
 
 
@@ -22,7 +24,7 @@ def as_text(answers: Sequence[Answer], columns: int | None) -> str:
     if not rows:
         return "No live sessions.\n"
     asked = [_asked(short[str(each["sessionId"])], each) for each in sessions if "asks" in each]
-    lines = [f"{line if columns is None else cut(line, columns)}\n" for line in asked]
+    lines = [f"{line}\n" for line in asked]  # whole: what is asked must be seen
     return table(_HEAD, rows, columns) + "".join(["\n", *lines] if lines else [])
 
 
@@ -66,5 +68,5 @@ def _silent(answer: Answer) -> list[str]:
 
 
 def _asked(short: str, about: Json) -> str:
-    what, short = one_line(str(about["asks"])) or "something", one_line(short)
+    what, short = cut(one_line(str(about["asks"])), _ASKS) or "something", one_line(short)
     return f"{short} asks: {what} (acp-bridge approve {short}, or deny)"

@@ -2,7 +2,7 @@
 
 Invariants
 - An answer goes to the request that was shown, and to no other: if that was settled elsewhere or
-  asked anew meanwhile, this is said and nothing is answered.
+  asked anew meanwhile, because the agent has changed it, this is said and nothing is answered.
 - Only an option that was offered is chosen, and without `--option` one that holds for once.
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge import tool_calls
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     ATTACH,
@@ -20,6 +21,7 @@ from acp_bridge.protocol import (
     LIVE,
     REQUEST_PERMISSION,
     TOOL_CALL,
+    WHOLE_CALLS,
     ErrorCode,
     Json,
 )
@@ -33,6 +35,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for a bridge to attach, and then to ask.
 _PATIENCE: Final = 5.0
+_ABILITIES: Final = {HEARS_STATE: True, WHOLE_CALLS: True}
 #: by the kind of an option, if it allows.
 ALLOWS: Final = {
     "allow_once": True,
@@ -82,7 +85,7 @@ class Question:
 
         Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
         """
-        await connection.initialize("acp-bridge", own={HEARS_STATE: True}, within=_PATIENCE)
+        await connection.initialize("acp-bridge", own=_ABILITIES, within=_PATIENCE)
         attach = {"sessionId": session_id, "replay": False}
         await connection.request(ATTACH, attach, within=_PATIENCE)
         with anyio.move_on_after(_PATIENCE):
@@ -123,12 +126,16 @@ class Question:
         return chosen[0]
 
 
-_SETTLED: Final = "the question was settled elsewhere meanwhile: nothing was answered"
+_SETTLED: Final = (
+    "the question was settled elsewhere meanwhile, or the agent has changed it: nothing was"
+    " answered; `acp-bridge ps` shows what is asked now"
+)
 
 
 def shown(params: Json) -> str:
     """Return what is asked, harmless, with the options that may be chosen."""
-    update = {**as_object(params.get("toolCall")), "sessionUpdate": TOOL_CALL}
+    call = tool_calls.shown(as_object(params.get("toolCall")))
+    update = {**call, "sessionUpdate": TOOL_CALL}
     lines = [markdown([{"update": update}]), ""]
     lines += [
         f"  --option {one_line(option['optionId'])}: {one_line(str(option.get('name')))}"
@@ -158,7 +165,6 @@ def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
     )
 
 
-def title_of(params: Json) -> str:
-    """Return the title of the tool call that is asked about, as one harmless line."""
-    title = as_object(params.get("toolCall")).get("title")
-    return one_line(title) if isinstance(title, str) else "a tool call without a title"
+def summary_of(params: Json) -> str:
+    """Return what is asked, as one harmless line."""
+    return tool_calls.summary(as_object(params.get("toolCall")))

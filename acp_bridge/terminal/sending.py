@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
     SESSION_PROMPT,
     SESSION_STATE,
     SESSION_UPDATE,
+    WHOLE_CALLS,
     ErrorCode,
     Json,
     with_own_meta,
@@ -32,7 +33,7 @@ from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
-from acp_bridge.terminal.question import title_of
+from acp_bridge.terminal.question import summary_of
 from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
@@ -88,7 +89,7 @@ class Sending:
         """Say that something is asked; somebody else answers it."""
         if request.method == REQUEST_PERMISSION:
             how = f"acp-bridge approve {self._session_id[:8]}"
-            self._screen.tell(f"acp-bridge: asked: {title_of(request.params)} ({how})")
+            self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Do nothing: it was answered elsewhere."""
@@ -104,7 +105,7 @@ class Sending:
 
         Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
         """
-        own = {HEARS_ACCEPTED: True, HEARS_STATE: True, OWN_TURNS_ONLY: True}
+        own = dict.fromkeys((HEARS_ACCEPTED, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
         await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)
         attach = {"sessionId": self._session_id, "replay": False}
         await connection.request(ATTACH, attach, within=_PATIENCE)

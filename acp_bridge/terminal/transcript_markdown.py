@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from acp_bridge.notices import as_code
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
@@ -113,7 +114,7 @@ def _code(text: str) -> str:
     within = text.removeprefix("`").removesuffix("`")
     if len(text) - len(within) == 2 and within and "`" not in within:
         return text
-    return "`" + text.replace("`", "'") + "`"
+    return as_code(text)
 
 
 def _part(item: Any) -> str:

@@ -1,5 +1,6 @@
 """The commands on live sessions, as processes, on the real bridge of an editor."""
 
+import json
 import os
 import signal
 import sys
@@ -70,6 +71,24 @@ async def test_a_session_of_an_editor_is_seen_fed_answered_and_ended_from_a_term
         ]
         assert (await run(world, "delete", session, "--", *fixture_command()))[0] == 0
         assert all_sessions(world.home) == []
+
+
+@pytest.mark.hazard("V9")
+async def test_a_question_that_names_only_a_card_is_shown_with_its_command_in_a_terminal(
+    world: World,
+) -> None:
+    call = {"toolCallId": "c", "title": "List files", "rawInput": {"command": ["rm", "-rf", "a b"]}}
+    update = json.dumps({"sessionUpdate": "tool_call", "kind": "read", **call})
+    options = [{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]
+    asked = json.dumps({"toolCall": {"toolCallId": "c"}, "options": options})
+    async with world.bridge(capabilities={}) as editor:
+        editor.side.permission = "never"
+        editor.send_prompt(f"update {update}; ask session/request_permission {asked}")
+        await editor.until_request("session/request_permission")
+        _, out, _ = await run(world, "ps")
+        assert "asks: List files: command: rm -rf 'a b' (acp-bridge approve" in out
+        code, out, _ = await run(world, "approve", editor.session_id, "--option", "allow")
+        assert (code, "\ncommand: rm -rf 'a b'\n" in out) == (0, True)
 
 
 async def test_a_bridge_that_is_stopped_is_not_answering_and_holds_up_nobody(

@@ -274,7 +274,7 @@ async def test_hooks_are_told_when_the_user_is_waited_for(tmp_path: Path) -> Non
         assert len(asked_of_client(here)) == 1
         found = given(tmp_path, "in")
         assert found["notification_type"] == "permission_prompt"
-        assert found["message"] == "rm -r build"
+        assert found["message"] == "rm -r build: command: x"
         here.session.feed(ev.Cancel())
 
 

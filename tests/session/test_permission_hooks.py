@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge.hooks.definitions import HookEvent
@@ -141,6 +143,32 @@ async def test_a_hook_is_told_of_the_call_what_the_agent_has_said_of_it_before(
             "tool_input": {"path": "a"},
             "tool_use_id": "t",
         }
+        here.session.feed(ev.Cancel())
+
+
+@pytest.mark.hazard("V9", "C18")
+@pytest.mark.parametrize("when", ["meanwhile", "before"])
+async def test_a_hook_that_allows_allows_nothing_but_what_it_was_told(
+    tmp_path: Path, when: str
+) -> None:
+    agent = first()
+    allows = f"touch began; cat go; {ALLOW}"
+    async with hooked(tmp_path, (PERMISSION, allows), agent=agent) as here:
+        os.mkfifo(tmp_path / "work" / "go")
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        card = {"toolCallId": "t", "title": "ls", "rawInput": {"command": "rm -rf src"}}
+        if when == "before":
+            agent.update(sessionUpdate="tool_call", **card)
+        call = {"toolCallId": "t", "title": "ls", "rawInput": {"command": "ls"}}
+        params = {"sessionId": "0", "toolCall": call, "options": OPTIONS}
+        agent.asks(REQUEST_PERMISSION, params, "p")
+        await waits_at(tmp_path, "began")
+        if when == "meanwhile":
+            agent.update(sessionUpdate="tool_call_update", **card)
+        await anyio.Path(tmp_path / "work" / "go").write_text("")
+        await until(lambda: asked_of_client(here))
+        assert not [m for m in agent.sent.messages if m.get("id") == "p"]
         here.session.feed(ev.Cancel())
 
 

@@ -85,5 +85,5 @@ async def test_the_client_is_asked_when_they_leave_it_to_the_person_who_is_told_
     stage.hooks.then("ask")
     (request,) = stage.client.sent.take()
     assert request["method"] == REQUEST_PERMISSION
-    assert stage.hooks.told == [("permission_prompt", "rm -r build")]
+    assert stage.hooks.told == [("permission_prompt", "rm -r build: command: x")]
     assert stage.shown == []

@@ -56,8 +56,8 @@ class Chat:
     def end_turn(self, call: Any, reason: str = "end_turn") -> None:
         self.bridge.peer.answer(call.id, {"stopReason": reason})
 
-    def ask(self, title: str = "rm -r /", call_id: str = "t1") -> int:
-        call = {"toolCallId": call_id, "title": title}
+    def ask(self, title: str = "rm -r /", call_id: str = "t1", **call: Any) -> int:
+        call = {"toolCallId": call_id, "title": title, **call}
         params = {"sessionId": SESSION, "toolCall": call, "options": OPTIONS}
         return self.bridge.ask("session/request_permission", params)
 

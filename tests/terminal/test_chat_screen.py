@@ -89,6 +89,30 @@ async def test_a_key_answers_a_permission_that_was_there_long_enough(tmp_path: P
         await running.terminal.hides("1 or y")
 
 
+@pytest.mark.hazard("V9")
+async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        first = running.ask("List files", rawInput={"command": "ls\x1b[2J"})
+        await running.terminal.shows("command: ls\\x1b[2J")
+        running.now += 1
+        running.bridge.peer.cancel(first)
+        places = [{"path": f"/p{n}"} for n in range(7)]
+        running.ask("List files", rawInput={"argv": ["rm", "-r", "a b"]}, locations=places)
+        await running.terminal.shows("argv: rm -r 'a b'")
+        await running.terminal.shows("paths (7):")
+        await running.terminal.shows("/p6")
+        running.type("y")  # for what it was before
+        await running.terminal.shows("» y")
+        running.type("\x7f")
+        await running.terminal.hides("» y")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
+
+
 async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.prompt("do")

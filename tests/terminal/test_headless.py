@@ -262,7 +262,38 @@ async def test_only_what_reads_is_allowed_and_only_once(kind: str | None, chosen
         code = await run.end(call)
     assert code is (Exit.DONE if chosen == "yes" else Exit.DENIED)
     verb = "allowed once" if chosen == "yes" else "denied"
-    assert f"acp-bridge: {verb}: a \\x1b title" in run.screen.told
+    told = f"acp-bridge: {verb}: a \\x1b title (nothing but this title is known)"
+    assert told in run.screen.told
+
+
+@pytest.mark.hazard("V9")
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"rawInput": {"command": "rm -rf src"}},
+        {"rawInput": {"input": {"argv": ["rm", "x"]}}},
+        {"content": [{"type": "diff", "path": "/etc/hosts", "newText": "x"}]},
+    ],
+)
+async def test_what_runs_or_changes_something_is_no_reading_whatever_its_kind(
+    card: dict[str, Any],
+) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        assert await run.permission("read", **card) == "no"
+        assert await run.end(call) is Exit.DENIED
+    (told,) = [line for line in run.screen.told if "denied" in line]
+    assert "rm" in told or "/etc/hosts" in told
+
+
+@pytest.mark.parametrize("kind", [None, "other", 7, ["execute"]])
+async def test_a_call_that_began_as_no_reading_is_none_later(kind: object) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        said = {} if kind is None else {"kind": kind}
+        run.bridge.update("s1", "tool_call", toolCallId="t", title="x", **said)
+        assert await run.permission("read") == "no"
+        await run.end(call)
 
 
 async def test_a_call_that_was_another_kind_before_is_not_known_to_only_read() -> None:

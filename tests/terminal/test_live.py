@@ -166,6 +166,13 @@ def test_sessions_are_shown_with_what_they_do_and_what_is_asked() -> None:
     ]
 
 
+@pytest.mark.hazard("V9")
+def test_what_is_asked_is_not_cut_to_the_width_of_the_terminal() -> None:
+    asks = "List files: command: " + "x" * 200 + " … 3 more lines"
+    text = ps.as_text([Answer(bridge(1), [about(THIRD, asks=asks)])], 40)
+    assert text.endswith(f"ffffffff asks: {asks} (acp-bridge approve ffffffff, or deny)\n")
+
+
 def test_where_nothing_lives_this_is_said() -> None:
     assert ps.as_text([], None) == ps.as_text([Answer(bridge(1), [])], 80) == "No live sessions.\n"
 

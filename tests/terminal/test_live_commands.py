@@ -229,8 +229,10 @@ def test_what_is_asked_is_shown_and_answered(bridge: Bridge, said: Said) -> None
     code, out, _ = said("approve", "abc", "--option", "y")
     assert code == 0
     assert out.startswith("Session abcd1111 (Par\\x1bser) asks:\n\n**Tool** `rm \\x1b x`")
-    assert out.endswith("Approved (Yes): rm \\x1b x.\n")
-    assert said("deny", "abc")[1].endswith("Denied (No): rm \\x1b x.\n")
+    assert out.endswith("Approved (Yes): rm \\x1b x (nothing but this title is known).\n")
+    assert said("deny", "abc")[1].endswith(
+        "Denied (No): rm \\x1b x (nothing but this title is known).\n"
+    )
     assert bridge.chosen == ["y", "n"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import Connection
-from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, title_of
+from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, summary_of
 from acp_bridge.terminal.tasks import beside
 from acp_bridge.wire.jsonrpc import Ok
 from tests.terminal.fake_bridge import FakeBridge, connection_to
@@ -41,7 +41,7 @@ async def asked(*titles: str) -> AsyncIterator[tuple[FakeBridge, Connection, Que
     question = Question()
     with anyio.fail_after(5):
         async with connection_to(bridge, question) as connection:
-            assert title_of(await question.ask(connection, "s")) == titles[0]
+            assert (await question.ask(connection, "s"))["toolCall"]["title"] == titles[0]
             yield bridge, connection, question, ids
 
 
@@ -74,7 +74,7 @@ async def test_a_question_that_was_settled_before_it_could_be_shown_is_passed_ov
     bridge = FakeBridge(**{"_acp_bridge/attach": attach, "_acp_bridge/live": live})
     with anyio.fail_after(5):
         async with connection_to(bridge, question := Question()) as connection:
-            assert title_of(await question.ask(connection, "s")) == "2"
+            assert (await question.ask(connection, "s"))["toolCall"]["title"] == "2"
             await question.answer(connection, yes)
             assert [request.open for request in question.requests] == [False, False]
             assert isinstance(bridge.answered[-1], Ok)
@@ -93,6 +93,23 @@ async def test_a_question_that_is_settled_elsewhere_while_it_is_shown_is_not_ans
             await question.answer(connection, slow)
         assert [request.open for request in question.requests] == [False, True]
         assert not [answer for answer in bridge.answered if isinstance(answer, Ok)]
+
+
+@pytest.mark.hazard("V9")
+async def test_a_question_that_the_agent_changes_while_it_is_shown_is_not_answered() -> None:
+    async with asked("List files") as (bridge, connection, question, ids):
+
+        async def too_late() -> Json:
+            bridge.peer.notify("$/cancel_request", {"requestId": ids[0]})
+            bridge.ask("session/request_permission", permission("List files"))
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        with pytest.raises(NotAnswered, match="or the agent has changed it: nothing was answered"):
+            await question.answer(connection, too_late)
+        assert not [answer for answer in bridge.answered if isinstance(answer, Ok)]
+    own = bridge.calls[0].params["clientCapabilities"]["_meta"]["acp_bridge"]
+    assert own["wholeCalls"] is True
 
 
 async def test_an_answer_that_comes_too_late_is_said_to_be_none() -> None:
@@ -191,6 +208,21 @@ def test_without_an_option_for_once_nothing_is_chosen() -> None:
         option_for(always, allow=False, given=None)
 
 
+@pytest.mark.hazard("V9")
+def test_a_long_command_and_many_paths_are_shown_whole_and_before_anything_else() -> None:
+    command = "\n".join(f"echo {n}\x1b" for n in range(2000))
+    params = permission("List files")
+    places = [{"path": f"/p/{n}"} for n in range(300)]
+    content = [{"type": "content", "content": {"type": "text", "text": "harmless"}}]
+    params["toolCall"] |= {"rawInput": {"command": command}, "locations": places}
+    text = shown({**params, "toolCall": {**params["toolCall"], "content": content}})
+    for n in range(2000):
+        assert f"  echo {n}\\x1b\n" in text
+    assert "paths (300):" in text
+    assert all(f"  /p/{n}\n" in text for n in range(300))
+    assert text.index("echo 0") < text.index("/p/0") < text.index("harmless")
+
+
 def test_what_is_asked_is_shown_whole_and_harmless() -> None:
     params = permission("rm \x1b[2J -rf")
     diff = {"type": "diff", "path": "a\x07", "oldText": "x", "newText": "\x1bz"}
@@ -200,4 +232,4 @@ def test_what_is_asked_is_shown_whole_and_harmless() -> None:
     assert "+\\x1bz" in text
     assert text.endswith("  --option n: No (reject_once)")
     assert not set("\x1b\x07") & set(text)
-    assert title_of({}) == "a tool call without a title"
+    assert summary_of({}) == "a tool call without a title (nothing but this title is known)"

@@ -120,6 +120,13 @@ def test_output_is_cut_unless_it_is_what_a_permission_is_asked_for() -> None:
     assert "line 29" in plain([Card("run", "execute", "pending", (), output, whole=True)])
 
 
+@pytest.mark.hazard("V9")
+def test_the_path_of_a_change_that_is_asked_for_is_shown_unless_it_is_a_word_of_the_title() -> None:
+    diff = (Diff("a", "x", "y"),)
+    assert "\n  a\n" in plain([Card("List all", "edit", "pending", (), diff, whole=True)])
+    assert "\n  a\n" not in plain([Card("Edit a", "edit", "pending", (), diff, whole=True)])
+
+
 def test_the_environment_says_what_the_terminal_can_show() -> None:
     assert look({"LANG": "C.utf8"}, "utf-8") == Look(unicode=True, colours=True)
     assert look({"LANG": "de_DE.UTF-8", "NO_COLOR": "1"}, "utf-8") == Look(True, False)

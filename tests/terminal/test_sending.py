@@ -69,7 +69,7 @@ async def test_it_is_sent_when_it_is_accepted() -> None:
             *("initialize", "_acp_bridge/attach", "session/prompt")
         ]
         own = sent.bridge.calls[0].params["clientCapabilities"]["_meta"]["acp_bridge"]
-        assert own == {"accepted": True, "state": True, "ownTurnsOnly": True}
+        assert own == {"accepted": True, "state": True, "ownTurnsOnly": True, "wholeCalls": True}
     assert "$/cancel_request" not in [method for method, _ in sent.bridge.notified]
 
 
@@ -185,8 +185,9 @@ async def test_an_error_of_the_turn_is_the_bridges() -> None:
 async def test_what_the_agent_asks_is_told_and_left_to_others() -> None:
     async with sending() as (sent, connection):
         await beside(sent, connection)
-        card: Any = {"toolCall": {"toolCallId": "t", "title": "rm\x1b x"}}
+        call: Any = {"toolCallId": "t", "title": "List", "rawInput": {"cmd": "rm\x1b x"}}
+        card: Any = {"toolCall": call}
         sent.bridge.ask("session/request_permission", {"sessionId": "s", **card})
         await connection.initialize("again", within=5)
         assert sent.bridge.answered == []
-    assert sent.screen.told == ["acp-bridge: asked: rm\\x1b x (acp-bridge approve s)"]
+    assert sent.screen.told == ["acp-bridge: asked: List: cmd: rm\\x1b x (acp-bridge approve s)"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from acp_bridge.notices import notice
 from acp_bridge.terminal.view.blocks import Block, Card, Diff, Line, Output, Plan, Step, Text, Voice
 from acp_bridge.terminal.view.transcript import Transcript
@@ -142,7 +144,7 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
     assert told.ask({"toolCallId": "1", "content": [diff], "rawInput": {"why": "it"}}) == "write a"
     finished = [block for block in told.take_finished() if isinstance(block, Card)]
     assert [(card.title, card.whole) for card in finished] == [("other", False), ("write a", True)]
-    assert finished[1].content == (Diff("a", None, "x"),)
+    assert finished[1].content == (Output("why: it"), Diff("a", None, "x"))
     told.tool_update("1", status="completed", content=[diff])
     (after,) = told.take_finished()
     assert isinstance(after, Card)
@@ -152,12 +154,27 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
 def test_what_is_asked_says_its_input_unless_the_title_or_a_diff_does() -> None:
     told = Told()
     told.ask({"title": "run it", "rawInput": {"command": "it", "why": "it", "more": {"a": [1]}}})
-    told.ask({"title": "ls -l", "toolCallId": "2", "rawInput": {"command": "ls -l"}})
+    told.ask({"title": "`ls -l`", "toolCallId": "2", "rawInput": {"command": "ls -l"}})
     first, second = told.take_finished()
     assert isinstance(first, Card)
     assert isinstance(second, Card)
-    assert first.content == (Output('more: {"a": [1]}'),)
+    assert first.content == (Output('command: it\nwhy: it\nmore: {"a": [1]}'),)
     assert second.content == ()
+
+
+@pytest.mark.hazard("V9")
+def test_of_what_is_asked_the_characters_that_are_left_out_are_counted() -> None:
+    told = Told()
+    long = "x" * 100_100
+    diff = {"type": "diff", "path": "a", "newText": long}
+    told.ask({"title": "List files", "rawInput": {"command": long}, "content": [diff]})
+    (shown,) = told.take_finished()
+    assert isinstance(shown, Card)
+    output, change = shown.content
+    assert isinstance(output, Output)
+    assert isinstance(change, Diff)
+    assert output.text.endswith("x\n… 109 more characters")
+    assert change.new.endswith("x\n… 100 more characters")
 
 
 def test_a_fence_around_a_whole_output_is_taken_off() -> None:

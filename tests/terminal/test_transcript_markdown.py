@@ -70,7 +70,7 @@ def test_a_tool_call_stands_where_it_began_as_it_was_at_the_end() -> None:
         ]
     )
     assert text == (
-        "**Tool** `Edit 'a.py'` (edit, completed)\n\n"
+        "**Tool** `` Edit `a.py` `` (edit, completed)\n\n"
         "```diff\n--- a.py\n+++ a.py\n@@ -1 +1 @@\n-x\n+y\n```\n\n"
         "````\n```\nfenced\n```\n````\n\n"
         "## Agent\n\nmeanwhile"
@@ -81,14 +81,16 @@ def test_a_tool_call_stands_where_it_began_as_it_was_at_the_end() -> None:
     ("title", "shown"),
     [
         ("`ls | wc`", "`ls | wc`"),
-        ("Run `ls`", "`Run 'ls'`"),
-        ("`a` and `b`", "`'a' and 'b'`"),
-        ("`", "`'`"),
-        ("``", "`''`"),
-        ("`ls", "`'ls`"),
+        ("Run `ls`", "`` Run `ls` ``"),
+        ("`a` and `b`", "`` `a` and `b` ``"),
+        ("`", "`` ` ``"),
+        ("``", "``` `` ```"),
+        ("`ls", "`` `ls ``"),
     ],
 )
-def test_a_title_is_code_and_one_that_is_code_already_stays_so(title: str, shown: str) -> None:
+def test_a_title_is_code_with_its_own_quotes_and_one_that_is_code_already_stays_so(
+    title: str, shown: str
+) -> None:
     assert markdown([card(title=title)]) == f"**Tool** {shown}"
 
 

@@ -1,7 +1,7 @@
 """Permissions that hooks decide about before the person is asked.
 
 - Only a hook that says so allows, and only once; whatever else it does, the person is asked
-  (invariants C18, K8).
+  (invariants C18, K8). So it is when the agent meanwhile says something else of the call (V9).
 - Like a question to the client, one to the hooks ends at once with the turn (invariant C15).
 """
 
@@ -16,6 +16,7 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates import Updates
 from acp_bridge.wire.peer import Call
 
@@ -50,6 +51,8 @@ class PermissionHooks(Protocol):
 class _Deciding(OpenRequest):
     """A permission about which hooks run; no client knows of it yet."""
 
+    #: what the agent had said of the call when the hooks were asked.
+    card: Json
     stop: Callable[[], None] = lambda: None
 
     def call_back(self) -> None:
@@ -66,7 +69,6 @@ class Permissions:
         """`show` takes the card of a call that no client was asked about."""
         self._hooks = hooks
         self._updates = updates
-        updates.keeps_calls = hooks.decide_permissions
         self._show = show
 
     def takes(self, call: Call) -> bool:
@@ -77,18 +79,15 @@ class Permissions:
 
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
         """Run the hooks; `ask` asks the client if they leave it to the person."""
-        asked = _Deciding(link, call)
+        asked = _Deciding(link, call, self._updates.card_told(call.params["toolCall"]))
         link.at_clients.add(asked)
         told = self._updates.told_of(call.params["toolCall"])
         asked.stop = self._hooks.decide(told, partial(self._decided, asked, ask))
 
-    def tell_that_it_waits(self, call: Call) -> None:
-        """Tell hooks that the user was asked something."""
+    def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
+        """Tell hooks that the user was asked something; `about`: all that is known of the call."""
         if call.method in _WAITS:
-            params = call.params if isinstance(call.params, dict) else {}
-            tool_call = params.get("toolCall")
-            told = tool_call.get("title") if isinstance(tool_call, dict) else params.get("message")
-            self._hooks.waits_for_user(_WAITS[call.method], told if isinstance(told, str) else "")
+            self._hooks.waits_for_user(_WAITS[call.method], asks(call, about))
 
     def _decided(
         self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: str | None
@@ -97,17 +96,33 @@ class Permissions:
         if not asked.is_open:
             return  # it was answered when the hooks were stopped
         link.at_clients.remove(asked)
+        if decision == "allow" and not self._still_says(asked):
+            decision = "ask"
         option = option_for(decision, call.params.get("options"))
         if decision is None:
             link.peer.fail(call.id, errors.cancelled())
         elif decision == "deny" or option is not None:
-            card, new = self._updates.asked_about(call.params["toolCall"])
+            card, _, new = self._updates.asked_about(call.params["toolCall"])
             if new and isinstance(card.get("toolCallId"), str):
                 self._show(new_card(card))
             chosen = {"outcome": {"outcome": "selected", "optionId": option}}
             link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
         else:
             ask(link, call)
+
+    def _still_says(self, asked: _Deciding) -> bool:
+        """Return True if the agent says one thing of the call, the one of which hooks were told."""
+        request = asked.call.params["toolCall"]
+        card = self._updates.card_told(request)
+        return shows_alike(asked.card, card) and not disagrees(card, request)
+
+
+def asks(call: Call, about: Json | None) -> str:
+    """Return what a question is about, as one line; `about`: all that is known of a tool call."""
+    if call.method == REQUEST_PERMISSION:
+        return summary(about or {})
+    said = call.params.get("message") if isinstance(call.params, dict) else None
+    return said if isinstance(said, str) else ""
 
 
 def new_card(call: Json) -> Json:

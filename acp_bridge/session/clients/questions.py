@@ -5,6 +5,9 @@
 - Anything else withdraws that client alone, and so does its leave. When all have withdrawn, the
   question is rejected; if only one client was asked, its own answer is passed on.
 - One who joins is asked when it has been shown the session.
+- A client that wants it is asked with all that is known of the tool call, and asked anew when that
+  changes: its answer to what it was shown before counts no more (invariant V9). Others see the
+  call's card as it changes; of one that they can't have seen they are told all, too.
 - In a bridge that is kept without a client, a question that nobody can answer now waits for the
   next one: a connection that ends is no answer.
 """
@@ -16,11 +19,19 @@ from typing import Any, Protocol
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.protocol import (
+    CANCELLED_PERMISSION,
+    REQUEST_PERMISSION,
+    WHOLE_CALLS,
+    Json,
+    names_terminal,
+    without_terminals,
+)
 from acp_bridge.session.clients.open_request import OpenRequest
-from acp_bridge.session.clients.permissions import option_for
+from acp_bridge.session.clients.permissions import asks, option_for
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
@@ -37,28 +48,34 @@ class QuestionsPort(Protocol):
 
 
 @dataclass(slots=True, eq=False)
+class _AtClient:
+    """One request to one client: an answer to an earlier one of the same question is none."""
+
+    request_id: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class _Question(OpenRequest):
     """A question of an agent that is not settled yet."""
 
     #: the parameters with the ids that clients know.
     params: Any
-    #: those who are asked, with the request's id there.
-    asked: dict[Client, int] = field(default_factory=dict)
+    #: all that is known of the tool call that it is about, if it is about one.
+    about: Json | None
+    #: those who are asked.
+    asked: dict[Client, _AtClient] = field(default_factory=dict)
     #: how many were asked until now.
     count: int = 0
 
     @property
-    def title(self) -> str | None:
-        """What it is about, in the agent's words."""
-        params = self.params if isinstance(self.params, dict) else {}
-        tool_call = params.get("toolCall")
-        told = tool_call.get("title") if isinstance(tool_call, dict) else params.get("message")
-        return told if isinstance(told, str) else None
+    def summary(self) -> str:
+        """What it is about, as one line."""
+        return asks(self.call, self.about)
 
     def call_back(self) -> None:
         """Tell the clients that nobody waits for their answers any more."""
-        for client, request_id in self.asked.items():
-            client.peer.cancel(request_id)
+        for client, at_client in self.asked.items():
+            client.peer.cancel(at_client.request_id)
 
 
 class Questions:
@@ -120,13 +137,19 @@ class Questions:
             if view.client not in asked:
                 self._transcript.show_to(view.client, card)
 
-    def ask(self, link: Link, call: Call, params: Any, clients: list[Client]) -> None:
-        """Ask these clients; `params` are those of the request as clients know its ids."""
-        question = _Question(link, call, params)
+    def ask(
+        self, link: Link, call: Call, params: Any, about: Json | None, clients: list[Client]
+    ) -> None:
+        """Ask these clients; `params` are those of the request as clients know its ids.
+
+        `about`: all that is known of the tool call, if it is about one.
+        """
+        question = _Question(link, call, params, about)
         link.at_clients.add(question)
         self._all.append(question)
         try:
-            question.asked = dict.fromkeys(clients, 0)
+            question.asked = {client: _AtClient() for client in clients}
+            question.count = len(clients)
             for client in clients:
                 self._ask(question, client)
         except Exception:
@@ -139,31 +162,57 @@ class Questions:
         for question in self.open:
             able = client in self.clients(question.link, question.call)
             if able and client not in question.asked:
+                question.count += 1
+                self._ask(question, client)
+
+    def note_card(self, update: Json) -> None:
+        """Take an update of a tool call: who was shown what is asked about it is shown it anew."""
+        for question in self.open:
+            before = question.about
+            if before is None or before.get("toolCallId") != update.get("toolCallId"):
+                continue
+            question.about = updated(before, update)
+            if shows_alike(before, question.about):
+                continue
+            self._transcript.flush()
+            for client in [each for each in question.asked if each.abilities.has_own(WHOLE_CALLS)]:
+                client.peer.cancel(question.asked[client].request_id)
                 self._ask(question, client)
 
     def _ask(self, question: _Question, client: Client) -> None:
-        params = _for_client(question, client)
-        question.count += 1
-        question.asked.setdefault(client, 0)
-        request_id = client.peer.request(
+        params = self._for_client(question, client)
+        at_client = question.asked[client] = _AtClient()
+        at_client.request_id = client.peer.request(  # one that is gone answers at once
             question.call.method,
             params,
-            lambda answer: self._answered(question, client, answer),
+            lambda answer: self._answered(question, client, at_client, answer),
         )
-        if client in question.asked:  # one that is gone has answered already
-            question.asked[client] = request_id
+
+    def _for_client(self, question: _Question, client: Client) -> Any:
+        """Return the parameters for a client: with all of the call, if it can't know that else."""
+        params = _with_origin(question, client)
+        view = self._transcript.view_of(client)
+        whole = client.abilities.has_own(WHOLE_CALLS) or (view is not None and view.missed_some)
+        if question.about is None or not whole:
+            return params
+        about = question.about
+        if client.on_socket and names_terminal(about):
+            about = without_terminals(about)
+        return {**params, "toolCall": about}
 
     def withdraw(self, client: Client) -> None:
         """Ask a client nothing any more: it does not have the session now."""
         for question in self.open:
-            if (request_id := question.asked.get(client)) is not None:
-                client.peer.cancel(request_id)
+            if (at_client := question.asked.get(client)) is not None:
+                client.peer.cancel(at_client.request_id)
             self._withdraw(question, client, None)
 
     # --- answers -------------------------------------------------------------------------------
 
-    def _answered(self, question: _Question, client: Client, answer: Answer) -> None:
-        if not question.is_open or client not in question.asked:
+    def _answered(
+        self, question: _Question, client: Client, at_client: _AtClient, answer: Answer
+    ) -> None:
+        if not question.is_open or question.asked.get(client) is not at_client:
             return
         if isinstance(answer, Ok) and _settles(question.call, answer.result):
             del question.asked[client]
@@ -199,7 +248,7 @@ def _origin(link: Link, params: Json) -> ClientRequest | None:
     return origin if isinstance(origin, ClientRequest) else None
 
 
-def _for_client(question: _Question, client: Client) -> Any:
+def _with_origin(question: _Question, client: Client) -> Any:
     params = question.params
     if not isinstance(params, dict) or (origin := _origin(question.link, params)) is None:
         return params

@@ -17,6 +17,7 @@ from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
+from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.prompts.pauses import Pauses
@@ -24,7 +25,7 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import OpenCards, for_replay
+from acp_bridge.updates import for_replay
 from acp_bridge.wire.jsonrpc import encode
 
 
@@ -165,6 +166,7 @@ class Replay:
         hold = held if held and held.view is view else Hold(view, whole=replay)
         try:
             if replay:
+                view.missed_some = False
                 await self._read(view, hold.moment)
                 self.replay_state(view)
             elif request.continues:  # the client has seen the rest

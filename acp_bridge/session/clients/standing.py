@@ -107,8 +107,9 @@ class Standing:
         """Return what `_acp_bridge/live` lists of the state."""
         self.look_again()
         row = self._params()
-        if asked := [each.title for each in self._questions.open]:
-            row["asks"] = asked[0] or ""
+        if asked := self._questions.open:
+            more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
+            row["asks"] = asked[0].summary + more
         return row
 
     def _tell(self, view: ClientView) -> None:

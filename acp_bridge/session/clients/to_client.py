@@ -91,6 +91,11 @@ class ToClient:
             self._pass(link, call)
         return False
 
+    def note_card(self, update: Json) -> None:
+        """Take an update of a tool call that clients were sent: a question may be about it."""
+        if self._questions:
+            self._questions.note_card(update)
+
     def _pass(self, link: Link, call: Call) -> None:
         client = self._client()
         if self._session_id is None and names_session(call.params):
@@ -103,7 +108,7 @@ class ToClient:
             link.peer.fail(call.id, errors.unknown_method(call.method))
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
-        params = self._for_client(client, link, call)
+        params, about = self._for_client(client, link, call)
         asked = _AtOneClient(link, call, client)
         link.at_clients.add(asked)
         try:
@@ -114,7 +119,7 @@ class ToClient:
             link.at_clients.remove(asked)
             raise
         if self._permissions:
-            self._permissions.tell_that_it_waits(call)
+            self._permissions.tell_that_it_waits(call, about)
 
     def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
         """Ask everybody who can answer; the others are shown the card of the call."""
@@ -123,12 +128,12 @@ class ToClient:
             link.peer.fail(call.id, errors.unknown_method(call.method))
             return
         asked = questions.shown(able)
-        params, card = self._named(call)
+        params, card, about = self._named(call)
         if card:
             questions.show_card(card, asked)
-        questions.ask(link, call, params, asked)
+        questions.ask(link, call, params, about, asked)
         if self._permissions:
-            self._permissions.tell_that_it_waits(call)
+            self._permissions.tell_that_it_waits(call, about)
 
     def _answered(self, asked: _AtOneClient, answer: Answer) -> None:
         if not asked.is_open:
@@ -161,37 +166,37 @@ class ToClient:
         params = {"sessionId": self._session_id, "terminalId": terminal}
         client.peer.request(protocol.RELEASE_TERMINAL, params, lambda answer: None)
 
-    def _for_client(self, client: Client, link: Link, call: Call) -> Any:
-        params, _ = self._named(call)
+    def _for_client(self, client: Client, link: Link, call: Call) -> tuple[Any, Json | None]:
+        params, _, about = self._named(call)
         on_behalf = params.get("requestId") if isinstance(params, dict) else None
         if is_id(on_behalf):
             origin = link.on_behalf.get(on_behalf)
             if isinstance(origin, ClientRequest) and origin.client is client:
-                return {**params, "requestId": origin.call.id}
-        return params
+                return {**params, "requestId": origin.call.id}, about
+        return params, about
 
-    def _named(self, call: Call) -> tuple[Any, Json | None]:
+    def _named(self, call: Call) -> tuple[Any, Json | None, Json | None]:
         """Return the parameters with the ids that clients know.
 
         The second value is the update that opens the card of a call which nothing has shown
         before. It is recorded: who is asked makes a card of the question, and a later load would
-        not know whose updates follow.
+        not know whose updates follow. The third is all that is known of the call, if there is one.
         """
         if not isinstance(call.params, dict):
-            return call.params, None
-        changed, card = dict(call.params), None
+            return call.params, None, None
+        changed, card, about = dict(call.params), None, None
         if "sessionId" in changed and self._session_id is not None:
             changed["sessionId"] = self._session_id
         tool_call = changed.get("toolCall")
         if isinstance(tool_call, dict):
-            changed["toolCall"], new = self._updates.asked_about(tool_call)
+            changed["toolCall"], about, new = self._updates.asked_about(tool_call)
             if new and isinstance(changed["toolCall"].get("toolCallId"), str):
                 card = new_card(changed["toolCall"])
                 self._record(card)
         tool_call_id = changed.get("toolCallId")
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
-        return changed, card
+        return changed, card, about
 
 
 def _terminal_of(result: object) -> str | None:

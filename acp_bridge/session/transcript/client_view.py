@@ -75,6 +75,8 @@ class ClientView:
         self.client = client
         #: how often the client was shown the session from its beginning.
         self.replays = 0
+        #: it came in the turn that runs, and was not shown what had been said in it by then.
+        self.missed_some = False
         #: the client does not have the session any more: nothing of it is sent.
         self.over = False
         self._head = head
@@ -187,6 +189,7 @@ class ClientView:
         named it.
         """
         self.wake()
+        self.missed_some = False
         if not self._prompted:
             self._prompted = True
             if (commands := self._states.get(COMMANDS_UPDATE)) is not None:

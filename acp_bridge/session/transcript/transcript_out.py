@@ -70,6 +70,7 @@ class TranscriptOut:
         view = self.view_of(client)
         if view is None:
             view = ClientView(client, self._head)
+            view.missed_some = bool(self.seq)
             if client.gone:  # while what it had asked for could not be cancelled
                 view.over = True
                 return view

@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import protocol as acp
+from acp_bridge import tool_calls
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
@@ -25,7 +26,6 @@ from acp_bridge.terminal.chat.standing import Standing, standing
 from acp_bridge.terminal.chat.unprinted import Unprinted
 from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.sent import ConnectionLost, Sent
-from acp_bridge.terminal.view import tool_calls
 from acp_bridge.terminal.view.block_text import one_line
 from acp_bridge.terminal.view.blocks import Line, Tone
 from acp_bridge.terminal.view.transcript import Transcript
@@ -135,7 +135,7 @@ class Conversation:
         """Take off a question that is not asked any more."""
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
-            self.say(f"not asked any more: {_title(asked)}")
+            self.say(f"not asked any more: {_summary(asked)}")
             if asked is was_shown:
                 self._show_question()
 
@@ -253,7 +253,7 @@ class Conversation:
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):
             asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
-        self.say(f"{option.name}: {_title(asked)}")
+        self.say(f"{option.name}: {_summary(asked)}")
         self._show_question()
 
     def _was_set(self, kind: str, value: str, sent: Sent) -> None:
@@ -272,5 +272,5 @@ class Conversation:
             self.say(f"{kind}: {now.name}")
 
 
-def _title(asked: Question) -> str:
-    return tool_calls.card(asked.call).title
+def _summary(asked: Question) -> str:
+    return tool_calls.summary(asked.call)

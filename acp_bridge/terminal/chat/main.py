@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, ErrorCode
+from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, WHOLE_CALLS, ErrorCode
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.opening import Open
 from acp_bridge.terminal.connection import Connection, Listener
@@ -116,7 +116,8 @@ class _Running:
 
     async def _open(self, connection: Connection) -> None:
         try:
-            own = {HEARS_STATE: True, HEARS_ACCEPTED: True, OBSERVES: self._plan.read_only}
+            own = dict.fromkeys((HEARS_STATE, HEARS_ACCEPTED, WHOLE_CALLS), True)
+            own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
             opened = await self._plan.open(connection)

@@ -122,7 +122,7 @@ class Renderer:
     def _diff(self, diff: Diff, card: Card, most: int) -> RenderableType:
         lines, left = unified(diff, most)
         words = Words()
-        if diff.path not in card.title and not any(diff.path in at for at in card.locations):
+        if not _names(card, diff.path):
             words.append(f"{self._look.plain(diff.path)}\n", style="dim")
         for line in lines:
             words.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
@@ -192,6 +192,13 @@ class _Marked:
             yield Segment(self._mark if not number else " " * width, style)
             yield from row
             yield Segment.line()
+
+
+def _names(card: Card, path: str) -> bool:
+    """Return True if a card says a path already; of what is asked about, word for word."""
+    if card.whole:
+        return path in card.title.split()
+    return path in card.title or any(path in at for at in card.locations)
 
 
 def _continues(block: Block) -> bool:
