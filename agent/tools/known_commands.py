@@ -30,8 +30,8 @@ _DIFF = """-b -p -s -u -U -w --cached --check --color --compact-summary --diff-f
  --name-status --no-color --no-patch --no-renames --numstat --patch --quiet --raw --shortstat
  --staged --stat --summary --unified --word-diff"""
 _LOG = f"""... -- -# -g -G -i -n -S --abbrev-commit --after --all --author --before --branches
- --date --decorate --first-parent --follow --format --graph --grep --max-count --merges --no-decorate
- --no-merges --oneline --pretty --remotes --reverse --since --tags --until {_DIFF}"""
+ --date --decorate --first-parent --follow --format --graph --grep --max-count --merges
+ --no-decorate --no-merges --oneline --pretty --remotes --reverse --since --tags --until {_DIFF}"""
 _CARGO = """... -- -F -j -p -q -v --all --all-features --all-targets --bench --benches --bin --bins
  --color --doc --example --examples --exclude --features --frozen --jobs --keep-going --lib
  --locked --message-format --no-default-features --no-fail-fast --no-run --offline --package
