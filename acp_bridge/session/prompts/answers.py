@@ -44,10 +44,7 @@ def of_wait(outcome: Outcome) -> Answer:
 def _failure(why: Failure, detail: object) -> RpcError:
     match why:
         case Failure.JOURNAL if detail == GONE:
-            return errors.agent_trouble(
-                "the prompt was not taken: the file of this session was removed or replaced. Put it"
-                " back, or go on in a new session"
-            )
+            return errors.file_gone("the prompt was not taken")
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
         case Failure.NOT_BEGUN:
