@@ -17,7 +17,8 @@ from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
     " shown, and written as soon as that works; if the bridge ends before, it will not be there"
-    " when this session is loaded again. Is the disk full?"
+    " when this session is loaded again. Is the disk full, or its"
+    " folder gone?"
 )
 MISSING: Final = (
     "[acp-bridge] The journal could not be written for a while: a part of what was shown is"

@@ -1,6 +1,7 @@
 """The journal keeps what was accepted, shown and decided in SQLite (invariants K1 to K4)."""
 
 from acp_bridge.journal.errors import (
+    GONE,
     BadCursor,
     IndexUnusable,
     JournalError,
@@ -21,6 +22,7 @@ from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.store import Journal
 
 __all__ = [
+    "GONE",
     "INTERRUPTED",
     "UNSET",
     "BadCursor",

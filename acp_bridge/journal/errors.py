@@ -1,5 +1,10 @@
 """The errors of the journal."""
 
+from typing import Final
+
+#: the text of a JournalError when a file, or a folder above it, was removed, moved or replaced.
+GONE: Final = "the file is gone"
+
 
 class JournalError(Exception):
     """The journal could not be read or written: disk full, read-only, corrupt, closed.

@@ -8,6 +8,8 @@ Invariants
 - What can't be written now is kept, and written before anything else is (invariant Q13).
 - Our own descriptor of the WAL disturbs no lock: SQLite's are on the file and on `-shm`. The WAL
   is the same file for as long as the connection is open.
+- Nothing counts as written while another file, or none, has the name of the file or of its WAL:
+  SQLite goes on writing into a removed file, and nobody would ever read that.
 """
 
 import logging
@@ -15,6 +17,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +54,30 @@ class SessionFile:
         #: what could not be written yet.
         self.unwritten = Unwritten()
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
+        #: the names, and the files that had them.
+        self._names = [(str(each), identity(os.stat(each))) for each in (path, wal_of(path))]
         self._commits = 0
         self._synced = 0
         self._syncing = anyio.Lock()
         self._broken: OSError | None = None
 
+    def look(self) -> None:
+        """Raise JournalError if another file, or none, has the name of the file or of its WAL."""
+        try:
+            self._look()
+        except OSError as error:
+            raise failure(error) from error
+
+    def _look(self) -> None:
+        for name, file in self._names:
+            if identity(os.stat(name)) != file:
+                raise FileNotFoundError(ENOENT, "another file has the name")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all of the block or nothing of it, after what was kept. Raises JournalError."""
         self.catch_up()
+        self.look()
         with transaction(self.db):
             yield
         self._commits += 1
@@ -97,6 +115,7 @@ class SessionFile:
     def _name(self, write: Write) -> None:
         if write.went:
             try:
+                self._look()  # the names of prompts are never left beside another file
                 left_queue.add(self.path, write.turn, write.went)
             except OSError as error:
                 if Went.SENT in write.went:
@@ -124,6 +143,7 @@ class SessionFile:
     def _execute(self, write: Write) -> None:
         statements = write.all()
         try:  # not the context managers: this is the hot path
+            self._look()
             if len(statements) == 1:
                 self.db.execute(*statements[0])
             elif statements:
@@ -158,11 +178,15 @@ class SessionFile:
                 return
             covered = self._commits
             try:
-                await in_thread(sync_file, self._wal)
+                await in_thread(self._sync)
             except OSError as error:
                 self._broken = error
                 raise JournalError("the journal can't be synced") from error
             self._synced = covered
+
+    def _sync(self) -> None:
+        sync_file(self._wal)
+        self.look()
 
     @property
     def broken(self) -> bool:
@@ -176,6 +200,7 @@ class SessionFile:
         """
         if self.closed:
             return
+        self.look()
         if not self.broken:
             if os.fstat(self._wal).st_size > WAL_LIMIT_BYTES:
                 await in_thread(_checkpoint, self.path)
@@ -213,6 +238,11 @@ class SessionFile:
         os.close(self._wal)
         with suppress(sqlite3.Error):
             connection.close()  # the last connection: it checkpoints, and removes the WAL
+
+
+def identity(file: os.stat_result) -> tuple[int, int]:
+    """Return what no other file has while this one is open."""
+    return file.st_dev, file.st_ino
 
 
 def _closed_connection() -> sqlite3.Connection:

@@ -180,6 +180,7 @@ class SessionJournal:
         """
         moment = up_to or self.moment()
         try:
+            self._file.look()
             merger, after = Merger(), 0
             unwritten = [each for each in moment.unwritten if turn in (None, each[0])]
             while after < moment.last_row:

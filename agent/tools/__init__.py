@@ -58,6 +58,8 @@ class Grant:
     #: what the calls also must have in common, if their key does not say where they work: the
     #: folder that a command runs in, or the server of a tool
     within: str = ""
+    #: a wider key than `key`, if there is one: an "always reject" of that holds, too
+    rejected_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,141 +1,82 @@
 """Decides what "always allow" means for a command: its first words, or exactly this command.
 
 Invariants
-- Only programs and subcommands that are known here have a grant by their first words: whatever
-  options follow, they look at the project, build it or test it, and run no other command of the
-  model's. All else is allowed only as exactly the same text.
-- A command that does more than one thing, or whose text the shell changes (operators,
-  redirections, substitutions, several lines), that leads out of the folder by a path, or that names
-  the file of keys, is allowed only as exactly the same text, too.
-- The words are compared as they are written: `/usr/bin/git status` is not `git status`.
+- The first words stand for a command only if its program, its subcommand and every option are
+  listed in `known_commands`. What may be an option and is not listed makes it another command.
+- They do so only if the words that the program gets can be read from the text: nothing in it is
+  changed by the shell, which joins quoted pieces here, and no more.
+- Each word that may be a path leads into the session's folders, with links followed, and to no file
+  of keys.
+- Every other command is allowed only as exactly the same text; a `*` in it is a `*`.
+- A rejection counts for every command with these first words, whatever follows them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from agent.tools import Grant
+from agent.tools import Grant, ToolContext, ToolError
 from agent.tools.cards import visible
+from agent.tools.known_commands import ANY_NAME, KNOWN_COMMANDS, NUMBER, OPERANDS
+from agent.tools.paths import follow
 from agent.tools.trusted_files import KEYS_FILE
 
-_SHELL_SYNTAX = re.compile(r"[;&|<>()$`\r\n]")
-_QUOTES = str.maketrans("", "", "\"'\\")
-#: an argument that may lead out of the folder: an absolute path, one with `..` or `~`, as a word of
-#: its own or as the value of an option, or a pattern that `..` may fit
-_LEADS_OUT = re.compile(
-    r"(^|[=:,@]|^-[A-Za-z]+)[/~]|\.\./|(^|[=:,@/]|^-[A-Za-z]+)\.\.$|[{\[?]|\.\*"
-)
+#: a piece of a word that the shell hands on as it is: bare, in single or in double quotes
+_BARE = r"(?:[A-Za-z0-9_%+,./:=@^-]|(?<=[A-Za-z0-9_^])~)+"
+_PIECE = re.compile(rf"({_BARE})|'([^'\x00-\x1f\x7f]*)'|\"([^\"$`\\\x00-\x1f\x7f]*)\"")
+#: what ends a word for the shell
+_BREAKS = re.compile(r"[ \t\r\n;&|<>()]+")
+_BLANKS = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+_OPTION = re.compile(r"--?[A-Za-z].*")
+_SHORT_OPTIONS = re.compile(r"-([A-Za-z]+)[0-9]*")
+_NUMBER = re.compile(r"-[0-9]+")
+#: between a path and what may stand before or behind it in one word
+_JOINTS = re.compile(r"[=:,@]")
 #: folders in which a program is what its name says
 _SYSTEM = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
-
-
-def _table(*lines: str) -> dict[tuple[str, ...], frozenset[str]]:
-    """Returns the subcommands by the words before them, from lines `words before: subcommands`."""
-    found: dict[tuple[str, ...], frozenset[str]] = {}
-    for line in lines:
-        words, _, subcommands = line.partition(":")
-        found[tuple(words.split())] = frozenset(subcommands.split())
-    return found
-
-
-#: programs that need no second word
-_ALONE = frozenset(
-    """basename black cat clang-format cmp comm cut date df diff dirname du echo egrep false fgrep
-    flake8 free gofmt grep head id isort jq ls md5sum mkdir mypy nl nproc paste printf ps pwd pytest
-    readlink realpath rustfmt seq sha1sum sha256sum shellcheck sleep stat tail touch tr true tsc
-    uname uptime wc which whoami""".split()  # noqa: SIM905
-)
-#: subcommands, by the words before them; with `*` every name is one
-_SUBCOMMANDS: Mapping[tuple[str, ...], frozenset[str]] = _table(
-    "apt: list search show",
-    "brew: info list search",
-    "bun: test",
-    "bun run: *",
-    "cargo: bench build check clippy doc fmt metadata test tree",
-    "docker: images info inspect logs ps version",
-    "dotnet: build test",
-    "gh issue: list status view",
-    "gh pr: checks diff list status view",
-    "gh release: list view",
-    "gh repo: list view",
-    "gh run: list view",
-    "gh workflow: list view",
-    "git: add blame branch cat-file commit describe diff log ls-files ls-tree merge-base rev-list"
-    " rev-parse shortlog show status switch tag",
-    "go: build doc fmt list test version vet",
-    "gradle: assemble build check tasks test",
-    "gradlew: assemble build check tasks test",
-    "make: *",
-    "mvn: compile package test validate verify",
-    "mvnw: compile package test validate verify",
-    "npm: ls outdated test view",
-    "npm run: *",
-    "pip: check freeze list show",
-    "pip3: check freeze list show",
-    "pnpm: list outdated test",
-    "pnpm run: *",
-    "python -m: black flake8 isort mypy pytest ruff unittest",
-    "ruff: check format",
-    "swift: build test",
-    "systemctl: status",
-    "uv pip: check freeze list show tree",
-    "yarn: test",
-    "yarn run: *",
-)
-#: by program: arguments with which it does something else after all, runs another program or
-#: writes where it likes. A tool of many targets takes no second one.
-_EXCEPT: Mapping[str, re.Pattern[str]] = {
-    "cargo": re.compile(r"--(config|manifest)|-[CZ]"),
-    "date": re.compile(r"-s|--s"),
-    "git": re.compile(r"--(ou|exe|ext|textc|fi)|-O"),
-    "go": re.compile(r"--?(C|exec|toolexec|vettool|overlay|modfile)(=|$)"),
-    "gradle": re.compile(r"[^-]|-[IbcpgPD]|--(init|build|settings|project|gradle|include)"),
-    "make": re.compile(r"[^-]|-[A-Za-z]*[fCIEoW]|--(f|m|e|di|inc|as|ol|wh|ne)"),
-    "mvn": re.compile(r"[^-]|-[fsgDPt]|--(f|s|g|d|a|t)"),
-    "mypy": re.compile(r"--(python-e|config|custom|install)"),
-    "npm": re.compile(r"-C|--(prefix|script|node|user|global|shell|init|viewer|c)"),
-    "pnpm": re.compile(r"-C|--(dir|script|node|shell|c)"),
-    "yarn": re.compile(r"--(cwd|script|node|use)"),
-}
-_EXCEPT_AS = {"gradlew": "gradle", "mvnw": "mvn"}
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 #: programs that a project brings with it, by their own names in the project's folder
 _WRAPPERS = frozenset(["./gradlew", "./mvnw"])
+_MOST_WORDS = max(map(len, KNOWN_COMMANDS))
 
 #: characters of a command in an option's name
 _SHOWN = 60
 
 
-def grant(command: str) -> Grant:
-    """Returns what "always allow" means when the user is asked about `command`."""
-    words = first_words(command)
-    if words:
-        return Grant(("shell", *words), f"`{' '.join(words)} …`")
+def grant(command: str, context: ToolContext) -> Grant:
+    """Returns what "always" means when the user is asked about `command`. Follows links: slow."""
+    known = first_words(command)
+    words = _words(command)
+    if known and words and _is_covered(words, len(known), context):
+        return Grant(("shell", *known), f"`{' '.join(known)} …`")
     shown = visible(" ".join(command.split()))
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    return Grant(("shell", command), f"exactly `{shown}`")
+    rejected_by = ("shell", *known) if known else ()
+    return Grant(("shell", command), f"exactly `{shown}`", rejected_by=rejected_by)
 
 
 def first_words(command: str) -> tuple[str, ...]:
-    """Returns the words that say what a known command does; empty if only the whole does."""
-    if _SHELL_SYNTAX.search(command) or KEYS_FILE in command.translate(_QUOTES).lower():
-        return ()
-    words = re.split(r"[ \t]+", command.strip(" \t"))
-    program = _known_program(words[0])
-    count = _count(program, words)
-    if not count:
-        return ()
-    rest = [word.translate(_QUOTES) for word in words[count:]]
-    unfit = _EXCEPT.get(_EXCEPT_AS.get(program, program))
-    if any(_LEADS_OUT.search(word) or (unfit and unfit.match(word)) for word in rest):
-        return ()
+    """Returns the first words of a listed command as they are written; empty if it is not one."""
+    words = [word for word in _BREAKS.split(command) if word][:_MOST_WORDS]
+    count = len(words)
+    while count and not _listed(words[:count]):
+        count -= 1
     return tuple(words[:count])
 
 
-def _known_program(word: str) -> str:
+def _listed(first_words: list[str]) -> frozenset[str]:
+    """Returns the options and marks of a command; empty, too, if its first words are not listed."""
+    named = (_program(first_words[0]), *first_words[1:])
+    options = KNOWN_COMMANDS.get(named)
+    if options is None and _NAME.fullmatch(named[-1]):
+        options = KNOWN_COMMANDS.get((*named[:-1], ANY_NAME))
+    return options or frozenset()
+
+
+def _program(word: str) -> str:
     """Returns the name of the program that a word stands for; empty if it is some other file."""
     folder, name = os.path.split(word)
     if folder not in _SYSTEM and word not in _WRAPPERS:
@@ -143,15 +84,77 @@ def _known_program(word: str) -> str:
     return "python" if _PYTHON.fullmatch(name) else name
 
 
-def _count(program: str, words: list[str]) -> int:
-    """Returns how many words say what the command does; 0 if that is not known."""
-    if program in _ALONE:
-        return 1
-    named = [program, *words[1:3]]
-    for count in (3, 2):
-        known = _SUBCOMMANDS.get(tuple(named[: count - 1]), ())
-        if len(named) < count or not known:
-            continue
-        if named[count - 1] in known or ("*" in known and _NAME.fullmatch(named[count - 1])):
-            return count
-    return 0
+def _words(command: str) -> list[str]:
+    """Returns the words that /bin/sh makes of the text; none if it does more than join pieces."""
+    found: list[str] = []
+    at, text = 0, command.strip(" \t")
+    while at < len(text):
+        if blanks := _BLANKS.match(text, at):
+            at = blanks.end()
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            return []
+        part = "".join(group or "" for group in piece.groups())
+        if blanks or not found:
+            found.append(part)
+        else:
+            found[-1] += part
+        at = piece.end()
+    return found
+
+
+def _is_covered(words: list[str], count: int, context: ToolContext) -> bool:
+    """Tells if all that follows the first `count` words of a listed command is harmless."""
+    options = _listed(words[:count])
+    rest = words[count:]
+    return (
+        all(_is_option(word, options) or _is_operand(word, options) for word in rest)
+        and all(_stays_inside(path, context) for word in rest for path in _paths(word))
+        and not _is_repository_itself(context)
+    )
+
+
+def _is_option(word: str, options: frozenset[str]) -> bool:
+    if word in options:
+        return word not in (OPERANDS, NUMBER)
+    name, joined, value = word.partition("=")
+    if joined and _OPTION.fullmatch(name) and name in options:
+        return not value.startswith("@")
+    if NUMBER in options and _NUMBER.fullmatch(word):
+        return True
+    short = _SHORT_OPTIONS.fullmatch(word)
+    return short is not None and all(f"-{letter}" in options for letter in short[1])
+
+
+def _is_operand(word: str, options: frozenset[str]) -> bool:
+    """Tells if a program takes the word for an operand, and not for an option or a list of them."""
+    return OPERANDS in options and not word.startswith(("-", "+", "@"))
+
+
+def _paths(word: str) -> Iterator[str]:
+    yield word
+    yield from filter(None, _JOINTS.split(word))
+
+
+def _stays_inside(path: str, context: ToolContext) -> bool:
+    if path.startswith("~") or KEYS_FILE in path.lower():
+        return False
+    try:
+        place = follow(path, context)
+    except ToolError:
+        return False
+    return not (place.outside or place.holds_keys)
+
+
+def _is_repository_itself(context: ToolContext) -> bool:
+    """Tells if git may take the working folder, or one above, for a repository without `.git`.
+
+    Its configuration is a file that may be edited unasked, and names programs that git runs.
+    """
+    here = follow(".", context).real
+    for folder in (here, *here.parents):
+        if os.path.lexists(folder / "HEAD"):
+            return True
+        if os.path.lexists(folder / ".git"):
+            return False
+    return False

@@ -47,7 +47,7 @@ class Place:
 
 async def locate(path: str, context: ToolContext) -> Place:
     """Follows a path. Raises ToolError."""
-    return await to_thread.run_sync(_locate, path, context)
+    return await to_thread.run_sync(follow, path, context)
 
 
 async def still(place: Place, context: ToolContext) -> None:
@@ -104,7 +104,8 @@ def search_grant(place: Place, context: ToolContext) -> Grant:
 # in a thread
 
 
-def _locate(path: str, context: ToolContext) -> Place:
+def follow(path: str, context: ToolContext) -> Place:
+    """Does what `locate` does, in the thread that calls it. Raises ToolError."""
     try:
         real = Path(os.path.realpath(context.cwd / path))
     except (OSError, ValueError) as error:  # a null byte, a lone surrogate

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
@@ -59,8 +60,8 @@ class Shell:
         command = Command(
             args.command, context.cwd, context.environment, args.timeout, LIMIT, context.secrets
         )
-        allowed = replace(grant(args.command), within=str(context.cwd))
-        return Action(partial(_run, command, context), allowed)
+        named = await to_thread.run_sync(grant, args.command, context)
+        return Action(partial(_run, command, context), replace(named, within=str(context.cwd)))
 
 
 async def _run(command: Command, context: ToolContext, show: Show) -> ToolResult:

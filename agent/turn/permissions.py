@@ -83,7 +83,8 @@ class Permissions:
             raise ToolError(_PLANNING)
         key = (tool.access, action.outside, action.grant.within, *action.grant.key)
         anywhere = (tool.access, action.outside, "", *action.grant.key)
-        if self._always.get(anywhere) is False:
+        wider = (*anywhere[:3], *action.grant.rejected_by)
+        if False in (self._always.get(anywhere), self._always.get(wider)):
             raise ToolError("The user said to reject this always.")
         asked = action.outside or (action.shows_keys and self.mode != "auto")
         if tool.access == "none" or self._always.get(key) or (free and not asked):

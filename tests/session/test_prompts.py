@@ -1,5 +1,6 @@
 """Prompts: written down in the order of reading, answered once, held for the user's word."""
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -132,6 +133,23 @@ async def test_a_prompt_that_cannot_be_written_is_refused_and_never_offered_agai
         stage.prompts.answer(key, Failed(Failure.JOURNAL, failed.detail))
     assert "not taken" in stage.client.sent.take()[0]["error"]["message"]
     assert journal.recover() == []
+
+
+@pytest.mark.hazard("K1", "Q9")
+async def test_a_prompt_for_a_session_whose_file_was_removed_is_refused_and_the_client_told_why(
+    journal: SessionJournal,
+) -> None:
+    async with staged(journal) as stage:
+        shutil.rmtree(journal._file.path.parent)
+        key = stage.receives(1)
+        stage.prompts.commit(key)
+        await until(lambda: stage.port.fed)
+        (failed,) = stage.port.fed
+        assert isinstance(failed, ev.CommitFailed)
+        stage.prompts.answer(key, Failed(Failure.JOURNAL, failed.detail))
+    (told,) = stage.client.sent.take()
+    assert "was removed or replaced" in told["error"]["message"]
+    assert str(journal._file.path.parent) not in told["error"]["message"]
 
 
 @pytest.mark.hazard("K1", "Q8", "Q13")

@@ -1,5 +1,6 @@
 """A session as a whole: prompts from reading to answer, and cancels."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from acp_bridge.protocol import (
     CREATE_TERMINAL,
     RELEASE_TERMINAL,
     SESSION_CANCEL,
+    SESSION_LOAD,
     SESSION_PROMPT,
     SESSION_RESUME,
 )
 from acp_bridge.settings import Delivery, OnCancel
+from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.journals import break_sync, failing, recorded_texts
 from tests.session.living import CANCELLED, DONE, first, living
 from tests.session.memory import ClientEnd
@@ -25,6 +28,28 @@ pytestmark = pytest.mark.usefixtures("no_errors")
 
 
 # --- prompts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("K1", "Q13")
+async def test_a_turn_whose_folder_is_removed_goes_on_unrecorded_and_nothing_after_it_is_taken(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as here:
+        request_id = here.prompt("mend")
+        agent = await here.agent()
+        turn = await agent.asked(SESSION_PROMPT)
+        shutil.rmtree(here.journal._file.path.parent)
+        for text in ("one", "two"):
+            agent.says_text(text)
+            await quiet()
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        assert here.texts()[0] == "one"
+        assert sum("not recorded" in text for text in here.texts()) == 1
+        refused = await here.answered(here.prompt("more"))
+        assert "not taken: the file of this session was removed" in refused["message"]
+        with pytest.raises(RpcError, match="can't be read: the file of this session was removed"):
+            await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
 
 
 @pytest.mark.hazard("Q1", "K1", "T2")

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import JournalError, PromptState, SessionJournal
+from acp_bridge.journal import GONE, JournalError, PromptState, SessionJournal
 from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
@@ -175,9 +175,11 @@ class Replay:
             self._left = []
             self._say_what_waits(view, request)
             request.answer(self.result(request, attached=attached))
-        except JournalError:
+        except JournalError as exc:
             if self._port.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
+            if str(exc) == GONE:
+                raise errors.file_gone("the session can't be read") from exc
             raise
         else:
             hold.end()

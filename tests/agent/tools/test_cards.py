@@ -1,8 +1,11 @@
 """What a card says of a call: all of it, and nothing that looks like something else."""
 
+from pathlib import Path
+
 from agent.tools.cards import short
 from agent.tools.command_grants import grant
 from agent.tools.shell import Shell, ShellArgs
+from tests.agent.tools.support import session
 
 
 def test_a_command_s_title_is_all_of_it_with_what_is_not_seen_made_visible() -> None:
@@ -15,4 +18,4 @@ def test_a_command_s_title_is_all_of_it_with_what_is_not_seen_made_visible() -> 
 
 def test_so_has_a_path_and_what_always_would_allow() -> None:
     assert short("a\x08\u202eb.py") == "a\\x08\\u202eb.py"
-    assert grant("rm \u202ex").name == "exactly `rm \\u202ex`"
+    assert grant("rm \u202ex", session(Path("/nowhere"))).name == "exactly `rm \\u202ex`"

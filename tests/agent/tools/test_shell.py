@@ -76,7 +76,7 @@ async def test_the_signal_that_ended_a_command_is_named(tmp_path: Path) -> None:
 async def test_nothing_runs_before_the_action_does(tmp_path: Path) -> None:
     args = ShellArgs(command="touch made")
     action = await Shell().prepare(args, ToolContext(tmp_path, MemoryClient()))
-    assert action.grant.key == ("shell", "touch")
+    assert action.grant.key == ("shell", "touch made")
     assert not (tmp_path / "made").exists()
 
 
