@@ -1,5 +1,6 @@
 """What is kept of an agent's words while it is drained and nobody reads them."""
 
+import anyio
 import pytest
 
 from acp_bridge.journal import SessionJournal
@@ -37,3 +38,18 @@ async def test_what_the_agent_announces_in_a_drain_that_nobody_reads_is_in_force
     assert stage.shown() == []
     stage.enter(State.IDLE)
     assert stage.shown() == modes[1:]
+
+
+@pytest.mark.hazard("C21", "R6")
+async def test_an_agent_does_not_wait_for_a_load_that_may_wait_for_the_agent(
+    journal: SessionJournal,
+) -> None:
+    """A load that was read waits for a fork, say, which needs the agent's answer."""
+    stage = Stage(journal)
+    ahead = stage.views[0].begin_replay(ahead=True)
+    stage.says(chunk("x" * LIMIT))
+    assert stage.shown() == []
+    with anyio.fail_after(5):
+        await stage.from_agent.room(stage.link)
+    assert stage.shown() == [chunk("x" * LIMIT)]
+    assert not stage.views[0].begins(ahead)

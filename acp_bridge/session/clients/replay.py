@@ -71,7 +71,11 @@ class Hold:
         self.moment = moment
         self.ended = False
         view.replays += whole
-        self._replay = view.begin_replay(whole=whole)
+        self._replay = view.begin_replay(whole=whole, ahead=moment is not None)
+
+    def begins(self, view: ClientView) -> bool:
+        """Return True if what has waited in this view since the load was read waits still."""
+        return self.view is view and view.begins(self._replay)
 
     def end(self) -> None:
         """Let go what waited; does nothing the second time."""
@@ -163,7 +167,7 @@ class Replay:
         if self._port.closing:
             raise errors.unknown_session()
         view = self._transcript.attach(request.client)
-        hold = held if held and held.view is view else Hold(view, whole=replay)
+        hold = held if held and held.begins(view) else Hold(view, whole=replay)
         try:
             if replay:
                 view.missed_some = False

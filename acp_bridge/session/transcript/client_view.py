@@ -83,6 +83,8 @@ class ClientView:
         #: each replay that was asked for, and what is to be done behind it; None if there is none.
         self._backlog: list[_Waiting] | None = None
         self._waiting_bytes = 0
+        #: replays whose load has been read, and no more.
+        self._ahead: set[object] = set()
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
         #: lines that wait for the end of the quiet, with the kind of the state that they tell.
@@ -203,10 +205,11 @@ class ClientView:
 
     # --- a replay ------------------------------------------------------------------------------
 
-    def begin_replay(self, *, whole: bool = True) -> object:
+    def begin_replay(self, *, whole: bool = True, ahead: bool = False) -> object:
         """Let what is shown from now on wait; returns what `end_replay` takes.
 
         `whole`: all that is recorded by now is replayed, so it is not to be shown beside that.
+        `ahead`: it begins later, with `begins`.
         """
         if whole:
             self._kept = [each for each in self._kept if not each.recorded]
@@ -216,7 +219,23 @@ class ClientView:
             self._backlog = []
             self._caught_up = anyio.Event()
         self._backlog.append(replay)
+        if ahead:
+            self._ahead.add(replay)
         return replay
+
+    def begins(self, replay: object) -> bool:
+        """Begin a replay that was ahead; False if what waited for it was let go meanwhile."""
+        waited = replay in self._ahead
+        self._ahead.discard(replay)
+        return waited
+
+    def let_pass(self) -> None:
+        """Let go what waits for replays that have not begun: their loads may wait for the agent.
+
+        What they replay is then shown once more.
+        """
+        for replay in list(self._ahead):
+            self.end_replay(replay)
 
     def replay(self, params: Json) -> None:
         """Send an update that is recorded already, past what waits."""
@@ -235,6 +254,7 @@ class ClientView:
         It is let go up to where another one was asked for; behind one that has not begun, it goes
         on waiting for those before. Does nothing for a replay that has ended.
         """
+        self._ahead.discard(replay)
         backlog = self._backlog or []
         at = next((at for at, each in enumerate(backlog) if replay in (None, each)), None)
         if at is None:

@@ -71,6 +71,7 @@ class Pacing:
         for view in self._transcript.views:
             if not view.full(self._limit):
                 continue
+            view.let_pass()
             if view not in self._watched:  # one huge update alone is nobody's fault
                 self._watched.add(view)
                 self._port.spawn(self._watch, view)
