@@ -205,7 +205,11 @@ class Fleet:
                 self.operations.load(caller, session_id)
 
     def _note_kept(self) -> None:
-        """What bridges without their client have accepted has run by now."""
-        numbers = {life.number for life in self.kept}
-        for prompt in self.place.ledger.prompts:
-            prompt.kept = prompt.life in numbers
+        """What bridges without their client have accepted has run by now.
+
+        One that has ended since may have had it from them, and what waited there is held.
+        """
+        numbers, ledger = {life.number for life in self.kept}, self.place.ledger
+        for prompt in ledger.prompts:
+            still = not ledger.several or prompt.era == len(ledger.turns)
+            prompt.kept = prompt.life in numbers and still

@@ -124,8 +124,13 @@ class Transcript:
     leaving: int = 0
     #: another client may have closed it: what is shown until the next load is not, either.
     closed: bool = False
+    #: the loads that were sent behind a close without an answer: what waited for them may be
+    #: shown by the replay alone.
+    _left_in: set[str] = field(default_factory=set)
     #: the loads that were open then: it may have been closed behind them.
     _closed_in: set[str] = field(default_factory=set)
+    #: what a load that is compared shows need not be what was shown.
+    _is_left: bool = False
     #: loads that were compared.
     compared: int = 0
     #: what others were shown of it: a later load begins with each of these.
@@ -160,6 +165,8 @@ class Transcript:
             for asked in self.asked_in_load:
                 asked.at = -1
         self._marks[request] = len(self.live)
+        if self.leaving:
+            self._left_in.add(request)
 
     def load_failed(self, request: str) -> None:
         """What it replayed before it failed can't be told from what was said meanwhile."""
@@ -170,6 +177,8 @@ class Transcript:
         """Raises Lost if the replay is not what was shown."""
         mark = self._marks.pop(request)
         before, window = self.live[:mark], self.live[mark:]
+        self._is_left = self.leaving > 0 or self.closed or request in self._left_in
+        self._left_in.discard(request)
         if not self.unknown:
             rest = self._without_asked(window)
             cut = self._replay_begins(before, rest)
@@ -193,12 +202,12 @@ class Transcript:
 
     def missed(self) -> None:
         """From now on, until the next load, the session may go on without this client."""
+        # What an open load has shown of its replay is no part of what came live.
+        known = min(self._marks.values(), default=len(self.live))
         if self.whole:
-            # What an open load has shown of its replay is no part of what came live.
-            known = min(self._marks.values(), default=len(self.live))
             self.base, self.whole = self.base + self.live[:known], False
-        self.live = []
-        self._marks = dict.fromkeys(self._marks, 0)
+        self.live = self.live[known:]
+        self._marks = {request: mark - known for request, mark in self._marks.items()}
 
     def compare_with(self, other: Transcript) -> bool:
         """Take what another client was shown, when the bridge of both has ended.
@@ -240,10 +249,6 @@ class Transcript:
                 short += _size(window[cut])
                 size -= _size(window[cut])
         raise Lost(self._difference(joined(known), joined(window)))
-
-    @property
-    def _is_left(self) -> bool:
-        return self.leaving > 0 or self.closed
 
     def _is_replay(self, replay: Updates, since: Updates) -> bool:
         if self.whole and not self._is_left:
