@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sessions.agent import until
+from tests.sessions.bench import bench
 from tests.sessions.editor import Editor
 from tests.sessions.world import SETUP
 from tests.test_bridge_questions import PERMISSION, Turn, chosen, turn
@@ -122,6 +123,28 @@ async def test_two_loads_at_once_show_the_same_and_what_follows_once(tmp_path: P
         await it.client.result(two)
         first = ["go", "before", "answer", "between"]
         assert it.texts() == [*first, "go", "before", "between", "answer", "meanwhile"]
+
+
+@pytest.mark.hazard("R1", "Q9")
+async def test_a_load_behind_a_close_shows_what_came_between_once(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        gate = it.agent.stops_at("session/prompt")
+        client = it.another()
+        params = {**SETUP, "sessionId": session_id}
+        await client.ask("session/load", params)
+        await it.editor.ask("session/close", params)  # the other one has it alone
+        prompt = client.prompt(session_id, "go")
+        await until(lambda: gate.reached)
+        close = client.send("session/close", params)
+        load = client.send("session/load", params)
+        it.agent.processes[0].update("agent-1", "between")
+        await client.result(close)
+        await client.result(load)
+        assert client.texts(session_id).count("between") == 1
+        assert await client.stop_reason(prompt) == "cancelled"
+        answers = [message["id"] for message in client.messages if "method" not in message]
+        assert answers.index(prompt) < answers.index(load)
 
 
 @pytest.mark.hazard("V4")

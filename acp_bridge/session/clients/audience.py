@@ -185,6 +185,11 @@ class Audience:
 
     def end(self, by: Client | None) -> None:
         """Tell that the session ends to all but the client that closes it; loads of it end, too."""
+        # What waits for a load that was read is in the transcript of whoever opens it again.
+        for view in self._transcript.views:
+            if view.is_ahead:
+                self._questions.withdraw(view.client)
+                self._transcript.detach(view.client)
         if by and not self._ended:
             self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
         self._ended = self.standing.closing = True

@@ -223,6 +223,11 @@ class ClientView:
             self._ahead.add(replay)
         return replay
 
+    @property
+    def is_ahead(self) -> bool:
+        """A load was read whose replay has not begun."""
+        return bool(self._ahead)
+
     def begins(self, replay: object) -> bool:
         """Begin a replay that was ahead; False if what waited for it was let go meanwhile."""
         waited = replay in self._ahead
