@@ -19,9 +19,8 @@ from acp_bridge.journal import (
 from tests.journal.conftest import SESSION
 from tests.journal.files import tree
 from tests.journal.sayings import chunk, lines, transcript
+from tests.journal.test_unwritten import END, HELLO, full
 
-HELLO = {"prompt": [{"type": "text", "text": "Hello"}]}
-END = {"stopReason": "end_turn"}
 Remove = Callable[[Path], object]
 
 
@@ -197,6 +196,20 @@ async def test_a_backup_that_was_restored_meanwhile_is_opened_as_it_was_saved(
     assert later.get("mode") == "ask"
     assert later.prompts() == []
     await journal.close()
+
+
+@pytest.mark.hazard("Q13")
+async def test_what_no_file_could_take_goes_into_no_backup_either(
+    home: Path, journal: Journal, session: SessionJournal
+) -> None:
+    session.set("mode", "ask")
+    await session.close()
+    session = await journal.open(SESSION)
+    restore_a_backup(home)
+    with full(session):
+        session.set("mode", "auto")
+        await session.close()
+    assert (await journal.open(SESSION)).get("mode") == "ask"
 
 
 @pytest.mark.hazard("Q13")
