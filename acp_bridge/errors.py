@@ -93,14 +93,6 @@ class AgentEnded(RpcError):
         self.killed = killed
 
 
-def file_gone(what_not: str) -> RpcError:
-    """Return -32603: the session's file is not where it was; `what_not` says what is not done."""
-    return agent_trouble(
-        f"{what_not}: the file of this session was removed or replaced. Put it back, or go on in a"
-        " new session"
-    )
-
-
 def agent_trouble(message: str) -> RpcError:
     """Return -32603: the agent failed; `message` is one sentence of ours for the user."""
     return RpcError(ErrorCode.INTERNAL_ERROR, message)

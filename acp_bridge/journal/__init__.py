@@ -2,6 +2,7 @@
 
 from acp_bridge.journal.errors import (
     GONE,
+    WAL_GONE,
     BadCursor,
     IndexUnusable,
     JournalError,
@@ -25,6 +26,7 @@ __all__ = [
     "GONE",
     "INTERRUPTED",
     "UNSET",
+    "WAL_GONE",
     "BadCursor",
     "IndexUnusable",
     "Journal",

@@ -2,8 +2,14 @@
 
 from typing import Final
 
-#: the text of a JournalError when a file, or a folder above it, was removed, moved or replaced.
-GONE: Final = "the file is gone"
+#: the texts of a JournalError, for the user, when a file was removed, moved or replaced.
+GONE: Final = (
+    "the file of this session was removed or replaced. Put it back, or go on in a new session"
+)
+WAL_GONE: Final = (
+    "a part of this session's file (-wal) was removed or replaced. Close the session, or start your"
+    " editor again, and load it again"
+)
 
 
 class JournalError(Exception):

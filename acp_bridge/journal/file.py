@@ -10,6 +10,8 @@ Invariants
   is the same file for as long as the connection is open.
 - Nothing counts as written while another file, or none, has the name of the file or of its WAL:
   SQLite goes on writing into a removed file, and nobody would ever read that.
+- At the close everything goes into the file that was opened, wherever that is by then, and nothing
+  of it into another file that has its name.
 """
 
 import logging
@@ -71,7 +73,16 @@ class SessionFile:
     def _look(self) -> None:
         for name, file in self._names:
             if identity(os.stat(name)) != file:
-                raise FileNotFoundError(ENOENT, "another file has the name")
+                raise FileNotFoundError(ENOENT, "another file has the name", name)
+
+    @property
+    def gone(self) -> bool:
+        """Another file, or none, has the name of the file or of its WAL."""
+        try:
+            self._look()
+        except OSError:
+            return True
+        return False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -137,7 +148,8 @@ class SessionFile:
                     raise
                 logger.exception("journal: a write that was kept can't be made")
             self.unwritten.drop_first()
-        left_queue.clear(self.path)
+        if self._names:  # else the link is another file's
+            left_queue.clear(self.path)
         event("journal.caught_up", session=self.path.stem)
 
     def _execute(self, write: Write) -> None:
@@ -220,11 +232,15 @@ class SessionFile:
             try:
                 if self.closed:
                     return False
+                if self.gone:
+                    self._names.clear()  # nothing is looked for any more
                 if self.unwritten:
                     with suppress(JournalError):
                         self._catch_up()
                 if self.unwritten:
                     logger.warning("journal: closed with %d writes not made", len(self.unwritten))
+                    if not self._names:
+                        self.unwritten = Unwritten()  # no other file may get them
                 self.closed = True
                 # Whoever uses the file meanwhile gets a connection that is closed already: one
                 # that a thread is closing must not be touched, or the process crashes.
@@ -237,6 +253,8 @@ class SessionFile:
     def _close(self, connection: sqlite3.Connection) -> None:
         os.close(self._wal)
         with suppress(sqlite3.Error):
+            if not self._names:  # a WAL that stays would be played into the file that has the name
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
             connection.close()  # the last connection: it checkpoints, and removes the WAL
 
 

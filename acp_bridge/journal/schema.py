@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.journal.errors import GONE, JournalError, NewerVersion
+from acp_bridge.journal.errors import GONE, WAL_GONE, JournalError, NewerVersion
 from acp_bridge.journal.tables import Schema
 
 PAGE_BYTES: Final = 1024
@@ -31,7 +31,7 @@ FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
 def failure(error: Exception) -> JournalError:
     """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     if isinstance(error, FileNotFoundError):
-        return JournalError(GONE)
+        return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
     return JournalError(f"the journal failed: {type(error).__name__}")
 
 

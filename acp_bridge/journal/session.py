@@ -64,7 +64,7 @@ class SessionJournal:
                 "INSERT INTO prompts(prompt_id, state) VALUES (?, 'waiting')", (prompt_id,)
             )
             self._file.db.execute(
-                "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, _json(params))
+                "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, dumps(params).decode())
             )
             if not self.info.prompted:
                 self._file.db.execute("UPDATE session SET prompted = 1")
@@ -138,8 +138,7 @@ class SessionJournal:
     def turns_finished(self) -> int:
         """Count the turns that the agent itself has ended well (invariant R10).
 
-        One that ended with an error, or cancelled, does not count: an agent may keep nothing of it.
-        Raises JournalError.
+        One with an error, or cancelled, does not count: it may be forgotten. Raises JournalError.
         """
         with journal_errors():
             return prompt_rows.turns_finished(self._file.db, self._file.unwritten)
@@ -150,6 +149,11 @@ class SessionJournal:
     def behind(self) -> bool:
         """Something could not be written yet: it is kept, and lost if the bridge is killed now."""
         return bool(self._file.unwritten)
+
+    @property
+    def gone(self) -> bool:
+        """Another file, or none, has the name of the session's file or of its WAL."""
+        return self._file.gone
 
     @property
     def broken(self) -> bool:
@@ -253,7 +257,7 @@ class SessionJournal:
 
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
-        self._file.write_or_keep(Write(((_SET, (key, _json(value))),)), key=(_SET, key))
+        self._file.write_or_keep(Write(((_SET, (key, dumps(value).decode())),)), key=(_SET, key))
 
     @property
     def closed(self) -> bool:
@@ -294,7 +298,3 @@ class SessionJournal:
         found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))
         if found != state:
             raise RuntimeError(f"prompt {seq} is {found} and not {state}")
-
-
-def _json(value: Any) -> str:
-    return dumps(value).decode()

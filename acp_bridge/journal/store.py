@@ -197,7 +197,8 @@ class Journal:
         given["agent_session_id"] = agent_session_id
         changes = {key: value for key, value in given.items() if not isinstance(value, Unset)}
         session.change_info(**changes, updated_at=now())
-        await self._rows.put(session.info)
+        if not session.gone:  # the row would make a removed folder again, or be of another file
+            await self._rows.put(session.info)
 
     async def note_agent(self, session_id: str, agent_session_id: str | None, agent: Owns) -> None:
         """Note which agent has taken an open session, and under which id; raises as `touch` does.
@@ -223,7 +224,7 @@ class Journal:
         session = self._live(session_id)
         if session is None:
             return
-        if not session.info.prompted:
+        if not session.info.prompted and not session.gone:
             try:
                 await self.set_aside(session_id)
             except JournalError as error:

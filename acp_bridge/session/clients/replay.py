@@ -13,7 +13,7 @@ from typing import Protocol
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import GONE, JournalError, PromptState, SessionJournal
+from acp_bridge.journal import GONE, WAL_GONE, JournalError, PromptState, SessionJournal
 from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
@@ -182,8 +182,8 @@ class Replay:
         except JournalError as exc:
             if self._port.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
-            if str(exc) == GONE:
-                raise errors.file_gone("the session can't be read") from exc
+            if str(exc) in (GONE, WAL_GONE):
+                raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
             raise
         else:
             hold.end()

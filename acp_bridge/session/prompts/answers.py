@@ -6,7 +6,7 @@ from typing import assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import GONE
+from acp_bridge.journal import GONE, WAL_GONE
 from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -43,8 +43,8 @@ def of_wait(outcome: Outcome) -> Answer:
 
 def _failure(why: Failure, detail: object) -> RpcError:
     match why:
-        case Failure.JOURNAL if detail == GONE:
-            return errors.file_gone("the prompt was not taken")
+        case Failure.JOURNAL if detail in (GONE, WAL_GONE):
+            return errors.agent_trouble(f"the prompt was not taken: {detail}")
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
         case Failure.NOT_BEGUN:
