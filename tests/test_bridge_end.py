@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge import waits
+from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal
 from tests.sessions.agent import Agent, Gate, until
@@ -163,4 +164,28 @@ async def test_a_client_that_is_gone_is_not_told_the_end_of_a_turn_that_it_was_n
         await until(lambda: "echo go" in other.texts(session_id))
         await other.handled()
         assert it.editor.answers(prompt) == []
+        it.bridge._ended.set()
+
+
+@pytest.mark.hazard("V7", "Q1")
+async def test_a_prompt_that_fails_when_its_client_is_gone_says_so_in_the_session(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, keep=60) as it:
+        session_id = await it.new()
+        other = await it.attached(session_id)
+        gone = await it.attached(session_id)
+        (process,) = it.agent.processes
+        gate = it.agent.stops_at("session/resume")
+        process.dies()
+        gone.prompt(session_id, "nobody hears")
+        await until(lambda: gate.reached)
+        gone.leaves()
+        await gone.parted.wait()
+        it.agent.unstartable = StartFailed("it is not there", permanent=True)
+        it.agent.living[-1].dies()
+        await until(lambda: any("was not run" in text for text in other.texts(session_id)))
+        words, said = other.texts(session_id)[-2:]
+        assert words == "nobody hears"
+        assert "it is not there" in said
         it.bridge._ended.set()

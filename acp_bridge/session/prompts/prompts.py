@@ -70,6 +70,11 @@ class Prompt:
         """The requests that are answered when it ends, its own first."""
         return [self.request, *self.waits] if self.request else self.waits
 
+    @property
+    def is_left(self) -> bool:
+        """Every client that would be told its end is gone."""
+        return bool(self.requests) and all(each.client.gone for each in self.requests)
+
 
 class Prompts:
     """Keys, requests and journal numbers of a session's prompts."""

@@ -21,11 +21,12 @@ from acp_bridge.protocol import (
     words_of,
 )
 from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer
+from acp_bridge.wire.jsonrpc import Answer, Err
 
 
 class TurnPort(Protocol):
@@ -97,15 +98,22 @@ class Turn:
         prompt = self._prompts.get(key)
         match outcome:
             case Refused(reason):
-                self._transcript.begin_turn(prompt.seq)
-                try:
-                    self._journal.start_turn(prompt.seq)
-                except JournalError as exc:
-                    event("journal.failed", session=self._journal.info.session_id, what=exc)
-                self._show_words(prompt)
-                self._transcript.notice(notices.prompt_refused(str(reason)))
+                self._tell_not_run(prompt, notices.prompt_refused(str(reason)))
+            case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.is_left:
+                answer = answers.of_outcome(outcome)
+                assert isinstance(answer, Err)
+                self._tell_not_run(prompt, notices.prompt_not_run(answer.error.message))
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
+
+    def _tell_not_run(self, prompt: Prompt, text: str) -> None:
+        self._transcript.begin_turn(prompt.seq)
+        try:
+            self._journal.start_turn(prompt.seq)
+        except JournalError as exc:
+            event("journal.failed", session=self._journal.info.session_id, what=exc)
+        self._show_words(prompt)
+        self._transcript.notice(text)
 
     def _show_words(self, prompt: Prompt) -> None:
         """Show the words of a prompt to all who don't by themselves, then what hooks say."""
