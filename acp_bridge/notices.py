@@ -248,11 +248,6 @@ def prompt_refused(why: str) -> str:
     return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {why}"
 
 
-def prompt_not_run(why: str) -> str:
-    """Return what is said beside a prompt that failed when nobody was there to be told."""
-    return f"[acp-bridge] This prompt was not run, and is not sent again: {why}"
-
-
 def permission_refused(title: str, why: str) -> str:
     """Return what is said of a tool call that a hook has refused."""
     return f"[acp-bridge] A hook refused `{code(title)}`: {why}"

@@ -76,3 +76,8 @@ def _of_row(row: Json, agent: str) -> str:
 
 def _quoted(prompt: Json) -> str:
     return f"“{notices.summary(prompt['prompt'], _LENGTH)}”"
+
+
+def prompt_not_run(why: str) -> str:
+    """Return what is said beside a prompt that failed when nobody was there to be told."""
+    return f"[acp-bridge] This prompt was not run, and is not sent again: {why}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from acp_bridge import notices
+from acp_bridge import notices, work_notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
@@ -102,7 +102,7 @@ class Turn:
             case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.is_left:
                 answer = answers.of_outcome(outcome)
                 assert isinstance(answer, Err)
-                self._tell_not_run(prompt, notices.prompt_not_run(answer.error.message))
+                self._tell_not_run(prompt, work_notices.prompt_not_run(answer.error.message))
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
