@@ -133,7 +133,7 @@ class Place:
             caller.prompts,
             quiet=caller.quiet,
             guest=caller.guest,
-            company=self.ledger.several or len(life.callers) > 1,
+            company=self.ledger.several or len(life.callers) > 1 or life.keeps,
             declared=caller.declared,
             ends=caller.ends,
         )

@@ -236,7 +236,9 @@ class Transcript:
 
     def _replay_begins(self, before: Updates, window: Updates) -> int:
         known, size = self.base + before, sum(map(_size, window))
-        short, first = sum(map(_size, known)), (known or window or [{}])[0]
+        short = sum(map(_size, known))
+        # Of one that went on unseen the replay may begin with what was never shown.
+        first = (self.base or ((known or window) if self.whole else []) or [{}])[0]
         for cut in range(len(window) + 1):
             # Both are cheap to look at, and the rest is not.
             possible = short == size if self.whole else short <= size
