@@ -182,10 +182,14 @@ class Transcript:
         if not self.unknown:
             rest = self._without_asked(window)
             cut = self._replay_begins(before, rest)
-            self._check_asked(window, mark + cut)
-            self._check_others(joined(window[cut:]))
-            self._settle(window[cut:])
-            self.compared += 1
+            if self._is_left:  # where the replay begins is not known, so no more is said of it
+                self._settle([])
+                self.whole = False
+            else:
+                self._check_asked(window, mark + cut)
+                self._check_others(joined(window[cut:]))
+                self._settle(window[cut:])
+                self.compared += 1
         elif not self.attached:
             self._settle(window)
         self.attached = True
@@ -239,17 +243,21 @@ class Transcript:
         short = sum(map(_size, known))
         # Of one that went on unseen the replay may begin with what was never shown.
         first = (self.base or ((known or window) if self.whole else []) or [{}])[0]
+        fitting = []
         for cut in range(len(window) + 1):
             # Both are cheap to look at, and the rest is not.
             possible = short == size if self.whole else short <= size
             possible |= self._is_left
             if possible and (not first or cut == len(window) or _begins(window[cut], first)):
-                since, replay = before + window[:cut], joined(window[cut:])
-                if self._is_replay(replay, since):
-                    return cut
+                fitting.append(cut)
             if cut < len(window):
                 short += _size(window[cut])
                 size -= _size(window[cut])
+        # The words that came live and those of their replay may join to one text, which is as good
+        # as any where more may have happened than was shown: the latest place is the right one.
+        for cut in fitting if self.whole else reversed(fitting):
+            if self._is_replay(joined(window[cut:]), before + window[:cut]):
+                return cut
         raise Lost(self._difference(joined(known), joined(window)))
 
     def _is_replay(self, replay: Updates, since: Updates) -> bool:

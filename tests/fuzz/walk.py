@@ -235,7 +235,9 @@ class Walk:
         turn = self._turns[prompt.session_id]
         if prompt.stopped == "end_turn" and missing:
             # A message with an id that a cancelled turn had can't be told from a leak of that turn.
-            excused = self._ledger.reuses_ids and turn.dead and self._leaks[prompt.session_id] > 0
+            # Which turns of other clients were cancelled is not known here.
+            leaked = self._leaks[prompt.session_id] > 0 and (turn.dead or self._company)
+            excused = self._ledger.reuses_ids and leaked
             if not excused and not prompt.unseen:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
