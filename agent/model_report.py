@@ -23,6 +23,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from acp_bridge.agents import guard
 from agent.model import Message, Model, ModelError, Token
 from agent.providers.all_models import AllModels
 from agent.providers.aws import CREDENTIALS
@@ -51,6 +52,8 @@ Json = dict[str, Any]
 
 def main() -> int:
     """Prints the report; returns 0, or 2 for wrong arguments."""
+    guard.keep_private()
+    guard.mark()  # it connects to no bridge
     parser = argparse.ArgumentParser(prog="python -m agent.model_report")
     parser.add_argument("--model")
     parser.add_argument("--home")

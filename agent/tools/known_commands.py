@@ -47,12 +47,7 @@ _PYTEST = """... -# -k -l -m -n -q -ra -rA -rs -rx -s -v -x --co --collect-only 
  --sw --tb --verbose"""
 _MYPY = """... -m -p --check-untyped-defs --disallow-untyped-defs --ignore-missing-imports --module
  --no-error-summary --no-incremental --package --pretty --show-error-codes --strict"""
-_BLACK = "... -l -q -v --check --color --diff --line-length --quiet --verbose"
 _FLAKE8 = "... --count --extend-ignore --ignore --max-line-length --select --statistics"
-_ISORT = "... -c -q --check --check-only --diff --quiet"
-_RUFF_CHECK = """... -q -v --diff --exclude --extend-select --fix --ignore --no-cache --no-fix
- --output-format --preview --quiet --select --show-fixes --statistics --unsafe-fixes"""
-_RUFF_FORMAT = "... -q -v --check --diff --exclude --no-cache --preview --quiet"
 _GH = "... -c -L -s --assignee --author --branch --comments --json --label --limit --search --state"
 
 #: options by the first words, which may hold several subcommands: `a|b`
@@ -109,15 +104,7 @@ _LISTED = {
     "git show": _LOG,
     "git status": "... -- -b -s -u -uall -uno -z --branch --ignored --long --porcelain"
     " --porcelain=v1 --porcelain=v2 --short --show-stash --untracked-files",
-    "git switch": "... - -c -q --create --detach --guess --quiet --track",
     "git tag": "... -a -l -m -n --contains --format --list --merged --message --sort",
-    # formatting
-    "black": _BLACK,
-    "clang-format": "... -i -n --dry-run --Werror",
-    "gofmt": "... -d -l -s -w",
-    "isort": _ISORT,
-    "ruff check": _RUFF_CHECK,
-    "ruff format": _RUFF_FORMAT,
     "rustfmt": "... --check --edition",
     # building and testing: they run the project's own code
     "bun|npm|pnpm|yarn test": _SCRIPT,
@@ -139,12 +126,9 @@ _LISTED = {
     "mvn|mvnw compile|package|test|validate|verify": _MAVEN,
     "mypy": _MYPY,
     "pytest": _PYTEST,
-    "python -m black": _BLACK,
     "python -m flake8": _FLAKE8,
-    "python -m isort": _ISORT,
     "python -m mypy": _MYPY,
     "python -m pytest": _PYTEST,
-    "python -m ruff": _RUFF_CHECK,
     "python -m unittest": "... -b -f -k -p -q -s -v --buffer --failfast --quiet --verbose",
     "swift build|test": "... -c -v --configuration --enable-code-coverage --filter --parallel"
     " --skip-build --verbose",

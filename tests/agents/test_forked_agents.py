@@ -149,10 +149,11 @@ async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world
 
 
 @pytest.mark.hazard("V6")
-async def test_a_forked_agent_is_known_as_one_and_its_guard_is_not(world: Family) -> None:
+async def test_a_forked_agent_its_guard_and_their_parent_are_known_for_good(world: Family) -> None:
+    """Whoever gets into one of them, while it starts say, can join no bridge."""
     process = await forked(world)
-    assert is_from_agent(process.pid)
-    assert not is_from_agent(parent_of(process.pid))
+    guard = parent_of(process.pid)
+    assert [is_from_agent(pid) for pid in (process.pid, guard, parent_of(guard))] == [True] * 3
 
 
 # ends, as those of other agents
