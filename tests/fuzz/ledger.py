@@ -75,7 +75,9 @@ class Ledger:
         if by is None:
             self.stops |= {(each, session_id) for each in lives}
         for prompt in self.prompts:
-            if prompt.life in lives and prompt.session_id == session_id:
+            # One that another bridge has passed on waits there, also when its own has ended.
+            there = prompt.life in lives or self.several
+            if there and prompt.session_id == session_id:
                 prompt.stoppable = True
                 prompt.own_stop |= prompt.by == by
 

@@ -235,9 +235,10 @@ class Walk:
         turn = self._turns[prompt.session_id]
         if prompt.stopped == "end_turn" and missing:
             # A message with an id that a cancelled turn had can't be told from a leak of that turn.
-            # Which turns of other clients were cancelled is not known here.
-            leaked = self._leaks[prompt.session_id] > 0 and (turn.dead or self._company)
-            excused = self._ledger.reuses_ids and leaked
+            # Which turns of other clients were cancelled is not known here, nor what another
+            # bridge has dropped.
+            leaked = self._leaks[prompt.session_id] > 0 or self._ledger.several
+            excused = self._ledger.reuses_ids and leaked and (turn.dead or self._company)
             if not excused and not prompt.unseen:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
