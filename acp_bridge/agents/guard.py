@@ -104,16 +104,17 @@ def keep_private() -> None:
     prctl(PR_SET_DUMPABLE, 0)
 
 
-def mark() -> None:
-    """Mark this process, and all that it will start, as an agent's: only root can undo that.
+def mark(pid: int = 0) -> None:
+    """Mark a process, and all that it will start, as an agent's: only root can undo that.
 
-    Does nothing where there is no such limit, and to a process that is marked already.
+    `pid`: 0 is this process. Does nothing where there is no such limit, and to a process that is
+    marked already. Raises OSError for one that has ended.
     """
     if LINUX:
         import resource  # here alone, so that no guard has it in memory
 
-        if resource.getrlimit(MARKED_LIMIT)[1] == resource.RLIM_INFINITY:
-            resource.setrlimit(MARKED_LIMIT, (MARK, MARK))
+        if resource.prlimit(pid, MARKED_LIMIT)[1] == resource.RLIM_INFINITY:
+            resource.prlimit(pid, MARKED_LIMIT, (MARK, MARK))
 
 
 def wipe_keys() -> None:

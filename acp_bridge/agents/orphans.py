@@ -11,7 +11,6 @@ A process that the bridge did not make a subreaper, as in tests, adopts nothing 
 from __future__ import annotations
 
 import os
-import resource
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,7 +55,9 @@ class Orphans:
         """
         with self._births:
             process = start()
-            _mark(process.pid)
+            # It needs no bridge: whoever gets into it while it starts has gained nothing (V6).
+            with suppress(OSError):  # it has ended
+                guard.mark(process.pid)
             self._guards.add(process.pid)
         return process
 
@@ -87,17 +88,6 @@ class Orphans:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         return bool(adopted)
-
-
-def _mark(pid: int) -> None:
-    """Mark a process that was started just now, as the guard marks the agent.
-
-    What guards an agent, or forks one, needs no bridge either: whoever gets into it while it
-    starts has gained nothing (invariant V6).
-    """
-    if guard.LINUX:
-        with suppress(OSError, ValueError):  # it has ended, or this process is marked itself
-            resource.prlimit(pid, guard.MARKED_LIMIT, (guard.MARK, guard.MARK))
 
 
 #: those of this process.
