@@ -33,8 +33,14 @@ _TEXTS: Final = frozenset(
 )
 #: names of members for the file that is meant, which a title may say.
 _FILES: Final = frozenset({"absolutepath", "file", "filename", "filepath", "path"})
-#: kinds of content that every client shows; a terminal is where the call runs already.
-_CONTENTS: Final = ("content", "diff", "terminal")
+#: members of each kind of content that every client shows; in a terminal the call runs already.
+_CONTENTS: Final = {
+    "content": {"type", "content", "_meta"},
+    "diff": {"type", "path", "oldText", "newText", "_meta"},
+    "terminal": {"type", "terminalId", "_meta"},
+}
+#: members of a location that are shown as a path.
+_PLACE: Final = {"path", "line", "_meta"}
 #: how deep in an input a command is looked for; the input itself is shown in any case.
 _DEPTH: Final = 20
 #: added to the name of what the card says otherwise than the request.
@@ -171,17 +177,23 @@ def _members(call: Json) -> list[tuple[str, Any]]:
     raw = call.get("rawInput")
     given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
     given += [(name, value) for name, value in call.items() if name not in _KNOWN]
-    odd = [each for each in objects(call.get("content")) if each.get("type") not in _CONTENTS]
-    given += [("content", each) for each in odd]
+    given += [("content", each) for each in objects(call.get("content")) if _is_odd(each)]
+    given += [("location", each) for each in objects(call.get("locations")) if each.keys() - _PLACE]
     return [(name, value) for name, value in given if value not in _EMPTY]
+
+
+def _is_odd(item: Json) -> bool:
+    """Return True for an item of a content with something in it that not every client shows."""
+    kind = item.get("type")
+    shown = _CONTENTS.get(kind, set()) if isinstance(kind, str) else set()
+    return bool(item.keys() - shown)
 
 
 def _paths(call: Json, given: set[str]) -> list[str]:
     """Return the lines about all files of a call, but for those that title or input name."""
     named = given | _words(call)
-    places = [
-        (_text(place.get("path")), place.get("line")) for place in objects(call.get("locations"))
-    ]
+    given_places = objects(call.get("locations"))
+    places = [(_text(each["path"]), each.get("line")) for each in given_places if "path" in each]
     places += [(_text(diff.get("path")), None) for diff in _diffs(call)]
     known = {path for path, _ in places}
     found = dict.fromkeys(f"{path}:{at}" if isinstance(at, int) else path for path, at in places)

@@ -82,6 +82,16 @@ def test_what_no_client_would_show_is_shown() -> None:
     assert runs_or_changes({"command": RM})
 
 
+def test_what_no_client_would_show_of_a_location_or_a_diff_is_shown() -> None:
+    place, diff = {"uri": "file:///etc/passwd"}, {"type": "diff", "path": "a", "newText": "b"}
+    call = {"title": "x", "locations": [place], "content": [{**diff, "run": RM}]}
+    assert lines(call) == [
+        f'content: {{"type": "diff", "path": "a", "newText": "b", "run": "{RM}"}}',
+        'location: {"uri": "file:///etc/passwd"}',
+    ]
+    assert lines({"title": "x", "locations": [{"path": "a", "line": 1}], "content": [diff]}) == []
+
+
 @pytest.mark.parametrize("title", ["make", "List make", f"List files, not {RM}"])
 def test_what_a_title_says_is_hidden_only_if_it_is_the_file_that_is_meant(title: str) -> None:
     raw = {"run_this": title.rpartition(" ")[2], "exec": RM}
