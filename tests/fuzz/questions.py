@@ -7,6 +7,7 @@ what, who was told that nobody waits any more, and what the agent says it was an
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from acp_bridge.protocol import CANCEL_REQUEST, REQUEST_PERMISSION, SESSION_UPDATE
 from tests.crash.told import Lost
 from tests.fuzz.prompts import Prompt, key, number_of
-from tests.support.recording import Message, Recording
+from tests.support.recording import Message, Record, Recording
 
 #: in a prompt, the name of a question.
 _NAME = re.compile(r'"toolCallId": ?"(q\d+\.\d)"')
@@ -34,6 +35,8 @@ class Asked:
     chosen: str | None = None
     #: it was told that nobody waits for its answer.
     called_back: bool = False
+    #: when it answered or was called back, in monotonic seconds.
+    over_at: float = math.inf
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class Person:
     stays: bool = False
     #: by the question's name.
     asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
+    #: when each word of an agent came, last, in monotonic seconds.
+    heard_at: dict[str, float] = field(default_factory=dict)
     #: those that it has neither answered nor was called back from.
     _open: set[str] = field(default_factory=set)
 
@@ -58,15 +63,17 @@ class Person:
         for record in recording:
             message = record.message or {}
             if record.direction == "in":
-                self._take(message, names, sent)
-                self._judge_open(message, prompts)
+                self._take(record, names, sent)
+                self._judge_open(record, prompts)
             elif "method" not in message and (name := names.get(key(message.get("id")))):
                 self._open.discard(name)
+                self.asked[name].over_at = record.time
                 outcome = (message.get("result") or {}).get("outcome") or {}
                 if outcome.get("outcome") == "selected":
                     self.asked[name].chosen = outcome["optionId"]
 
-    def _take(self, message: Message, names: dict[str, str], sent: set[str]) -> None:
+    def _take(self, record: Record, names: dict[str, str], sent: set[str]) -> None:
+        message = record.message or {}
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         if message.get("method") == CANCEL_REQUEST:
@@ -75,6 +82,7 @@ class Person:
                 raise Lost(f"client {self.number}: a request that was never sent is given up")
             if name := names.get(given_up):
                 self.asked[name].called_back = True
+                self.asked[name].over_at = record.time
                 self._open.discard(name)
         elif "method" in message and "id" in message:
             if key(message["id"]) in sent:
@@ -83,18 +91,16 @@ class Person:
             if message["method"] == REQUEST_PERMISSION:
                 self._note(message, params, names)
 
-    def _judge_open(self, message: Message, prompts: Sequence[Prompt]) -> None:
+    def _judge_open(self, record: Record, prompts: Sequence[Prompt]) -> None:
         """Nobody is waited for any more when the turn goes on."""
+        message = record.message or {}
         params = message.get("params")
-        if (
-            not self._open
-            or message.get("method") != SESSION_UPDATE
-            or not isinstance(params, dict)
-        ):
+        if message.get("method") != SESSION_UPDATE or not isinstance(params, dict):
             return
         content = params["update"].get("content")
         said = str(content.get("text")) if isinstance(content, dict) else ""
-        number = number_of(said)
+        self.heard_at |= dict.fromkeys(_WORDS.findall(said), record.time)
+        number = number_of(said) if self._open else None
         if number is None or number >= len(prompts) or params["update"]["sessionUpdate"] != _SAID:
             return
         text = prompts[number].text
@@ -111,6 +117,7 @@ class Person:
         asked = self.asked[name]
         asked.times += 1
         asked.called_back = False
+        asked.over_at = math.inf
         asked.chosen = None
 
 
@@ -153,7 +160,11 @@ def _option(answer: str) -> str | None:
 
 
 def judge_who_was_asked(prompt: Prompt, person: Person, people: list[Person], shown: str) -> None:
-    """`shown`: what this one was shown without a break. Raises Lost if it was left out."""
+    """`shown`: what this one was shown without a break. Raises Lost if it was left out.
+
+    A client that was being attached gets what was said meanwhile late. A question that was over
+    by then is none for it.
+    """
     if person.observes or (person.own_turns_only and prompt.by != person.number):
         return
     if prompt.words[0] not in shown or prompt.words[-1] not in shown:
@@ -161,8 +172,11 @@ def judge_who_was_asked(prompt: Prompt, person: Person, people: list[Person], sh
     if shown.index(prompt.words[0]) > shown.index(prompt.words[-1]):
         return
     for name in named(prompt):
-        others = [each.number for each in people if name in each.asked and each is not person]
-        if others and name not in person.asked:
+        began = person.heard_at.get(prompt.words[0], math.inf)
+        asked = [each for each in people if name in each.asked and each is not person]
+        others = [each.number for each in asked]
+        late = any(each.asked[name].over_at < began for each in asked)
+        if others and not late and name not in person.asked:
             raise Lost(f"question {name}: {others} were asked, and client {person.number} was not")
         if name in person.asked and person.asked[name].times > 1:
             raise Lost(f"question {name}: client {person.number} was asked twice")
