@@ -134,9 +134,10 @@ class Walk:
             self._sight(session_id).lost_sight()
         elif method in (SESSION_LOAD, SESSION_RESUME):
             self._sight(session_id).asked_to_open()
-        if method in _LEAVING and self._company:
+        if method in _LEAVING:
             self._transcript(session_id).leaving += 1
-            self._unsee(session_id)
+            if self._company:
+                self._unsee(session_id)
         if method == SESSION_LOAD:
             self._replaying[session_id] += 1
             self._transcript(session_id).load_sent(request)
@@ -264,8 +265,8 @@ class Walk:
         if method in _LEAVING:
             if result is not None:
                 self._sight(session_id).left()
+            self._transcript(session_id).leaving -= 1
             if self._company:
-                self._transcript(session_id).leaving -= 1
                 self._loses_sight(session_id)
             return
         replays, well = method == SESSION_LOAD, result is not None
