@@ -230,6 +230,8 @@ FEEDBACK: Final = "feedback"
 CONTEXT: Final = "context"
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
+#: in a resume: the client saw the session until the bridge that held it ended.
+CONTINUES: Final = "continues"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
 
@@ -244,6 +246,11 @@ def own_meta(params: Json) -> Json:
 def only_if_live(params: Json) -> Json:
     """Return the parameters of a load for a bridge that is to open nothing for it."""
     return with_own_meta(params, {**own_meta(params), ONLY_LIVE: True})
+
+
+def continuing(params: Json) -> Json:
+    """Return the parameters of a load by a client that saw the session up to its holder's end."""
+    return with_own_meta(params, {**own_meta(params), CONTINUES: True})
 
 
 def can_own(capabilities: object, ability: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -48,8 +48,6 @@ class Stage(Enum):
 class ClientRequest:
     """A request of one client. It is answered once; a second answer is dropped by the peer."""
 
-    #: nobody has sent it: it stands for a session that the client has already.
-    continues: ClassVar[bool] = False
     client: Client
     call: Call
 

@@ -18,7 +18,16 @@ from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.open_cards import OpenCards
-from acp_bridge.protocol import ATTACH, CONTEXT, STATE, Json, is_feedback, own_meta, with_own_meta
+from acp_bridge.protocol import (
+    ATTACH,
+    CONTEXT,
+    CONTINUES,
+    STATE,
+    Json,
+    is_feedback,
+    own_meta,
+    with_own_meta,
+)
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
@@ -108,7 +117,7 @@ class Replay:
         self._pauses = pauses
         self._work = work
         self._limit = limit
-        #: what was said of a turn that another bridge has left.
+        #: what was said of a turn that another bridge has left: for each client of that one.
         self._left: list[Json] = []
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
@@ -173,10 +182,9 @@ class Replay:
                 view.missed_some = False
                 await self._read(view, hold.moment)
                 self.replay_state(view)
-            elif request.continues:  # the client has seen the rest
+            elif own_meta(request.params).get(CONTINUES):
                 for params in self._left:
                     view.replay(params)
-            self._left = []
             self._say_what_waits(view, request)
             request.answer(self.result(request, attached=attached))
         except JournalError as exc:

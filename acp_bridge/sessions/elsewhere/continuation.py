@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import anyio
 
@@ -13,9 +13,6 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 class Continued(ClientRequest):
     """Stands for the load of a session that a client had from a bridge that has ended."""
-
-    #: the client has seen the session up to that end.
-    continues: ClassVar[bool] = True
 
     def answer(self, result: Any) -> None:
         """Do nothing: nobody has asked."""

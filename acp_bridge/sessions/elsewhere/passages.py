@@ -26,6 +26,7 @@ from acp_bridge.protocol import (
     SESSION_UPDATE,
     SOCKET_PROTOCOL,
     Json,
+    continuing,
 )
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
@@ -264,9 +265,10 @@ class Passages:
 
     async def _reopened(self, passage: Passage) -> RpcError | None:
         """Give the client the session again; returns what has kept it from that, and says it."""
-        request = Continued(passage.client, Call(None, SESSION_RESUME, passage.given))
+        given = continuing(passage.given)
+        request = Continued(passage.client, Call(None, SESSION_RESUME, given))
         try:
-            await self.or_elsewhere(request, self._load(request, passage.given))
+            await self.or_elsewhere(request, self._load(request, given))
         except RpcError as exc:
             _say(passage, passage_words.not_continued(exc.message))
             return exc
