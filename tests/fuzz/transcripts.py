@@ -144,6 +144,8 @@ class Transcript:
         for asked in self.asked_in_load:
             mine = update.get("toolCallId") == asked.card["toolCallId"]
             asked.sure &= not mine or update == asked.card
+        if not self._marks:  # it had waited behind the load: now its place is known
+            self.asked_in_load = [each for each in self.asked_in_load if each.card != update]
         self.live.append(update)
 
     def asked(self, tool_call: Message) -> None:
