@@ -262,7 +262,7 @@ class Bridge:
             self._cancel_request(client, named.get("requestId", UNSET))
             return
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
-            client.early.cancel_oldest(named.get("sessionId"))
+            client.early.cancel_oldest(client, named.get("sessionId"))
         if client.stage is not Stage.READY or not rights.may_notify(client, method):
             return
         if self._sessions.passages.notify(client, method, named):
@@ -271,7 +271,9 @@ class Bridge:
         if session:
             session.transcript.wake(client)
         if method == protocol.SESSION_CANCEL:
-            if session:
+            if session and session.early:
+                session.early.cancel_oldest(client, session.id)
+            elif session:
                 session.audience.cancel(client)
         elif session:
             session.pass_notification(method, named)

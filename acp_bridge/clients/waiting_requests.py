@@ -16,6 +16,8 @@ class Request(Protocol):
     """A client's request (`client.ClientRequest`)."""
 
     @property
+    def client(self) -> object: ...
+    @property
     def method(self) -> str: ...
     @property
     def params(self) -> Any: ...
@@ -60,10 +62,11 @@ class WaitingRequests:
                 return True
         return False
 
-    def cancel_oldest(self, session_id: object) -> None:
-        """Answer the oldest prompt of a session as a cancelled one (invariant C1)."""
+    def cancel_oldest(self, client: object, session_id: object) -> None:
+        """Answer a client's oldest prompt of a session as a cancelled one (invariant C1)."""
         for request in self._waiting:
-            if request.method == SESSION_PROMPT and _session(request) == session_id:
+            asked = request.method == SESSION_PROMPT and _session(request) == session_id
+            if asked and request.client is client:
                 self._waiting.remove(request)
                 request.answer({"stopReason": "cancelled"})
                 return

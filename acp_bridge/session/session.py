@@ -15,6 +15,7 @@ import anyio
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
@@ -48,6 +49,8 @@ class Session:
         self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
         #: set when nothing of the session is left; True when `close` was called.
         self.closed, self.closing = anyio.Event(), False
+        #: the prompts that wait until the agent has loaded a session that only it knew.
+        self.early: WaitingRequests | None = None
         self._context, self._lease = context, lease
         parts = Parts(self, context, journal, lease, link, hooks)
         self.transcript = parts.transcript
@@ -217,6 +220,9 @@ class Session:
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
         self.transcript.wake(request.client)
+        if self.early is not None:
+            self.early.add(request)
+            return
         words = queue_command.parse(params["prompt"])
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, params, words)
@@ -231,6 +237,8 @@ class Session:
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Take a client's `$/cancel_request`; False when the request is not of this session."""
+        if self.early and self.early.cancel_request(client, request_id):
+            return True
         key = self._prompts.key_of(client, request_id)
         if key is not None:
             self.feed(ev.CancelPrompt(key, self.audience.own(client)))

@@ -17,6 +17,7 @@ from acp_bridge import errors, waits
 from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
@@ -38,7 +39,7 @@ from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.kept_work import KeptWork
 from acp_bridge.sessions.listing import Listing
-from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.sessions.session_store import IMPORTING, SessionStore
 from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -239,8 +240,11 @@ class Sessions:
 
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
-    ) -> Json:
-        """Load a session that only the agent knows through it, and keep it from now on."""
+    ) -> object:
+        """Answer the load of a session that only the agent knows, and keep it from now on.
+
+        Prompts that come before the agent has answered wait for that.
+        """
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
         if not await self._listing.agent_may_have(
             session_id, workspace.cwd
@@ -256,6 +260,8 @@ class Sessions:
                 await link.kill()
             raise
         self.live[session_id] = session
+        session.journal.set(IMPORTING, True)
+        early = session.early = WaitingRequests()
         if replay:
             session.transcript.attach(request.client)
         link.adopt(session.from_agent)
@@ -267,13 +273,18 @@ class Sessions:
             with anyio.move_on_after(waits.UNDO, shield=True):
                 await self.ending.drop(session)
                 await self._store.erase(session_id, known=False)
+            early.go_on(errors.unknown_session())
             if closed_by_client and isinstance(exc, RpcError):
                 raise errors.unknown_session() from exc
             raise
         session.user_settings.note_result(result)
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
             session.replay.replay_state(session.transcript.attach(request.client))
-        return session.replay.result(request)
+        session.journal.set(IMPORTING, False)
+        request.answer(session.replay.result(request))
+        session.early = None
+        early.go_on()
+        return ANSWERED
 
     # --- the end -------------------------------------------------------------------------------
 

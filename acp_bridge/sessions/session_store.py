@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
@@ -34,6 +34,9 @@ from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
+
+#: the name of a session's value, which is true until its agent has given all of it.
+IMPORTING: Final = "importing"
 
 
 class ReachPort(Protocol):
@@ -166,6 +169,11 @@ class SessionStore:
         journal: SessionJournal | None = None
         try:
             journal = await self._context.journal.open(session_id)
+            if journal.get(IMPORTING):  # the bridge was killed: the transcript may be a half
+                with suppress(JournalError), anyio.CancelScope(shield=True):
+                    await self._unmake(session_id, known=False)
+                os.close(lock)
+                return None
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
             hooks = await look(self._context.settings.home, workspace.cwd)

@@ -1,6 +1,7 @@
 """A session that only the agent knows is loaded or resumed through it, and kept from then on."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from acp_bridge.agents import lease
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import ABLE, Agent, Gate, Json, Process, until
+from tests.sessions.bench import bench
 from tests.sessions.world import SETUP, World, world
 
 WAYS = pytest.mark.parametrize("how", ["load", "resume"])
@@ -169,6 +171,59 @@ async def test_one_that_the_agent_does_not_give_leaves_nothing_and_can_be_asked_
         it.agent.script["session/load"] = before
         await it.load("theirs", how)
         await it.says("theirs", "hello")
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_prompts_wait_until_the_agent_has_loaded_the_session(
+    tmp_path: Path, known: bool
+) -> None:
+    async with bench(tmp_path, knowing()) as it:
+        if not known:
+            it.agent.script["session/load"] = RpcError(-32002, "no such session")
+        loading = it.agent.stops_at("session/load")
+        load = it.editor.send("session/load", THEIRS)
+        await until(lambda: loading.reached)
+        stopped, given_up, runs = (it.editor.prompt("theirs", text) for text in "abc")
+        it.editor.notify("session/cancel", {"sessionId": "theirs"})
+        it.editor.cancel_request(given_up)
+        assert await it.editor.stop_reason(stopped) == "cancelled"
+        assert (await it.editor.refusal(given_up)).code == -32800
+        assert it.agent.params("session/prompt") == []
+        loading.open()
+        if known:
+            assert await it.editor.stop_reason(runs) == "end_turn"
+            assert [each["prompt"][0]["text"] for each in it.agent.params("session/prompt")] == [
+                "c"
+            ]
+        else:
+            assert (await it.editor.refusal(runs)).code == -32002
+            await it.editor.refusal(load)
+            assert it.bridge._sessions.live == {}
+
+
+async def test_what_a_bridge_that_was_killed_in_a_load_has_kept_is_loaded_anew(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path / "killed", knowing()) as it:
+        answers, whole = Gate(), loads_with({})
+
+        async def load(process: Process, params: Json) -> Any:
+            told = await whole(process, params)
+            await answers.passed()
+            return told
+
+        it.agent.script["session/load"] = load
+        it.editor.send("session/load", THEIRS)
+        await until(lambda: it.editor.texts("theirs") == HISTORY)
+        shutil.copytree(tmp_path / "killed", tmp_path / "next")
+        answers.open()
+    async with bench(tmp_path / "next", knowing()) as it:
+        await it.editor.ask("session/load", THEIRS)
+        assert it.editor.texts("theirs") == HISTORY
+        assert len(it.agent.params("session/load")) == 1
+    async with bench(tmp_path / "killed", knowing()) as it:  # which has had the answer
+        await it.editor.ask("session/load", THEIRS)
+        assert it.editor.texts("theirs") == HISTORY
 
 
 @pytest.mark.hazard("P3", "Q9")

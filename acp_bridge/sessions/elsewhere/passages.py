@@ -192,7 +192,7 @@ class Passages:
         key = client, session_id
         if continued := self._continued.get(key):
             if method == SESSION_CANCEL:
-                continued.waiting.cancel_oldest(session_id)
+                continued.waiting.cancel_oldest(client, session_id)
         elif passage := self._passage(key):
             passage.notify(method, params)
         else:
