@@ -32,6 +32,9 @@ from tests.process.judge import PROMPT, judge_answers, judge_cards, judge_lines
 from tests.support.fixture_agents import FixtureLog
 from tests.support.recording import Message, Recording
 
+#: bytes that a bridge can have written without anybody reading them.
+_PIPE = 65536
+
 
 @dataclass
 class Ledger:
@@ -104,10 +107,12 @@ class Ledger:
             for transcript in self.transcripts.values():
                 transcript.missed()
         walk = Walk(self, who, prompts, Counter(LEAK.findall(said)), company=company)
-        # A bridge that was killed, or had no time left for a client that didn't read, may have
-        # been in the middle of its last line.
-        cut = not quiet and recording[-1:] and not recording[-1].raw.endswith(b"\n")
-        recording = Recording(recording[:-1] if cut else recording)
+        # A bridge that was killed, or had no time left for a client that didn't read, or for lines
+        # of megabytes, may have been in the middle of its last line.
+        last = recording[-1].raw if recording else b"\n"
+        torn = not last.endswith(b"\n")
+        quiet &= not torn or len(last) < _PIPE
+        recording = Recording(recording[:-1] if torn and not quiet else recording)
         for at, record in enumerate(recording):
             for _ in range(list(ends).count(at)):
                 walk.bridge_ended()
