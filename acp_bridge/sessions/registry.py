@@ -245,22 +245,7 @@ class Sessions:
 
         Prompts that come before the agent has answered wait for that.
         """
-        # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        if not await self._listing.agent_may_have(
-            session_id, workspace.cwd
-        ) or await self._listing.is_ours(session_id):
-            raise errors.unknown_session()
-        link = await self._waiting.take()
-        link.agent_session_id = session_id
-        try:
-            reach = Reach(self.passages, request)
-            session = await self._store.create(session_id, workspace, link, reach)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await link.kill()
-            raise
-        self.live[session_id] = session
-        session.journal.set(IMPORTING, True)
+        session, link = await self._begin_import(request, session_id, workspace)
         early = session.early = WaitingRequests()
         if replay:
             session.transcript.attach(request.client)
@@ -285,6 +270,27 @@ class Sessions:
         session.early = None
         early.go_on()
         return ANSWERED
+
+    async def _begin_import(
+        self, request: ClientRequest, session_id: str, workspace: Workspace
+    ) -> tuple[Session, Link]:
+        """Return a session that is to be filled, and the process that is to load it."""
+        # One that has an id of ours is open under that one, or was deleted (invariant P12).
+        may_have = await self._listing.agent_may_have(session_id, workspace.cwd)
+        if not may_have or await self._listing.is_ours(session_id):
+            raise errors.unknown_session()
+        link = await self._waiting.take()
+        link.agent_session_id = session_id
+        try:
+            reach = Reach(self.passages, request)
+            session = await self._store.create(session_id, workspace, link, reach)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await link.kill()
+            raise
+        self.live[session_id] = session
+        session.journal.set(IMPORTING, True)
+        return session, link
 
     # --- the end -------------------------------------------------------------------------------
 
