@@ -107,12 +107,7 @@ class Ledger:
             for transcript in self.transcripts.values():
                 transcript.missed()
         walk = Walk(self, who, prompts, Counter(LEAK.findall(said)), company=company)
-        # A bridge that was killed, or had no time left for a client that didn't read, or for lines
-        # of megabytes, may have been in the middle of its last line.
-        last = recording[-1].raw if recording else b"\n"
-        torn = not last.endswith(b"\n")
-        quiet &= not torn or len(last) < _PIPE
-        recording = Recording(recording[:-1] if torn and not quiet else recording)
+        recording, quiet = _whole_lines(recording, quiet=quiet)
         for at, record in enumerate(recording):
             for _ in range(list(ends).count(at)):
                 walk.bridge_ended()
@@ -213,3 +208,15 @@ def _said(prompt: Prompt, whole: Updates) -> str:
         elif runs and update["sessionUpdate"] == AGENT_MESSAGE:
             said += text
     return said
+
+
+def _whole_lines(recording: Recording, *, quiet: bool) -> tuple[Recording, bool]:
+    """Return the lines that are whole, and whether nothing else was on its way.
+
+    A bridge that was killed, or had no time left for a client that didn't read, or for lines of
+    megabytes, may have been in the middle of its last line.
+    """
+    last = recording[-1].raw if recording else b"\n"
+    torn = not last.endswith(b"\n")
+    quiet &= not torn or len(last) < _PIPE
+    return Recording(recording[:-1] if torn and not quiet else recording), quiet
