@@ -117,7 +117,7 @@ class Updates:
                 return self._said(update)
             if phase is Phase.REPLAY:
                 self._replayed = True
-            elif phase is Phase.TAINTED:
+            elif phase is Phase.LEAK:
                 return self._after_cancel(update, excused=excused)
             return None
         if kind == protocol.COMMANDS_UPDATE:

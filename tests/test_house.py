@@ -71,22 +71,10 @@ SANS_IO = (
     "attendance",
     "machine",
     "machine.effects",
-    "machine.epochs",
-    "machine.event_taker",
     "machine.events",
-    "machine.gate",
-    "machine.hook_events",
-    "machine.open_hooks",
-    "machine.outcomes",
-    "machine.process_events",
-    "machine.prompt_events",
+    "machine.processes",
     "machine.prompt_queue",
-    "machine.restarts",
-    "machine.session_end",
-    "machine.stage",
     "machine.states",
-    "machine.timers",
-    "machine.turn_end",
     "machine.turns",
     "hooks.config",
     "hooks.definitions",
@@ -125,16 +113,10 @@ HEAVY = {
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
 COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
 
-FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 300, 500, 40
-#: What may be longer, how long, and why. An entry that is not needed any more fails too.
-LONG_FILES: dict[str, tuple[int, str]] = {
-    "agent/openhands/turn.py": (360, "one machine: to be read, and proved, as a whole"),
-    "acp_bridge/session/transcript/client_view.py": (
-        316,
-        "one client's view: its quiet and its replays change each other",
-    ),
-    "acp_bridge/agents/guard.py": (395, "one program, which can import nothing of ours"),
-}
+FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 600, 500, 40
+#: What may be longer, how long, and why it is one thought. An entry that is not needed any more
+#: fails too.
+LONG_FILES: dict[str, tuple[int, str]] = {}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
 

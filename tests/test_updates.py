@@ -164,9 +164,9 @@ def test_the_conversation_is_swallowed_in_a_replay_and_never_shown_after_a_cance
     assert updates.incoming(said, Phase.REPLAY) is None
     if "toolCallId" in said:  # work that nobody asked for
         with pytest.raises(Leak):
-            updates.incoming(said, Phase.TAINTED)
+            updates.incoming(said, Phase.LEAK)
     else:
-        assert updates.incoming(said, Phase.TAINTED) is None
+        assert updates.incoming(said, Phase.LEAK) is None
     assert said["sessionUpdate"] in TRANSCRIPT
     assert not is_state(said)
     assert updates.take_new_ids() == []

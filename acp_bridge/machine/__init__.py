@@ -1,10 +1,20 @@
-"""The turn machine of one session: events go in, effects come out, and nothing is awaited.
+"""The turn machine of one session: events go in, effects come out, and nothing is awaited. SANS-IO.
 
-`turns.py` is the way in, and names the parts that decide. `events.py`, `effects.py`, `outcomes.py`
-and `states.py` are their vocabulary; the shell around the machine (`acp_bridge/session/`) feeds it
-and performs what it asks for.
+Nothing here knows a clock, a process or JSON. The shell around the machine (`acp_bridge/session/`)
+gives it events (`events.py`), performs the effects that it asks for (`effects.py`), and reads after
+each step what the session permits now (`Snapshot` in `states.py`).
+
+- `states.py`: which state follows which, its deadlines, what it permits;
+- `prompt_queue.py`: the prompts without an answer, and what keeps them from being sent;
+- `processes.py`: the agent processes: start, restart, sleep, give up;
+- `turns.py`: the machine itself, and how a turn ends.
+
+      COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
+                ^           |            |         |           |
+                +-- KILLING <------------+---------+-----------+
+                                                  BLOCKED, UNAUTHENTICATED, CLOSED
 
 All of it is plain data: `key` names a prompt, and so the turn that runs it (an int, unique in
-the session, in the order of reading), `epoch` names one agent process. What is called `detail`
-or `answer` is opaque here: the shell put it in and gets it back.
+the session, in the order of reading), `epoch` names one agent process. The machine never looks into
+a `detail` or an `answer`: the shell put it in and gets it back.
 """

@@ -1,11 +1,36 @@
-"""What happens outside the turn machine and is fed to it."""
+"""What happens outside the turn machine, as it is told: the events that `step` takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias
 
-from acp_bridge.machine.states import Timer
+
+class Timer(Enum):
+    """The machine's deadlines; the shell knows how many seconds each is."""
+
+    #: half of `drain_timeout`: start a spare process, in case the agent ignores the cancel.
+    SPARE = auto()
+    #: `drain_timeout`: the agent has not answered its cancelled prompt: kill it.
+    DRAIN = auto()
+    #: the tree should be dead by now.
+    KILL = auto()
+    #: all tries of a restart together, from the first start to the loaded session.
+    RESTART = auto()
+    #: a prompt has waited for the end of a pause or a hold for a while: time for a sign of life.
+    SIGN = auto()
+
+
+class Moment(Enum):
+    """The moments at which the machine asks for a session's hooks."""
+
+    #: before a prompt is sent; a hook may refuse it.
+    PROMPT = auto()
+    #: the agent has ended a turn; a hook may send it back to work.
+    TURN_END = auto()
+    #: the agent's process ended by itself. Nothing waits for these hooks.
+    DEATH = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,27 @@
-"""The states of a session, and what each of them permits.
+"""The states of a session: which follows which, how long each may last, and what each permits.
 
-The shell never classifies the states itself: it asks `permits`, through `Turns.permits`.
+- `NEXT` is the whole table. The other files of this room say what has happened (`Happened`), and
+  none of them names the state that comes next.
+- A state that is on its way somewhere has a deadline, armed as the state is entered.
+- The shell never classifies the states: it reads the `Snapshot` that the machine gives after each
+  step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from acp_bridge.machine.effects import Arm, Disarm, Effect
+from acp_bridge.machine.events import Timer
+
+# --- which state follows which --------------------------------------------------------------------
+
 
 class State(Enum):
-    """The stage at which a session and its agent process are."""
+    """How far a session and its agent process are."""
 
     #: there is no process.
     COLD = auto()
@@ -35,42 +45,213 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Timer(Enum):
-    """The machine's deadlines; how many seconds each is, the shell knows."""
+class Happened(Enum):
+    """What changes the state."""
 
-    #: half of `drain_timeout`: start a replacement, in case the agent ignores the cancel.
-    SPARE = auto()
-    #: `drain_timeout`: the agent has not answered its cancelled prompt: kill it.
-    DRAIN = auto()
-    #: the tree should be dead by now.
-    KILL = auto()
-    #: all tries of a restart together, from the first start to the loaded session.
-    RESTART = auto()
-    #: a prompt has waited for the end of a pause or a hold for a while: time for a sign of life.
-    SIGN = auto()
+    #: a process was started.
+    PROCESS_STARTED = auto()
+    #: a process that is initialized was given the session.
+    SESSION_GIVEN = auto()
+    #: that process has the session.
+    SESSION_TAKEN = auto()
+    #: that process wants a login first.
+    LOGIN_WANTED = auto()
+    #: the agent was sent a prompt.
+    PROMPT_SENT = auto()
+    #: the agent was told to cancel its prompt.
+    CANCEL_SENT = auto()
+    #: the turn is over, and its process may be used again.
+    TURN_OVER = auto()
+    #: the process was told to end, or hooks of a session that ends were.
+    TOLD_TO_END = auto()
+    #: the process is dead, and nobody needs another one now.
+    PROCESS_GONE = auto()
+    #: no process could be started or given the session.
+    GAVE_UP = auto()
+    #: nothing of the session is left.
+    SESSION_OVER = auto()
 
+
+#: State -> what has happened -> the state that follows. What is not in it can't happen.
+NEXT: Final = {
+    State.COLD: {
+        Happened.PROCESS_STARTED: State.STARTING,
+        Happened.TOLD_TO_END: State.KILLING,
+        Happened.SESSION_OVER: State.CLOSED,
+    },
+    State.STARTING: {
+        Happened.PROCESS_STARTED: State.STARTING,  # the next try
+        Happened.SESSION_GIVEN: State.RELOADING,
+        Happened.TOLD_TO_END: State.KILLING,
+        Happened.GAVE_UP: State.BLOCKED,
+    },
+    State.RELOADING: {
+        Happened.SESSION_TAKEN: State.IDLE,
+        Happened.LOGIN_WANTED: State.UNAUTHENTICATED,
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.IDLE: {
+        Happened.PROMPT_SENT: State.RUNNING,
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.RUNNING: {
+        Happened.CANCEL_SENT: State.DRAINING,
+        Happened.TURN_OVER: State.IDLE,
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.DRAINING: {
+        Happened.TURN_OVER: State.IDLE,
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.KILLING: {
+        Happened.PROCESS_STARTED: State.STARTING,
+        Happened.SESSION_GIVEN: State.RELOADING,  # a spare process was ready
+        Happened.TOLD_TO_END: State.KILLING,  # hooks still run at the end of the session
+        Happened.PROCESS_GONE: State.COLD,
+        Happened.GAVE_UP: State.BLOCKED,
+        Happened.SESSION_OVER: State.CLOSED,
+    },
+    State.BLOCKED: {
+        Happened.PROCESS_STARTED: State.STARTING,
+        Happened.TOLD_TO_END: State.KILLING,  # a process that would not die is killed again
+        Happened.SESSION_OVER: State.CLOSED,
+    },
+    State.UNAUTHENTICATED: {
+        Happened.SESSION_GIVEN: State.RELOADING,
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.CLOSED: {},
+}
+
+# --- how long a state may last --------------------------------------------------------------------
 
 #: What is armed on the way into a state; everything else is disarmed. (invariants C14, C21)
-DEADLINES = {
+DEADLINES: Final = {
     State.STARTING: (Timer.RESTART,),
     State.RELOADING: (Timer.RESTART,),
     State.DRAINING: (Timer.SPARE, Timer.DRAIN),
     State.KILLING: (Timer.KILL,),
 }
-#: What goes on if it was armed before: the tries of a restart share one deadline. (A pause's sign
-#: of life is of no state: `Turns` arms and disarms it by the gate.)
-KEPT = {State.KILLING: (Timer.RESTART,)}
+#: What goes on if it was armed before: the tries of a restart share one deadline.
+KEPT: Final = {State.KILLING: (Timer.RESTART,)}
 
 
-class Moment(Enum):
-    """The moments at which a session's hooks run on the machine's word."""
+class Timers:
+    """Tracks the armed timers; a timer that passes counts only under its last token."""
 
-    #: a prompt's turn has come; the agent gets it after its hooks, unless they refuse it.
-    PROMPT = auto()
-    #: the agent has ended a turn; its hooks may send it back to work.
-    TURN_END = auto()
-    #: the agent's process ended by itself. Nothing waits for these.
-    DEATH = auto()
+    def __init__(self, tokens: Iterator[int]) -> None:
+        """`tokens` gives each token once."""
+        self._tokens = tokens
+        self._armed: dict[Timer, int] = {}
+
+    def enter(self, state: State) -> list[Effect]:
+        """Disarm what belongs to another state, then arm the deadlines of this one.
+
+        The sign of life belongs to no state: it is armed and disarmed by pause and hold.
+        """
+        wanted = DEADLINES.get(state, ())
+        kept = (*wanted, *KEPT.get(state, ()), Timer.SIGN)
+        out = [
+            effect
+            for timer in tuple(self._armed)
+            if timer not in kept
+            for effect in self.disarm(timer)
+        ]
+        return out + [effect for timer in wanted for effect in self.arm(timer)]
+
+    def arm(self, timer: Timer) -> list[Effect]:
+        """Start a timer, unless it is armed."""
+        if timer in self._armed:
+            return []
+        token = self._armed[timer] = next(self._tokens)
+        return [Arm(timer, token)]
+
+    def disarm(self, timer: Timer) -> list[Effect]:
+        """Stop a timer, if it is armed."""
+        return [] if self._armed.pop(timer, None) is None else [Disarm(timer)]
+
+    def take(self, timer: Timer, token: int) -> bool:
+        """Disarm a timer that has passed; False if this token is not the one it was armed with."""
+        if self._armed.get(timer) != token:
+            return False
+        del self._armed[timer]
+        return True
+
+
+# --- what a state permits -------------------------------------------------------------------------
+
+
+class Passing(Enum):
+    """What becomes of a client's request that is for the agent."""
+
+    #: it goes out at once.
+    NOW = auto()
+    #: a setting goes out at once; any other request waits for the process that is to be started.
+    SETTINGS = auto()
+    #: it waits, and a process is started for it.
+    STARTS = auto()
+    #: it waits for the process that is on its way.
+    WAITS = auto()
+    #: it fails: no process can take it before the next prompt.
+    REFUSED = auto()
+    #: it fails: the session has ended.
+    GONE = auto()
+
+
+class Phase(Enum):
+    """What the updates of the agent count for."""
+
+    #: for nothing: the agent does not have the session.
+    NOTHING = auto()
+    #: for the running turn, or for none: they are recorded and shown.
+    LIVE = auto()
+    #: they may replay what is known: those of the conversation are swallowed.
+    REPLAY = auto()
+    #: the last turn was cancelled and has ended: those of the conversation are a leak.
+    LEAK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What a state permits the client, and the process that has the session or gets it."""
+
+    #: what becomes of a client's request for the agent.
+    requests: Passing
+    #: what the agent's updates count for.
+    updates: Phase = Phase.NOTHING
+    #: notifications other than updates pass to the client.
+    notifies: bool = False
+    #: the process may ask the client though it does not have the session yet: for a login.
+    asks_early: bool = False
+    #: the agent is read only as fast as the client reads.
+    paced: bool = False
+    #: the turn is being cancelled: what it still wants of the client is refused.
+    drains: bool = False
+
+
+PERMITS: Final = {
+    State.COLD: Permits(Passing.STARTS),
+    State.STARTING: Permits(Passing.WAITS, notifies=True, asks_early=True),
+    State.RELOADING: Permits(Passing.WAITS, updates=Phase.REPLAY, notifies=True),
+    State.IDLE: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
+    State.RUNNING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
+    State.DRAINING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, drains=True),
+    State.KILLING: Permits(Passing.WAITS),
+    State.BLOCKED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
+    State.UNAUTHENTICATED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
+    State.CLOSED: Permits(Passing.GONE),
+}
+#: In IDLE it depends: on what the updates between two turns count for, and on whether the process
+#: is provisional.
+_IDLE: Final = {
+    (updates, provisional): replace(
+        PERMITS[State.IDLE],
+        updates=updates,
+        requests=Passing.SETTINGS if provisional else Passing.NOW,
+    )
+    for updates in (Phase.LIVE, Phase.REPLAY, Phase.LEAK)
+    for provisional in (False, True)
+}
 
 
 class Standstill(Enum):
@@ -86,73 +267,81 @@ class Standstill(Enum):
     HELD = "held"
 
 
-class Passing(Enum):
-    """What becomes of a client's request that is for the agent."""
-
-    #: it goes out at once.
-    NOW = auto()
-    #: a setting goes out at once; anything else waits for the process that is to be started.
-    SETTINGS = auto()
-    #: it waits, and a process is started for it.
-    STARTS = auto()
-    #: it waits for the process that is on its way.
-    WAITS = auto()
-    #: it fails: no process can take it before the next prompt.
-    REFUSED = auto()
-    #: it fails: the session has ended.
-    GONE = auto()
-
-
-#: a process has the session and takes requests, settings at least.
-TAKES_REQUESTS: Final = (Passing.NOW, Passing.SETTINGS)
-
-
-class Phase(Enum):
-    """How what the agent says now is to be taken."""
-
-    #: nothing that it says of the session counts.
-    NOTHING = auto()
-    #: it belongs to the running turn, or to none.
-    LIVE = auto()
-    #: it may be a replay of what is known: the conversation is swallowed.
-    REPLAY = auto()
-    #: the last turn was cancelled and has ended: more of the conversation is a leak.
-    TAINTED = auto()
+# --- where the session stands ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Permits:
-    """What a state permits the client, and the process that has the session or gets it."""
+class Snapshot:
+    """Where a session stands after a step of its machine; the same until the next step."""
 
-    #: what becomes of a client's request for the agent.
-    requests: Passing
-    #: how updates are taken; `Turns.phase` also knows a replay and a cancelled turn before.
-    updates: Phase = Phase.NOTHING
-    #: notifications other than updates pass to the client.
-    notifies: bool = False
-    #: the process may ask the client though it does not have the session yet: for a login.
-    asks_early: bool = False
-    #: the agent is read only as fast as the client reads.
-    paced: bool = False
-    #: changes that the agent wants to make through the client are refused.
-    stopped: bool = False
+    state: State
+    #: the process that has the session or gets it; 0: there was none yet.
+    epoch: int
+    #: what the client may ask of the agent, and the agent of the client.
+    permits: Permits
+    #: the key of the prompt that the agent has.
+    running: int | None
+    #: the keys of the prompts in the queue, the next one first.
+    waiting: tuple[int, ...]
+    #: the keys of the requests without an answer, the oldest first.
+    unanswered: tuple[int, ...]
+    #: what the user's pause or hold has come to.
+    standstill: Standstill
+    #: the process has the session, and neither a prompt nor a hook is at work.
+    at_rest: bool
+    #: there is no process, or it ends, because the session was at rest for long.
+    asleep: bool
+    #: the process has the session, and is to be replaced before it gets a prompt.
+    provisional: bool
+    #: the session is being closed, or ends with the bridge.
+    ending: bool
+
+    @property
+    def foremost(self) -> int | None:
+        """The running or next request; None if the queue is paused or held and nothing runs."""
+        first = self.unanswered[0] if self.unanswered else None
+        stands = self.standstill is not Standstill.OPEN
+        return None if stands and first in self.waiting else first
+
+    @property
+    def stopped(self) -> bool:
+        """The agent may change nothing through the client: its turn is or was cancelled."""
+        return self.permits.drains or self.permits.updates is Phase.LEAK
+
+    @property
+    def takes_requests(self) -> bool:
+        """A process has the session and takes requests, settings at least."""
+        return self.permits.requests in (Passing.NOW, Passing.SETTINGS)
+
+    @property
+    def blocked(self) -> bool:
+        """The restarts failed, or the process wants a login."""
+        return self.state in (State.BLOCKED, State.UNAUTHENTICATED)
+
+    def phase(self, epoch: int) -> Phase:
+        """Return what the updates of the process of this epoch count for."""
+        return self.permits.updates if epoch == self.epoch else Phase.NOTHING
 
 
-PERMITS = {
-    State.COLD: Permits(Passing.STARTS),
-    State.STARTING: Permits(Passing.WAITS, notifies=True, asks_early=True),
-    State.RELOADING: Permits(Passing.WAITS, updates=Phase.REPLAY, notifies=True),
-    State.IDLE: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
-    State.RUNNING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
-    State.DRAINING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, stopped=True),
-    State.KILLING: Permits(Passing.WAITS),
-    State.BLOCKED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
-    State.UNAUTHENTICATED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
-    State.CLOSED: Permits(Passing.GONE),
-}
-_PROVISIONAL = replace(PERMITS[State.IDLE], requests=Passing.SETTINGS)
+class States:
+    """Holds the state; `advance` replaces it by the next one of the table."""
 
+    def __init__(self, state: State, timers: Timers) -> None:
+        """`state`: the first one."""
+        self.current = state
+        #: what updates count for while the agent has the session and no prompt.
+        self.between_turns = Phase.LIVE
+        #: the session is being closed, or ends with the bridge.
+        self.closing = False
+        self._timers = timers
 
-def permits(state: State, *, provisional: bool) -> Permits:
-    """Return what a state permits; `provisional`: IDLE, and the process may not get a prompt."""
-    return _PROVISIONAL if provisional else PERMITS[state]
+    def advance(self, happened: Happened) -> list[Effect]:
+        """Go to the next state and arm its deadlines; KeyError if the table has none."""
+        self.current = NEXT[self.current][happened]
+        return self._timers.enter(self.current)
+
+    def permits(self, *, provisional: bool) -> Permits:
+        """Return what the state permits; `provisional`: the process is to get no prompt."""
+        if self.current is State.IDLE:
+            return _IDLE[self.between_turns, provisional]
+        return PERMITS[self.current]

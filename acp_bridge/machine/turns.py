@@ -1,62 +1,223 @@
-"""The turn machine of one session: `step(event)` gives effects. SANS-IO.
+"""The turn machine of one session: `step(event)` gives effects.
 
-Everything that decides what happens to a prompt is in this room, and nothing here knows a clock, a
-process or JSON. `Turns` puts the parts together and gives each event to the one that takes it:
-
-- `prompt_events.py`: a prompt is read, committed, superseded, cancelled, sent;
-- `process_events.py`: what the agent processes do, and what follows when one takes too long;
-- `hook_events.py`: hooks begin and end;
-- `session_end.py`: the client closes the session, or the bridge ends.
-
-Those decide with `turn_end.py` (how the running turn ends) and `restarts.py` (the way to a process
-that has the session). What they keep is in `stage.py` (the state), `prompt_queue.py`, `epochs.py`,
-`gate.py`, `open_hooks.py` and `timers.py`. The rules that must always hold:
+What happens to a prompt is decided here, from its reading to its answer: when it is sent, how its
+turn ends, what a Stop, a hook, a pause and the end of the session do to it. The rules:
 
 - One turn runs at a time; prompts run in the order of reading, only after they are committed.
 - Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `Hold` or
   `Interrupted`), and is sent at most once: its key names its turn.
 - What comes from an old epoch, an old turn or a disarmed timer is `Dropped`.
-- A state that is on its way somewhere has a deadline, armed before anything else is done.
-- Nothing starts while the user has paused or held the session; a Stop ends a turn that is paused
-  as any other, whatever came before or comes after it.
-
-      COLD -> STARTING -> RELOADING -> IDLE <-> RUNNING -> DRAINING -> IDLE
-                ^           |            |         |           |
-                +-- KILLING <------------+---------+-----------+
-                                                  BLOCKED, UNAUTHENTICATED, CLOSED
+- Nothing is sent, and no process is started, while the user has paused or held the session, or
+  while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
+  before or comes after it.
+- The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
+  answered, session reloaded, next prompt.
+- `cancelled` is answered only when no hook of the turn runs any more. (invariant C10)
 """
 
 from __future__ import annotations
 
 from itertools import count
+from typing import assert_never
 
-from acp_bridge.machine import events
-from acp_bridge.machine.effects import Dropped, Effect
-from acp_bridge.machine.epochs import Epochs
-from acp_bridge.machine.gate import Gate
-from acp_bridge.machine.hook_events import HookEvents
-from acp_bridge.machine.open_hooks import OpenHooks
-from acp_bridge.machine.process_events import ProcessEvents
-from acp_bridge.machine.prompt_events import PromptEvents
-from acp_bridge.machine.prompt_queue import PromptQueue
-from acp_bridge.machine.restarts import Restarts
-from acp_bridge.machine.session_end import SessionEnd
-from acp_bridge.machine.stage import Stage
-from acp_bridge.machine.states import (
-    Moment,
-    Permits,
-    Phase,
-    Standstill,
-    State,
-    Timer,
-    permits,
+from acp_bridge.machine.effects import (
+    AnswerPrompt,
+    Cancelled,
+    CloseCards,
+    Commit,
+    Dropped,
+    Effect,
+    Failed,
+    Failure,
+    NoteOutcome,
+    Outcome,
+    Refused,
+    RefuseFeedback,
+    Replied,
+    SendCancel,
+    SendPrompt,
+    StillWaits,
 )
-from acp_bridge.machine.timers import Timers
-from acp_bridge.machine.turn_end import TurnEnd
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentEvent,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    GateEvent,
+    Go,
+    HoldQueue,
+    HookBegan,
+    HookEnded,
+    HookEvent,
+    HooksDone,
+    Moment,
+    NotBegun,
+    Pause,
+    PauseAnswered,
+    PromptEvent,
+    PromptReceived,
+    Renew,
+    RunHeld,
+    Shutdown,
+    Sleep,
+    StartFailed,
+    Timer,
+    TreeDead,
+    Warm,
+)
+from acp_bridge.machine.processes import Epochs, Processes
+from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
+from acp_bridge.machine.states import Happened, Phase, Snapshot, State, States, Timers
+
+#: hooks send the agent back to work so often in a row for one prompt of the user's.
+MAX_AGAIN = 5
 
 
-class Turns:
-    """One session's machine: `step` feeds it, the properties say where it stands."""
+class TurnEnd:
+    """Decides how the running turn ends, and when; methods return effects."""
+
+    def __init__(
+        self,
+        states: States,
+        queue: PromptQueue,
+        epochs: Epochs,
+        open_hooks: OpenHooks,
+        processes: Processes,
+    ) -> None:
+        self._states = states
+        self._queue = queue
+        self._epochs = epochs
+        self._open_hooks = open_hooks
+        self._processes = processes
+        #: what the running prompt is answered when its process is dead.
+        self._outcome: Outcome = Cancelled()
+
+    @property
+    def cancels(self) -> bool:
+        """The running turn is about to be answered `cancelled`."""
+        over = self._states.current in (State.DRAINING, State.KILLING) and self._queue.running
+        return bool(over) and isinstance(self._outcome, Cancelled)
+
+    @property
+    def _hooks_hold_up(self) -> bool:
+        """A cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
+        return self._open_hooks.running and self.cancels
+
+    # --- the turn is to end --------------------------------------------------------------------
+
+    def cancel(self) -> list[Effect]:
+        """End the turn for the user's Stop, or have it answered `cancelled` if it ends already."""
+        running, out = self._queue.running, list[Effect]()
+        if self._states.current is State.RUNNING:
+            out = self.drain()
+        elif running:
+            out = self._open_hooks.stop()
+        self.mark_cancelled()
+        return out
+
+    def mark_cancelled(self) -> None:
+        """Have a turn that is ending answered `cancelled`, whatever ended it."""
+        self._outcome = Cancelled()
+
+    def drain(self) -> list[Effect]:
+        """Tell the agent to cancel the running prompt."""
+        self._outcome = Cancelled()
+        out = self._states.advance(Happened.CANCEL_SENT)
+        if prompt := self._queue.running:
+            out.append(SendCancel(self._epochs.current, prompt.key))
+        return out + self._open_hooks.stop()
+
+    def died(self, detail: object) -> list[Effect]:
+        """Go on from a turn in which the agent's process ended by itself."""
+        out = self._open_hooks.tell_death(detail)
+        self._outcome = Failed(Failure.AGENT_DIED, detail)
+        return out + self._processes.restart()
+
+    # --- the agent has ended it ----------------------------------------------------------------
+
+    def answered(self, answer: object) -> list[Effect]:
+        """Take the agent's answer to a prompt that nobody cancelled."""
+        ends = (
+            self._queue.leave(answer)
+            if self._open_hooks.after_turn
+            else self._finish(Replied(answer))
+        )
+        return ends + self._processes.rest()
+
+    def not_begun(self) -> list[Effect]:
+        """Answer a prompt that was not sent, because the journal could not note its start."""
+        return self._finish(Failed(Failure.NOT_BEGUN)) + self._processes.rest()
+
+    def drained(self, event: AgentAnswered) -> list[Effect]:
+        """Take the answer that came in time to a cancelled prompt."""
+        return self.note(event) + self.end_drain()
+
+    def end_drain(self) -> list[Effect]:
+        """Go on from a cancelled turn that the agent has ended, unless a hook of it runs."""
+        processes = self._processes
+        reloads = processes.reloads_after_cancel or processes.provisional
+        if reloads and not self._states.closing:
+            return processes.restart()
+        if self._hooks_hold_up:
+            return []
+        return self._epochs.drop_spare() + self.finish_badly() + processes.rest()
+
+    def note(self, event: AgentAnswered) -> list[Effect]:
+        """Keep what the agent says of its cancelled prompt, for the journal. (invariant C13)"""
+        prompt = self._queue.running
+        if prompt and not prompt.noted and isinstance(self._outcome, Cancelled):
+            prompt.noted = True
+            return [NoteOutcome(prompt.key, event.answer)]
+        return [Dropped(event)]
+
+    # --- nothing more comes of it --------------------------------------------------------------
+
+    def after_hooks(self) -> list[Effect]:
+        """Go on with what waited for the end of hooks."""
+        state, running = self._states.current, self._queue.running
+        if state is State.DRAINING and running and running.noted and not self._hooks_hold_up:
+            return self.end_drain()
+        return self.after_deaths()
+
+    def after_deaths(self) -> list[Effect]:
+        """Go on when every process that was told to die is dead, and no hook holds the turn up."""
+        if self._states.current is not State.KILLING or self._epochs.dying or self._hooks_hold_up:
+            return []
+        return self.finish_badly() + self._processes.go_on()
+
+    def finish_badly(self) -> list[Effect]:
+        """Answer the prompt of a turn of which nothing more comes; its open cards end (C22)."""
+        return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
+
+    def abandon(self) -> list[Effect]:
+        """Hold what waits; interrupt the turn unless it was cancelled. (invariant Q6)"""
+        out = self._queue.hold()
+        if self._states.current is State.RUNNING:
+            return [*out, CloseCards(), *self._queue.interrupt()]
+        return out + self.finish_badly()
+
+    def _finish(self, outcome: Outcome) -> list[Effect]:
+        if self._queue.running:
+            self.is_over(cancelled=isinstance(outcome, Cancelled))
+        return self._queue.finish(outcome)
+
+    def is_over(self, *, cancelled: bool) -> None:
+        """Note what the agent's updates count for after this turn, and the hooks at its end.
+
+        A process that was given the session meanwhile may replay it, and knows of no such turn.
+        """
+        if self._states.between_turns is not Phase.REPLAY:
+            self._states.between_turns = Phase.LEAK if cancelled else Phase.LIVE
+
+
+class TurnMachine:
+    """One session's machine: `step` takes an event, `snapshot` is where the session stands."""
 
     def __init__(
         self,
@@ -69,166 +230,356 @@ class Turns:
     ) -> None:
         """`epoch` > 0 names a process that has the session open already (`session/new`).
 
-        `provisional`: that process may not get a prompt; the shell feeds `Renew` in time.
-        `hooks`: the moments for which the session has hooks.
+        `clear_on_cancel`: a Stop cancels all prompts that wait, too. `always_reload`: no process is
+        used again after a cancel. `provisional`: that process may not get a prompt; the shell feeds
+        `Renew` in time. `hooks`: the moments for which the session has hooks.
         """
         self._tokens = count(1)
-        queue = self._queue = PromptQueue()
-        epochs = self._epochs = Epochs(epoch)
-        gate = self._gate = Gate()
-        open_hooks = self._open_hooks = OpenHooks(hooks)
+        self._clear_on_cancel = clear_on_cancel
         self._timers = Timers(self._tokens)
-        state = State.IDLE if epoch else State.COLD
-        stage = self._stage = Stage(state, self._timers, gate)
-        restarts = self._restarts = Restarts(
-            stage, epochs, queue, open_hooks, distrust=always_reload, renew=provisional
+        self._states = states = States(State.IDLE if epoch else State.COLD, self._timers)
+        self._queue = queue = PromptQueue()
+        self._gate = Gate()
+        self._open_hooks = open_hooks = OpenHooks(hooks)
+        self._epochs = epochs = Epochs(epoch)
+        self._processes = processes = Processes(
+            states,
+            epochs,
+            queue,
+            open_hooks,
+            always_reload=always_reload,
+            provisional=provisional,
         )
-        end = self._turn_end = TurnEnd(stage, queue, epochs, open_hooks, restarts)
-        shared = stage, queue, gate, epochs, open_hooks, restarts, end
-        self._prompts = PromptEvents(*shared, clear_on_cancel)
-        self._hooks = HookEvents(stage, queue, open_hooks, end)
-        self._processes = ProcessEvents(*shared)
-        self._session_end = SessionEnd(*shared)
+        self._turn_end = TurnEnd(states, queue, epochs, open_hooks, processes)
+        self._snapshot: Snapshot | None = None
 
     @property
-    def state(self) -> State:
-        """The stage at which the session and its process are."""
-        return self._stage.state
+    def snapshot(self) -> Snapshot:
+        """Where the session stands: made when it is first asked for after a step."""
+        if self._snapshot is None:
+            self._snapshot = self._take_snapshot()
+        return self._snapshot
+
+    def _take_snapshot(self) -> Snapshot:
+        states, queue, processes = self._states, self._queue, self._processes
+        return Snapshot(
+            state=states.current,
+            epoch=self._epochs.current,
+            permits=states.permits(provisional=processes.provisional),
+            running=queue.running_key,
+            waiting=tuple(prompt.key for prompt in queue.waiting),
+            unanswered=tuple(dict.fromkeys(prompt.request for prompt in queue.unanswered)),
+            standstill=self._gate.standstill(states.current),
+            at_rest=self._at_rest,
+            asleep=processes.asleep,
+            provisional=states.current is State.IDLE and processes.provisional,
+            ending=states.closing,
+        )
 
     @property
-    def tainted(self) -> bool:
-        """The last turn was cancelled and nothing was sent since: what still comes is unclean."""
-        return self._turn_end.tainted
+    def _at_rest(self) -> bool:
+        """The process has the session, and neither a prompt nor a hook is at work."""
+        busy = self._queue.unanswered or self._open_hooks.running or self._states.closing
+        return self._states.current is State.IDLE and not busy
 
-    @property
-    def epoch(self) -> int:
-        """The process that has the session, or gets it."""
-        return self._epochs.current
-
-    @property
-    def running(self) -> int | None:
-        """The key of the prompt that the agent has, or None."""
-        return self._queue.running_key
-
-    @property
-    def ending(self) -> bool:
-        """The session is being closed, or ends with the bridge."""
-        return self._stage.closing
-
-    @property
-    def at_rest(self) -> bool:
-        """The process has the session, and neither a prompt nor a hook is about."""
-        busy = self._queue.unanswered or self._open_hooks.running or self.ending
-        return self.state is State.IDLE and not busy
-
-    @property
-    def provisional(self) -> bool:
-        """The process has the session, and is to be replaced before it gets a prompt."""
-        return self._restarts.provisional
-
-    @property
-    def asleep(self) -> bool:
-        """There is no process, or it ends, because the session was at rest for long."""
-        return self._restarts.asleep
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The keys in the queue, the next one first."""
-        return tuple(prompt.key for prompt in self._queue.waiting)
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, the oldest first."""
-        return tuple(dict.fromkeys(prompt.request for prompt in self._queue.unanswered))
-
-    @property
-    def standstill(self) -> Standstill:
-        """What the user's pause or hold has come to."""
-        gate = self._gate
-        if not gate.closed:
-            return Standstill.OPEN
-        if gate.asked is not None:
-            return Standstill.PAUSING
-        refused = self.state is State.RUNNING and not gate.turn_waits
-        return Standstill.PAUSED if gate.paused and not refused else Standstill.HELD
-
-    @property
-    def permits(self) -> Permits:
-        """What the state permits."""
-        return permits(self.state, provisional=self.provisional)
-
-    @property
-    def stopped(self) -> bool:
-        """The agent may change nothing through the client: its turn is, or was, cancelled."""
-        return self.permits.stopped or self.phase(self.epoch) is Phase.TAINTED
-
-    def phase(self, epoch: int) -> Phase:
-        """Return how what the process of this epoch says now is to be taken."""
-        if epoch != self.epoch:
-            return Phase.NOTHING
-        if self.state is State.IDLE and self._restarts.replaying:
-            return Phase.REPLAY
-        if self.state is State.IDLE and self.tainted:
-            return Phase.TAINTED
-        return self.permits.updates
-
-    def step(self, event: events.Event) -> list[Effect]:
+    def step(self, event: Event) -> list[Effect]:
         """Take one event and return what is to be done, in order.
 
         An event that nothing takes gives `Dropped` and nothing else. Raises ValueError, and
         nothing has happened, if a prompt is received twice.
         """
-        return self._take(event) + self._prompts.send_next() + self._keep_sign()
+        self._snapshot = None
+        return self._take(event) + self._send_next() + self._keep_sign()
 
-    def _take(self, event: events.Event) -> list[Effect]:
+    def _take(self, event: Event) -> list[Effect]:
+        """Give the event to what decides about it."""
         match event:
-            case (
-                events.PromptReceived()
-                | events.Committed()
-                | events.CommitFailed()
-                | events.NotBegun()
-                | events.RunHeld()
-            ):
-                return self._prompts.take(event)
-            case events.Cancel() | events.CancelPrompt():
-                return self._prompts.cancel(event)
-            case events.HooksDone() | events.HookBegan() | events.HookEnded():
-                return self._hooks.take(event)
-            case events.Pause() | events.HoldQueue() | events.Go():
+            case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunHeld():
+                return self._take_prompt(event)
+            case Cancel() | CancelPrompt():
+                return self._cancel(event)
+            case HooksDone() | HookBegan() | HookEnded():
+                return self._take_hook(event)
+            case Pause() | HoldQueue() | Go():
                 return self._take_gate(event)
-            case events.Close() | events.Shutdown():
-                return self._session_end.take(event)
-            case events.Deadline(timer, token) if self._timers.take(timer, token):
-                return self._processes.pass_deadline(timer)
-            case events.Warm():
-                return self._restarts.warm(event)
-            case events.Sleep(self.epoch) if self.at_rest:
-                return self._restarts.sleep()
-            case events.Renew():
-                return self._restarts.replace(event)
-            case events.Deadline() | events.Sleep():
+            case Close() | Shutdown():
+                return self._end_session(event)
+            case Deadline(timer, token) if self._timers.take(timer, token):
+                return self._pass_deadline(timer)
+            case Warm():
+                return self._processes.warm(event)
+            case Sleep(epoch) if epoch == self._epochs.current and self._at_rest:
+                return self._processes.sleep()
+            case Renew():
+                return self._processes.replace(event)
+            case Deadline() | Sleep():
                 return [Dropped(event)]
             case _:
-                return self._processes.take(event)
+                return self._take_process(event)
 
-    def _take_gate(self, event: events.GateEvent) -> list[Effect]:
-        """Take the user's word that nothing more is to start, or that all goes on."""
-        gate, unanswered = self._gate, self._queue.unanswered
+    # --- prompts: read, committed, superseded, cancelled, sent ---------------------------------
+
+    def _take_prompt(self, event: PromptEvent) -> list[Effect]:
+        """Take what the client and the journal say of prompts; ValueError for one read twice."""
+        queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
-            case events.Pause() if unanswered and not self.ending:
+            case PromptReceived(key) | RunHeld(key) if closing:
+                return [AnswerPrompt(key, Failed(Failure.CLOSED))]
+            case PromptReceived(key, interrupt):
+                queue.receive(key, interrupt, self._open_hooks.before_prompt)
+                return [Commit(key)]
+            case RunHeld(carrier, keys):
+                return queue.receive_held(carrier, keys, self._open_hooks.before_prompt)
+            case Committed():
+                return self._committed(event)
+            case CommitFailed(key, detail):
+                failure = Failed(Failure.JOURNAL, detail)
+                out = queue.drop(failure, lambda p: p.key == key and not p.committed)
+                return out or [Dropped(event)]
+            case NotBegun(queue.running_key) if state is State.RUNNING:
+                return self._turn_end.not_begun()
+            case NotBegun(queue.running_key) if state is State.DRAINING:
+                return self._turn_end.end_drain()
+            case NotBegun():
+                return [Dropped(event)]
+            case _:
+                assert_never(event)
+
+    def _committed(self, event: Committed) -> list[Effect]:
+        prompt = self._queue.find(event.key)
+        if not prompt or prompt.committed:
+            return [Dropped(event)]
+        prompt.committed = True
+        return [] if prompt.victim is None else self._supersede(prompt.key, prompt.victim)
+
+    def _supersede(self, key: int, victim: int) -> list[Effect]:
+        """Cancel the prompt that this one replaces, and what hooks have made of it."""
+        running = self._queue.running
+        self._gate.end_older_pause(key)
+        turn = self._states.current is State.RUNNING and running and running.root == victim
+        out = self._turn_end.drain() if turn else []
+        return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
+
+    def _cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
+        """Take the user's Stop, or a cancel of one prompt's request. (invariant C20)
+
+        It ends no prompt of another client than the one that says it. (invariant V4)
+        """
+        queue, own = self._queue, event.requests
+        if self._states.closing or not queue.unanswered:
+            return [Dropped(event)]
+        oldest, running = queue.unanswered[0], queue.running
+        if isinstance(event, CancelPrompt):
+            key = event.key
+            if not running or key not in (running.key, running.request):
+                out = queue.drop(Cancelled(), lambda p: key in (p.key, p.request))
+                return out or [Dropped(event)]
+        elif own is not None and oldest.request not in own:
+            first = next((p.request for p in queue.unanswered if p.request in own), None)
+            return self._drop_with(first, own) or [Dropped(event)]
+        self._gate.end_pause()
+        return self._turn_end.cancel() + self._drop_with(oldest.request, own)
+
+    def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
+        """Cancel the prompts that wait under this request, and those that a Stop ends beside it."""
+
+        def goes(prompt: QueuedPrompt) -> bool:
+            may_go = own is None or prompt.request in own
+            return prompt.request == request or (
+                may_go and (self._clear_on_cancel or prompt.interrupt)
+            )
+
+        return self._queue.drop(Cancelled(), goes)
+
+    def _send_next(self) -> list[Effect]:
+        """After every event: send the next committed prompt, or start a process for it."""
+        queue, waiting = self._queue, self._queue.waiting
+        if not queue.unanswered:
+            self._gate.end_pause()
+        if self._states.closing or self._gate.closed or queue.leaving:
+            return []
+        if not waiting or not waiting[0].committed:
+            return []
+        first, hooked, state = waiting[0], queue.hooked, self._states.current
+        out: list[Effect] = []
+        if first.hooks is Hooks.DUE and not hooked and not queue.running:
+            out = queue.begin_hooks(first)
+        if state is State.IDLE:
+            waits = hooked or first.hooks is not Hooks.PASSED or self._processes.provisional
+            return out if waits else out + self._send()
+        idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
+        return out + self._processes.begin() if idle and not first.ending else out
+
+    def _send(self) -> list[Effect]:
+        self._states.between_turns = Phase.LIVE
+        out = self._states.advance(Happened.PROMPT_SENT)
+        prompt = self._queue.take_next()
+        return [*out, SendPrompt(self._epochs.current, prompt.key)]
+
+    # --- hooks: before a prompt is sent, after its turn, and those that run on their own -------
+
+    def _take_hook(self, event: HookEvent) -> list[Effect]:
+        """Take the beginning or the end of hooks, and go on with what waited for it."""
+        out: list[Effect] = []
+        match event:
+            case HooksDone(key):
+                prompt = self._queue.hooked
+                if prompt is None or prompt.key != key:
+                    return [Dropped(event)]
+                out = self._hooks_done(prompt, event)
+            case HookBegan() if self._states.current is State.CLOSED:
+                return [Dropped(event)]
+            case HookBegan(run):
+                self._open_hooks.begin(run)
+                if self._states.closing or self._turn_end.cancels:
+                    out = self._open_hooks.stop()
+            case HookEnded(run):
+                if not self._open_hooks.end(run):
+                    return [Dropped(event)]
+            case _:
+                assert_never(event)
+        return out + self._turn_end.after_hooks()
+
+    def _hooks_done(self, prompt: QueuedPrompt, event: HooksDone) -> list[Effect]:
+        """Go on with the prompt whose hooks have ended. (invariant Q11)"""
+        feedback, out = event.feedback, list[Effect]()
+        if prompt is self._queue.leaving:
+            enough = prompt.again >= MAX_AGAIN
+            if feedback is not None and not prompt.ending and not enough:
+                return self._queue.follow(feedback)
+            if feedback is not None:
+                out.append(RefuseFeedback(feedback, enough and not prompt.ending))
+            self._turn_end.is_over(cancelled=isinstance(prompt.ending, Cancelled))
+        elif event.refusal is not None and not prompt.ending:
+            prompt.ending = Refused(event.refusal)
+        return out + self._queue.end_hooks()
+
+    # --- pause and hold ------------------------------------------------------------------------
+
+    def _take_gate(self, event: GateEvent) -> list[Effect]:
+        """Take the user's word that nothing more is to start, or that all goes on."""
+        gate, unanswered, closing = self._gate, self._queue.unanswered, self._states.closing
+        epoch, state = self._epochs.current, self._states.current
+        match event:
+            case Pause() if unanswered and not closing:
                 gate.pause(max(prompt.key for prompt in unanswered))
-                asks = self.state is State.RUNNING and not gate.at_agent
-                return gate.pause_turn(self.epoch, next(self._tokens)) if asks else []
-            case events.HoldQueue() if not self.ending:
-                return gate.hold(self.epoch)
-            case events.Go() if gate.closed:
-                return gate.open(self.epoch)
+                asks = state is State.RUNNING and not gate.at_agent
+                return gate.pause_turn(epoch, next(self._tokens)) if asks else []
+            case HoldQueue() if not closing:
+                return gate.hold(epoch)
+            case Go() if gate.closed:
+                return gate.open(epoch)
             case _:
                 return [Dropped(event)]
 
     def _keep_sign(self) -> list[Effect]:
-        """Let signs of life come while a prompt waits for the user's go, and no longer."""
+        """After every event: give signs of life while a prompt waits for the user's go."""
+        if self._states.current is not State.RUNNING:
+            self._gate.forget_turn()
         stands = self._queue.unanswered and (not self._queue.running or self._gate.at_agent)
         if self._gate.closed and stands:
             return self._timers.arm(Timer.SIGN)
         return self._timers.disarm(Timer.SIGN)
+
+    # --- processes and deadlines ---------------------------------------------------------------
+
+    def _take_process(self, event: AgentEvent) -> list[Effect]:
+        """Take what a process does, by the epoch that it comes from."""
+        match event:
+            case TreeDead(epoch) | StartFailed(epoch) if epoch in self._epochs.dying:
+                return self._processes.bury(event) + self._turn_end.after_deaths()
+            case AgentExited(epoch) if epoch in self._epochs.dying:
+                return []  # as expected; the death of its tree is what counts
+            case _ if event.epoch == self._epochs.spare:
+                return self._epochs.on_spare(event)
+            case _ if event.epoch == self._epochs.current:
+                return self._take_current(event)
+            case _:
+                return [Dropped(event)]
+
+    def _take_current(self, event: AgentEvent) -> list[Effect]:
+        """Take what the current process does: here in a turn, else see `Processes.take`."""
+        queue, turn_end = self._queue, self._turn_end
+        match self._states.current, event:
+            case State.RUNNING, AgentAnswered(_, queue.running_key, answer):
+                return turn_end.answered(answer)
+            case State.RUNNING, PauseAnswered(_, self._gate.asked, paused):
+                self._gate.answered(paused)
+                return []
+            case State.RUNNING, AgentExited(_, detail):
+                return turn_end.died(detail)
+            case State.DRAINING, AgentAnswered(_, queue.running_key):
+                return turn_end.drained(event)
+            case State.DRAINING, AgentExited():
+                return self._processes.restart()
+            case State.KILLING, AgentAnswered(_, queue.running_key):
+                return turn_end.note(event)
+            case _:
+                return self._processes.take(event)
+
+    def _pass_deadline(self, timer: Timer) -> list[Effect]:
+        """Take a timer that was armed and has passed."""
+        match timer:
+            case Timer.SPARE:
+                return [] if self._states.closing else self._epochs.start_spare()
+            case Timer.DRAIN:
+                return self._processes.restart()
+            case Timer.RESTART:
+                return self._processes.run_out()
+            case Timer.KILL:
+                return self._deathless()
+            case Timer.SIGN:
+                return [StillWaits()]
+            case _:
+                assert_never(timer)
+
+    def _deathless(self) -> list[Effect]:
+        """Go on although a process is still not dead: it is never used again."""
+        out: list[Effect] = []
+        self._open_hooks.forget()
+        if self._states.closing:
+            out = self._epochs.bury(*sorted(self._epochs.dying))
+            out += self._queue.end_hooks()
+        self._processes.use_up()
+        return out + self._turn_end.finish_badly() + self._processes.go_on()
+
+    # --- the end of the session ----------------------------------------------------------------
+
+    def _end_session(self, event: Close | Shutdown) -> list[Effect]:
+        """Begin to end the session, or hurry if it ends already.
+
+        A close cancels what is asked of the session; the end of the bridge holds the prompts that
+        wait, and interrupts the running one. Either way nothing new is taken, and a process that
+        lives is ended first.
+        """
+        self._states.closing = True
+        self._gate.forget()
+        out = self._epochs.drop_spare()
+        if self._states.current is not State.RUNNING or isinstance(event, Shutdown):
+            out += self._open_hooks.stop()
+        if isinstance(event, Close):
+            self._turn_end.mark_cancelled()
+            out += self._queue.drop(Cancelled())
+        else:
+            out += self._turn_end.abandon()
+        return out + self._end_process(event)
+
+    def _end_process(self, event: Close | Shutdown) -> list[Effect]:
+        processes, dying = self._processes, sorted(self._epochs.dying)
+        match self._states.current:
+            case State.IDLE | State.RUNNING | State.DRAINING if not self._queue.running:
+                return processes.close_agent()
+            case State.RUNNING:
+                return self._turn_end.drain()
+            case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
+                return processes.kill()
+            case State.BLOCKED if dying:
+                return processes.kill(*dying)
+            case State.COLD | State.BLOCKED:
+                return processes.end()
+            case State.CLOSED:
+                return [Dropped(event)]
+            case State.IDLE | State.DRAINING | State.KILLING:
+                return []  # what is on its way leads to the end
+            case _:
+                assert_never(self._states.current)

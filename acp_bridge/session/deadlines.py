@@ -9,7 +9,7 @@ import anyio
 
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.events import Timer
 from acp_bridge.settings import Settings
 
 

@@ -90,7 +90,7 @@ class FromAgent:
         self._spoke = True
         if link is not self._phased:
             self._phased, self._phase = link, self._port.phase(link.epoch)
-            self._draining = self._port.permits.stopped
+            self._draining = self._port.permits.drains
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -116,7 +116,7 @@ class FromAgent:
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
-        excused = self._phase is Phase.TAINTED and self._port.excused
+        excused = self._phase is Phase.LEAK and self._port.excused
         try:
             return self._updates.incoming(update, self._phase, excused=excused)
         except Leak:
@@ -131,9 +131,9 @@ class FromAgent:
         if phase is Phase.NOTHING and not early:
             link.peer.fail(call.id, errors.cancelled())
             return
-        tainted = phase is Phase.TAINTED and not self._port.excused
+        tainted = phase is Phase.LEAK and not self._port.excused
         try:
-            stopped = self._port.stopped if phase is not Phase.TAINTED else tainted
+            stopped = self._port.stopped if phase is not Phase.LEAK else tainted
             refused = self._to_client.forward(link, call, stopped=stopped)
         except Leak:
             link.peer.fail(call.id, errors.cancelled())
@@ -184,7 +184,7 @@ class FromAgent:
     def look_again(self) -> None:
         """Follow a change of the machine's state: who waits for the client need not any more."""
         self._phased = None
-        if self._withheld and not self._port.permits.stopped:
+        if self._withheld and not self._port.permits.drains:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
                 self._transcript.show(told)

@@ -21,7 +21,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import TAKES_REQUESTS, Passing, Permits, Phase, Standstill, State
+from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session import failures
 from acp_bridge.session.opening import Workspace
@@ -79,19 +79,19 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        return self._machine.epoch
+        return self._machine.snapshot.epoch
 
     @property
     def permits(self) -> Permits:
-        return self._machine.permits
+        return self._machine.snapshot.permits
 
     @property
     def passing(self) -> Passing:
-        return self._machine.permits.requests
+        return self._machine.snapshot.permits.requests
 
     @property
     def stopped(self) -> bool:
-        return self._machine.stopped
+        return self._machine.snapshot.stopped
 
     @property
     def excused(self) -> bool:
@@ -99,34 +99,31 @@ class Session:
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        return self._machine.unanswered
+        return self._machine.snapshot.unanswered
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        return self._machine.waiting
+        return self._machine.snapshot.waiting
 
     @property
     def running(self) -> int | None:
-        """What waits because the queue stands still is no turn, and nobody's Stop ends it."""
-        stands = self.standstill is not Standstill.OPEN
-        first = next(iter(self.unanswered), None)
-        return None if stands and first in self.waiting else first
+        return self._machine.snapshot.foremost
 
     @property
     def standstill(self) -> Standstill:
-        return self._machine.standstill
+        return self._machine.snapshot.standstill
 
     @property
     def at_rest(self) -> bool:
-        return self._machine.at_rest
+        return self._machine.snapshot.at_rest
 
     @property
     def provisional(self) -> bool:
-        return self._machine.provisional
+        return self._machine.snapshot.provisional
 
     @property
     def asleep(self) -> bool:
-        return self._machine.asleep
+        return self._machine.snapshot.asleep
 
     @property
     def occupied(self) -> bool:
@@ -134,12 +131,11 @@ class Session:
 
     @property
     def blocked(self) -> bool:
-        """The restarts failed, or the process wants a login."""
-        return self._machine.state in (State.BLOCKED, State.UNAUTHENTICATED)
+        return self._machine.snapshot.blocked
 
     @property
     def ending(self) -> bool:
-        return self._machine.ending
+        return self._machine.snapshot.ending
 
     @property
     def agent_replays(self) -> bool:
@@ -148,10 +144,11 @@ class Session:
     @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
-        return self._processes.get(self.epoch) if self.passing in TAKES_REQUESTS else None
+        now = self._machine.snapshot
+        return self._processes.get(now.epoch) if now.takes_requests else None
 
     def phase(self, epoch: int) -> Phase:
-        return self._machine.phase(epoch)
+        return self._machine.snapshot.phase(epoch)
 
     def disturb(self) -> None:
         self._sleep.disturb()
@@ -258,9 +255,9 @@ class Session:
     def note_state(self, update: Json) -> Json | None:
         """Keep an update that is about the session; returns it as it is to be shown, if it is."""
         chosen = self.user_settings
-        again = self._machine.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
+        again = self._machine.snapshot.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
         # What a process says while it is given the session is of its defaults (invariant R13).
-        announced = self._machine.state is not State.RELOADING
+        announced = self._machine.snapshot.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
         shown = self.title.note_update(update)

@@ -8,8 +8,8 @@ from typing import Protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Moment
-from acp_bridge.machine.turns import Turns
+from acp_bridge.machine.events import Moment
+from acp_bridge.machine.turns import TurnMachine
 from acp_bridge.session import failures
 from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
 
@@ -30,7 +30,7 @@ class Performer(Protocol):
 class Stepping:
     """Feeds the machine; an event that comes while one is taken waits for its end."""
 
-    def __init__(self, machine: Turns, performer: Performer) -> None:
+    def __init__(self, machine: TurnMachine, performer: Performer) -> None:
         """Nothing is fed yet."""
         self._machine = machine
         self._performer = performer
@@ -56,12 +56,12 @@ class Stepping:
         self._performer.after_steps()
 
 
-def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> Turns:
+def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> TurnMachine:
     """Return the machine of a session, as the settings have it.
 
     `link`: the process that has the session open already, if one has.
     """
-    return Turns(
+    return TurnMachine(
         epoch=1 if link else 0,
         clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,

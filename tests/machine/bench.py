@@ -5,10 +5,14 @@ from __future__ import annotations
 from acp_bridge.machine.effects import (
     AnswerPrompt,
     Arm,
+    Cancelled,
     Commit,
     Disarm,
     Dropped,
     Effect,
+    Failed,
+    Failure,
+    Replied,
     SendPrompt,
 )
 from acp_bridge.machine.events import (
@@ -18,13 +22,14 @@ from acp_bridge.machine.events import (
     Event,
     HooksDone,
     Loaded,
+    Moment,
     PromptReceived,
     Started,
+    Timer,
     TreeDead,
 )
-from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Replied
-from acp_bridge.machine.states import Moment, Timer
-from acp_bridge.machine.turns import Turns
+from acp_bridge.machine.states import Snapshot
+from acp_bridge.machine.turns import TurnMachine
 
 
 class Bench:
@@ -38,7 +43,7 @@ class Bench:
         always_reload: bool = False,
         hooks: frozenset[Moment] = frozenset(),
     ) -> None:
-        self.turns = Turns(
+        self.turns = TurnMachine(
             epoch=epoch,
             clear_on_cancel=clear_on_cancel,
             always_reload=always_reload,
@@ -50,8 +55,12 @@ class Bench:
         self.sent = 0
 
     @property
+    def now(self) -> Snapshot:
+        return self.turns.snapshot
+
+    @property
     def state(self) -> str:
-        return self.turns.state.name
+        return self.now.state.name
 
     def do(self, *events: Event) -> list[Effect]:
         shown: list[Effect] = []
@@ -90,15 +99,15 @@ class Bench:
 
     def answer(self, answer: object = "end_turn") -> list[Effect]:
         """Let the agent answer the prompt that was sent last."""
-        return self.do(AgentAnswered(self.turns.epoch, self.sent, answer))
+        return self.do(AgentAnswered(self.now.epoch, self.sent, answer))
 
     def dead(self) -> list[Effect]:
         """Let the tree of the process that has the session be dead."""
-        return self.do(TreeDead(self.turns.epoch))
+        return self.do(TreeDead(self.now.epoch))
 
     def ready(self) -> list[Effect]:
         """Let the process that was started take the session."""
-        return self.do(Started(self.turns.epoch), Loaded(self.turns.epoch))
+        return self.do(Started(self.now.epoch), Loaded(self.now.epoch))
 
 
 def cancelled(key: int) -> AnswerPrompt:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.machine.effects import (
     AnswerPrompt,
+    Cancelled,
     CloseAgent,
     CloseCards,
     Closed,
@@ -17,13 +18,18 @@ from acp_bridge.machine.effects import (
     Dropped,
     Effect,
     EndTurn,
+    Failed,
+    Failure,
     Hold,
     Interrupted,
     Kill,
     NoteOutcome,
     Open,
+    Outcome,
+    Refused,
     RefuseFeedback,
     Release,
+    Replied,
     RunHooks,
     SendCancel,
     SendGo,
@@ -50,6 +56,7 @@ from acp_bridge.machine.events import (
     HookEnded,
     HooksDone,
     Loaded,
+    Moment,
     NeedsAuth,
     NotBegun,
     Pause,
@@ -61,12 +68,12 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Unclean,
     Warm,
 )
-from acp_bridge.machine.outcomes import Cancelled, Failed, Failure, Outcome, Refused, Replied
-from acp_bridge.machine.states import Moment, Standstill, Timer
+from acp_bridge.machine.states import Standstill
 from tests.machine.reference_hooks import Asked, Line
 
 #: The order of effects at the end of a bad turn, and everywhere else.

@@ -19,8 +19,8 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    Moment,
 )
-from acp_bridge.machine.states import Moment
 
 
 @dataclass(eq=False)

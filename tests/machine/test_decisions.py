@@ -7,6 +7,7 @@ import pytest
 from acp_bridge.machine.effects import (
     CloseCards,
     Commit,
+    Failure,
     NoteOutcome,
     Open,
     Release,
@@ -25,11 +26,11 @@ from acp_bridge.machine.events import (
     Loaded,
     PromptReceived,
     Started,
+    Timer,
     Warm,
 )
-from acp_bridge.machine.outcomes import Failure
-from acp_bridge.machine.states import State, Timer
-from acp_bridge.machine.turns import Turns
+from acp_bridge.machine.states import Phase, State
+from acp_bridge.machine.turns import TurnMachine
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 # --- accepting and order ------------------------------------------------------------------------
@@ -39,7 +40,7 @@ def test_a_prompt_is_sent_when_it_is_committed_and_not_before() -> None:
     bench = Bench()
     assert bench.do(PromptReceived(1)) == [Commit(1)]
     assert bench.do(Committed(1)) == [SendPrompt(1, 1)]
-    assert (bench.state, bench.turns.running, bench.turns.waiting) == ("RUNNING", 1, ())
+    assert (bench.state, bench.now.running, bench.now.waiting) == ("RUNNING", 1, ())
 
 
 @pytest.mark.hazard("Q3")
@@ -56,7 +57,7 @@ def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     bench = Bench()
     bench.prompt(1)
     assert bench.prompt(2, 3) == []
-    assert bench.turns.waiting == (2, 3)
+    assert bench.now.waiting == (2, 3)
     assert bench.answer("one") == [replied(1, "one"), SendPrompt(1, 2)]
     assert bench.answer("two") == [replied(2, "two"), SendPrompt(1, 3)]
     assert bench.answer("three") == [replied(3, "three")]
@@ -95,7 +96,7 @@ def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None
         Committed(77),
     ]
     assert bench.do(*again) == []
-    assert (bench.turns.running, bench.turns.waiting) == (1, (2,))
+    assert (bench.now.running, bench.now.waiting) == (1, (2,))
 
 
 @pytest.mark.hazard("Q7")
@@ -105,7 +106,7 @@ def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) 
     bench.prompt(1, 2)
     with pytest.raises(ValueError, match="received twice"):
         bench.do(PromptReceived(key))
-    assert (bench.turns.running, bench.turns.waiting) == (1, (2,))
+    assert (bench.now.running, bench.now.waiting) == (1, (2,))
     assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
@@ -117,12 +118,12 @@ def test_an_answer_to_another_prompt_or_of_another_process_ends_no_turn() -> Non
     strays = [AgentAnswered(*of, "not this one") for of in [(1, 1), (1, 3), (0, 2), (2, 2)]]
     assert bench.do(*strays) == []
     assert bench.dropped == strays
-    assert bench.turns.running == 2
+    assert bench.now.running == 2
 
 
 def test_by_default_there_is_no_process_a_cancel_spares_the_queue_and_reloads_nothing() -> None:
-    assert Turns().state is State.COLD
-    turns = Turns(epoch=1)
+    assert TurnMachine().snapshot.state is State.COLD
+    turns = TurnMachine(epoch=1)
     for key in (1, 2):
         turns.step(PromptReceived(key))
         turns.step(Committed(key))
@@ -149,8 +150,7 @@ def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_i
         assert bench.do(Cancel()) == [SendCancel(1, 1)]
         assert bench.state == "DRAINING"
         assert bench.answer(said) == [NoteOutcome(1, said), CloseCards(), cancelled(1)]
-        assert bench.state == "IDLE"
-        assert bench.turns.tainted
+        assert (bench.state, bench.now.phase(1)) == ("IDLE", Phase.LEAK)
         assert not bench.armed
 
 
@@ -175,7 +175,7 @@ def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> 
         cancelled(1),
         SendPrompt(1, 2),
     ]
-    assert not bench.turns.tainted
+    assert bench.now.phase(1) is Phase.LIVE
     assert bench.answer() == [replied(2), SendPrompt(1, 3)]
 
 
@@ -243,7 +243,7 @@ def test_a_superseder_sends_one_cancel_and_runs_next() -> None:
     bench = Bench()
     bench.prompt(1, 2)
     assert bench.prompt(3, interrupt=True) == [SendCancel(1, 1)]
-    assert bench.turns.waiting == (3, 2)
+    assert bench.now.waiting == (3, 2)
     assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 3)]
     assert bench.answer() == [replied(3), SendPrompt(1, 2)]
 
@@ -252,7 +252,7 @@ def test_two_superseders_send_one_cancel_between_them_and_the_newest_runs_first(
     bench = Bench()
     bench.prompt(1, 2)
     assert bench.prompt(3, 4, interrupt=True) == [SendCancel(1, 1)]
-    assert bench.turns.waiting == (4, 3, 2)
+    assert bench.now.waiting == (4, 3, 2)
     assert bench.answer()[-1] == SendPrompt(1, 4)
     assert bench.answer() == [replied(4), SendPrompt(1, 3)]
 

@@ -9,6 +9,8 @@ from acp_bridge.machine.effects import (
     CloseAgent,
     CloseCards,
     Closed,
+    Done,
+    Failure,
     Hold,
     Interrupted,
     Kill,
@@ -34,11 +36,10 @@ from acp_bridge.machine.events import (
     Shutdown,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Warm,
 )
-from acp_bridge.machine.outcomes import Done, Failure
-from acp_bridge.machine.states import Timer
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 #: the key of `/queue run` in these tests; held prompts are 11, 12, 13.
@@ -57,7 +58,7 @@ def test_held_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_t
     bench = Bench()
     bench.prompt(1, 2)
     assert bench.do(RunHeld(RUN, (11, 12))) == []
-    assert bench.turns.waiting == (2, 11, 12)
+    assert bench.now.waiting == (2, 11, 12)
     bench.answer()
     assert bench.answer() == [replied(2), SendPrompt(1, 11)]
     assert bench.answer() == [replied(11), SendPrompt(1, 12)]
@@ -78,7 +79,7 @@ def test_a_held_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
     for event in (RunHeld(8, (12,)), RunHeld(RUN, (13,)), PromptReceived(RUN)):
         with pytest.raises(ValueError, match="received twice"):
             bench.do(event)
-    assert (bench.turns.running, bench.turns.waiting) == (11, (12,))
+    assert (bench.now.running, bench.now.waiting) == (11, (12,))
 
 
 @pytest.mark.hazard("R12")
@@ -98,7 +99,7 @@ def test_stop_before_the_first_held_prompt_runs_holds_them_all_again() -> None:
         bench.do(RunHeld(RUN, (11, 12)))
         bench.prompt(2)
         assert bench.do(stop) == [Hold((11, 12)), cancelled(RUN)]
-        assert bench.turns.waiting == (2,)
+        assert bench.now.waiting == (2,)
 
 
 def test_stop_of_another_turn_leaves_held_prompts_in_the_queue_unless_all_are_cleared() -> None:
@@ -107,7 +108,7 @@ def test_stop_of_another_turn_leaves_held_prompts_in_the_queue_unless_all_are_cl
         one.prompt(1)
         one.do(RunHeld(RUN, (11,)))
     assert bench.do(Cancel()) == [SendCancel(1, 1)]
-    assert bench.turns.waiting == (11,)
+    assert bench.now.waiting == (11,)
     assert clearing.do(Cancel()) == [SendCancel(1, 1), Hold((11,)), cancelled(RUN)]
 
 

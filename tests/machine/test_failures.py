@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acp_bridge.machine.effects import CloseCards, Kill, Open, Release, SendPrompt, Start
+from acp_bridge.machine.effects import CloseCards, Failure, Kill, Open, Release, SendPrompt, Start
 from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
@@ -13,12 +13,11 @@ from acp_bridge.machine.events import (
     NeedsAuth,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Warm,
 )
-from acp_bridge.machine.outcomes import Failure
-from acp_bridge.machine.restarts import MAX_TRIES
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.processes import MAX_TRIES
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 

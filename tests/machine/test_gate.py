@@ -9,6 +9,7 @@ import pytest
 
 from acp_bridge.machine.effects import (
     CloseCards,
+    Failure,
     NoteOutcome,
     SendCancel,
     SendGo,
@@ -32,10 +33,10 @@ from acp_bridge.machine.events import (
     PromptReceived,
     Renew,
     Started,
+    Timer,
     Unclean,
 )
-from acp_bridge.machine.outcomes import Failure
-from acp_bridge.machine.states import Standstill, Timer
+from acp_bridge.machine.states import Standstill
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 
@@ -45,7 +46,7 @@ def paused(*keys: int) -> Bench:
     bench.prompt(*keys or (1,))
     assert bench.do(Pause()) == [SendPause(1, 1)]
     bench.do(PauseAnswered(1, 1))
-    assert bench.turns.standstill is Standstill.PAUSED
+    assert bench.now.standstill is Standstill.PAUSED
     return bench
 
 
@@ -56,11 +57,11 @@ def test_a_turn_is_paused_by_its_agent_and_goes_on_at_the_users_word() -> None:
     bench = Bench()
     bench.prompt(1)
     assert bench.do(Pause()) == [SendPause(1, 1)]
-    stood = [bench.turns.standstill]
+    stood = [bench.now.standstill]
     assert bench.do(PauseAnswered(1, 1)) == []
-    stood.append(bench.turns.standstill)
+    stood.append(bench.now.standstill)
     assert bench.do(Go()) == [SendGo(1)]
-    stood.append(bench.turns.standstill)
+    stood.append(bench.now.standstill)
     assert stood == [Standstill.PAUSING, Standstill.PAUSED, Standstill.OPEN]
     assert bench.state == "RUNNING"
     assert bench.answer() == [replied(1)]
@@ -84,7 +85,7 @@ def test_with_nothing_unanswered_there_is_nothing_to_pause() -> None:
 def test_what_waits_does_not_start_when_the_paused_turn_ends_by_itself() -> None:
     bench = paused(1, 2)
     assert bench.answer() == [replied(1)]
-    assert bench.turns.standstill is Standstill.PAUSED
+    assert bench.now.standstill is Standstill.PAUSED
     assert bench.do(Go()) == [SendPrompt(1, 2)]
 
 
@@ -94,7 +95,7 @@ def test_a_pause_that_the_turn_outran_is_over_when_nothing_is_left() -> None:
     bench.do(Pause())
     assert bench.answer() == [replied(1)]
     assert bench.do(PauseAnswered(1, 1, False)) == []
-    assert bench.turns.standstill is Standstill.OPEN
+    assert bench.now.standstill is Standstill.OPEN
     assert bench.prompt(2) == [SendPrompt(1, 2)]
 
 
@@ -108,7 +109,7 @@ def test_a_pause_before_the_agent_is_ready_keeps_the_prompt_from_it() -> None:
             assert bench.do(*events)[-1] == SendPause(1, 2)
             continue
         bench.do(*events)
-        assert (bench.state, bench.turns.standstill) == ("IDLE", Standstill.PAUSED)
+        assert (bench.state, bench.now.standstill) == ("IDLE", Standstill.PAUSED)
         assert bench.do(Go()) == [SendPrompt(1, 1)]
 
 
@@ -116,7 +117,7 @@ def test_an_agent_that_does_not_pause_lets_its_turn_go_on_and_nothing_starts_aft
     bench = Bench()
     bench.prompt(1, 2)
     bench.do(Pause(), PauseAnswered(1, 1, False))
-    assert bench.turns.standstill is Standstill.HELD
+    assert bench.now.standstill is Standstill.HELD
     assert bench.answer() == [replied(1)]
     assert bench.do(Go()) == [SendPrompt(1, 2)]
 
@@ -127,7 +128,7 @@ def test_an_answer_to_an_older_question_counts_no_more() -> None:
     bench.do(Pause())
     assert bench.do(Go(), Pause())[0] == SendGo(1)
     bench.do(PauseAnswered(1, 1, False))
-    assert bench.turns.standstill is Standstill.PAUSING
+    assert bench.now.standstill is Standstill.PAUSING
 
 
 def test_an_agent_that_dies_while_its_turn_is_paused_fails_it_and_the_rest_waits_for_go() -> None:
@@ -135,7 +136,7 @@ def test_an_agent_that_dies_while_its_turn_is_paused_fails_it_and_the_rest_waits
     bench.do(AgentExited(1))
     assert failed(1, Failure.AGENT_DIED) in bench.dead()
     bench.ready()
-    assert (bench.state, bench.turns.standstill) == ("IDLE", Standstill.PAUSED)
+    assert (bench.state, bench.now.standstill) == ("IDLE", Standstill.PAUSED)
     assert bench.do(Go()) == [SendPrompt(2, 2)]
 
 
@@ -146,7 +147,7 @@ def test_an_agent_that_dies_while_its_turn_is_paused_fails_it_and_the_rest_waits
 def test_a_stop_ends_a_paused_turn_at_once_and_the_pause_with_it() -> None:
     bench = paused(1, 2)
     assert bench.do(Cancel()) == [SendCancel(1, 1)]
-    assert bench.turns.standstill is Standstill.OPEN
+    assert bench.now.standstill is Standstill.OPEN
     assert bench.answer("x") == [
         NoteOutcome(1, "x"),
         CloseCards(),
@@ -213,7 +214,7 @@ def test_a_prompt_that_interrupts_ends_the_pause_before_it_and_not_the_one_after
     bench.do(Pause())
     assert bench.do(Committed(2)) == [SendCancel(1, 1)]
     assert bench.answer()[-1] == cancelled(1)
-    assert bench.turns.standstill is Standstill.PAUSED
+    assert bench.now.standstill is Standstill.PAUSED
     assert bench.do(Go()) == [SendPrompt(1, 2)]
 
 
@@ -221,7 +222,7 @@ def test_a_prompt_that_interrupts_and_cannot_be_kept_ends_no_pause() -> None:
     bench = paused(1)
     bench.do(PromptReceived(2, True))
     assert bench.do(CommitFailed(2)) == [failed(2, Failure.JOURNAL)]
-    assert bench.turns.standstill is Standstill.PAUSED
+    assert bench.now.standstill is Standstill.PAUSED
 
 
 def test_a_turn_stays_paused_when_a_prompt_meant_to_interrupt_the_one_before_it() -> None:
@@ -231,7 +232,7 @@ def test_a_turn_stays_paused_when_a_prompt_meant_to_interrupt_the_one_before_it(
     bench.answer()
     bench.do(Pause(), PauseAnswered(1, 1))
     assert bench.do(Committed(3)) == []
-    assert bench.turns.standstill is Standstill.PAUSED
+    assert bench.now.standstill is Standstill.PAUSED
 
 
 # --- a hold ---------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def test_a_hold_lets_the_turn_end_and_starts_nothing_until_go() -> None:
     assert bench.do(HoldQueue()) == []
     assert bench.answer() == [replied(1)]
     assert bench.prompt(3) == []
-    assert bench.turns.standstill is Standstill.HELD
+    assert bench.now.standstill is Standstill.HELD
     assert bench.do(Go()) == [SendPrompt(1, 2)]
     assert bench.answer() == [replied(2), SendPrompt(1, 3)]
 
@@ -262,7 +263,7 @@ def test_a_hold_lets_a_paused_turn_go_on_to_its_end() -> None:
     bench = paused(1, 2)
     assert bench.do(HoldQueue()) == [SendGo(1)]
     assert bench.answer() == [replied(1)]
-    assert bench.turns.standstill is Standstill.HELD
+    assert bench.now.standstill is Standstill.HELD
 
 
 def test_no_process_is_started_for_a_prompt_that_is_held() -> None:

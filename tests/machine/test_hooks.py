@@ -10,12 +10,15 @@ from acp_bridge.machine.effects import (
     CloseCards,
     Closed,
     Commit,
+    Done,
     Effect,
     EndTurn,
+    Failure,
     Hold,
     Interrupted,
     Kill,
     NoteOutcome,
+    Refused,
     RefuseFeedback,
     Release,
     RunHooks,
@@ -38,16 +41,16 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    Moment,
     NotBegun,
     Pause,
     PromptReceived,
     RunHeld,
     Shutdown,
     StartFailed,
+    Timer,
 )
-from acp_bridge.machine.hook_events import MAX_AGAIN
-from acp_bridge.machine.outcomes import Done, Failure, Refused
-from acp_bridge.machine.states import Moment, Timer
+from acp_bridge.machine.turns import MAX_AGAIN
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 BEFORE, AFTER = Moment.PROMPT, Moment.TURN_END

@@ -29,13 +29,14 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    Moment,
     NotBegun,
     Pause,
     Renew,
     Shutdown,
+    Timer,
     Warm,
 )
-from acp_bridge.machine.states import Moment, Timer
 from tests.machine.world import PROCESS, World
 
 few = st.integers(0, 3)
@@ -47,7 +48,7 @@ moments = st.sampled_from([frozenset[Moment](), frozenset(Moment)])
 prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt, NotBegun])
 
 
-class TurnMachine(RuleBasedStateMachine):
+class AnyHistory(RuleBasedStateMachine):
     """Lets Hypothesis draw what happens, and make a failing history smaller."""
 
     @initialize(opened=mostly, clear=flags, always_reload=flags, hooks=moments)
@@ -140,7 +141,7 @@ class TurnMachine(RuleBasedStateMachine):
             self.world.come_to_rest(silent=self.world.keys % 2 == 0)
 
 
-TurnMachine.TestCase.settings = (
+AnyHistory.TestCase.settings = (
     settings(max_examples=5000, stateful_step_count=80, deadline=None)
     if os.environ.get("HYPOTHESIS_PROFILE") == "long"
     else settings(
@@ -167,4 +168,4 @@ def test_after_any_storm_everybody_is_answered_once_and_in_order(seed: int) -> N
 
 TestTurnMachine = pytest.mark.hazard(
     "Q1", "Q2", "Q3", "Q5", "Q9", "C1", "C2", "C3", "C5", "C10", "C14", "C20", "C21", "P12"
-)(TurnMachine.TestCase)
+)(AnyHistory.TestCase)

@@ -8,6 +8,7 @@ from acp_bridge.machine.effects import (
     Arm,
     CloseCards,
     Effect,
+    Failure,
     Kill,
     NoteOutcome,
     Open,
@@ -26,12 +27,11 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Unclean,
     Warm,
 )
-from acp_bridge.machine.outcomes import Failure
-from acp_bridge.machine.states import Timer
 from tests.machine.bench import Bench, cancelled, failed, replied
 
 
@@ -104,7 +104,7 @@ def test_a_spare_that_is_not_ready_when_the_old_tree_is_dead_is_waited_for() -> 
     bench.fire(Timer.SPARE)
     bench.fire(Timer.DRAIN)
     assert bench.dead() == [Release(1), CloseCards(), cancelled(1)]
-    assert (bench.state, bench.turns.epoch) == ("STARTING", 2)
+    assert (bench.state, bench.now.epoch) == ("STARTING", 2)
     assert set(bench.armed) == {Timer.RESTART}
     assert bench.do(Started(2)) == [Open(2)]
 
@@ -155,7 +155,7 @@ def test_a_second_spare_is_not_taken_for_ready_because_the_first_was() -> None:
     bench.fire(Timer.SPARE)
     bench.fire(Timer.DRAIN)
     bench.do(TreeDead(2), TreeDead(1))
-    assert (bench.state, bench.turns.epoch) == ("STARTING", 3)
+    assert (bench.state, bench.now.epoch) == ("STARTING", 3)
 
 
 # --- when a process is not used again -------------------------------------------------------------
@@ -273,7 +273,6 @@ def test_an_agent_that_dies_in_a_turn_fails_it_once_and_the_prompt_is_not_sent_a
         failed(1, Failure.AGENT_DIED, "signal 9"),
         Start(2),
     ]
-    assert not bench.turns.tainted
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
 
 
@@ -316,5 +315,5 @@ def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the
 def test_a_session_that_is_loaded_while_it_falls_asleep_gets_a_process() -> None:
     bench = Bench()
     assert bench.do(Sleep(1), Warm()) == [Kill(1)]
-    assert not bench.turns.asleep
+    assert not bench.now.asleep
     assert bench.dead() == [Release(1), Start(2)]

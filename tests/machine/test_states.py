@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
@@ -11,16 +11,21 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     Close,
+    Committed,
+    Go,
+    HoldQueue,
     Loaded,
     NeedsAuth,
+    PromptReceived,
     Renew,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Unclean,
     Warm,
 )
-from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, State, Timer
+from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Snapshot, Standstill, State
 from tests.machine.bench import Bench, cancelled
 
 #: State -> what becomes of a request, how updates are taken, and what else it permits.
@@ -30,7 +35,7 @@ PERMITTED = {
     "RELOADING": ("WAITS", "REPLAY", "notifies"),
     "IDLE": ("NOW", "LIVE", "notifies paced"),
     "RUNNING": ("NOW", "LIVE", "notifies paced"),
-    "DRAINING": ("NOW", "LIVE", "notifies stopped"),
+    "DRAINING": ("NOW", "LIVE", "notifies drains"),
     "KILLING": ("WAITS", "NOTHING", ""),
     "BLOCKED": ("REFUSED", "NOTHING", "notifies asks_early"),
     "UNAUTHENTICATED": ("REFUSED", "NOTHING", "notifies asks_early"),
@@ -55,13 +60,81 @@ def test_a_state_permits_what_is_written_down(name: str) -> None:
 
 def test_the_machine_permits_what_its_state_does() -> None:
     bench = Bench(epoch=0)
-    assert bench.turns.permits is PERMITS[State.COLD]
+    assert bench.now.permits is PERMITS[State.COLD]
     bench.do(Warm())
-    assert bench.turns.permits is PERMITS[State.STARTING]
+    assert bench.now.permits is PERMITS[State.STARTING]
+
+
+# --- what the shell is shown after each step ------------------------------------------------------
+
+
+def test_a_snapshot_says_where_the_session_stands_and_stays_as_it_is() -> None:
+    bench = Bench()
+    before = bench.now
+    bench.prompt(1, 2)
+    assert (before.state, before.at_rest, before.unanswered) == (State.IDLE, True, ())
+    assert bench.now == Snapshot(
+        state=State.RUNNING,
+        epoch=1,
+        permits=PERMITS[State.RUNNING],
+        running=1,
+        waiting=(2,),
+        unanswered=(1, 2),
+        standstill=Standstill.OPEN,
+        at_rest=False,
+        asleep=False,
+        provisional=False,
+        ending=False,
+    )
+    with pytest.raises(FrozenInstanceError):
+        bench.now.state = State.IDLE  # type: ignore[misc]  # that is the point
+
+
+def test_a_step_that_changes_nothing_gives_an_equal_snapshot_and_none_is_made_twice() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    before = bench.now
+    assert bench.now is before
+    bench.do(Warm())
+    assert bench.now is not before
+    assert bench.now == before
+
+
+def test_the_foremost_request_runs_or_comes_next_and_there_is_none_while_the_queue_is_held() -> (
+    None
+):
+    bench = Bench(epoch=0)
+    seen = [bench.now.foremost]
+    for event in (PromptReceived(1), HoldQueue(), Committed(1)):
+        bench.do(event)
+        seen.append(bench.now.foremost)
+    assert seen == [None, 1, None, None]
+    bench.do(Go())
+    bench.ready()
+    bench.do(HoldQueue())
+    assert (bench.state, bench.now.foremost) == ("RUNNING", 1)
+
+
+def test_a_provisional_process_takes_settings_and_no_prompt() -> None:
+    bench = Bench(epoch=0)
+    bench.do(Warm(), Started(1), Loaded(1, provisional=True))
+    assert bench.now.provisional
+    assert bench.now.permits.requests is Passing.SETTINGS
+    assert bench.now.takes_requests
+    assert bench.prompt(1) == []
+    assert bench.do(Renew()) == [Kill(1)]
+    assert (bench.now.provisional, bench.now.takes_requests) == (False, False)
+
+
+def test_a_session_is_blocked_while_only_the_next_prompt_tries_again() -> None:
+    failed, refused = Bench(epoch=0), Bench(epoch=0)
+    failed.do(Warm(), StartFailed(1, permanent=True))
+    refused.do(Warm(), Started(1), NeedsAuth(1))
+    assert (failed.now.blocked, refused.now.blocked, Bench().now.blocked) == (True, True, False)
 
 
 def phase(bench: Bench) -> str:
-    return bench.turns.phase(bench.turns.epoch).name
+    return bench.now.phase(bench.now.epoch).name
 
 
 def draining() -> Bench:
@@ -116,13 +189,13 @@ def test_a_process_that_wants_authentication_may_replay_when_it_is_asked_again()
 @pytest.mark.hazard("C6", "C19")
 def test_after_a_cancelled_turn_more_of_it_is_a_leak_until_the_next_prompt_is_sent() -> None:
     bench = draining()
-    assert (phase(bench), bench.turns.stopped) == ("LIVE", True)
+    assert (phase(bench), bench.now.stopped) == ("LIVE", True)
     bench.answer()
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("IDLE", "TAINTED", True)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("IDLE", "LEAK", True)
     bench.prompt(2)
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("RUNNING", "LIVE", False)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("RUNNING", "LIVE", False)
     bench.answer()
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("IDLE", "LIVE", False)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("IDLE", "LIVE", False)
 
 
 @pytest.mark.hazard("C6", "R11")
@@ -130,11 +203,11 @@ def test_a_process_that_follows_on_a_cancelled_turn_replays_and_does_not_leak() 
     bench = draining()
     bench.answer()
     bench.do(Unclean(1))
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("KILLING", "NOTHING", False)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("KILLING", "NOTHING", False)
     bench.dead()
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("STARTING", "NOTHING", False)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("STARTING", "NOTHING", False)
     bench.ready()
-    assert (bench.state, phase(bench), bench.turns.stopped) == ("IDLE", "REPLAY", False)
+    assert (bench.state, phase(bench), bench.now.stopped) == ("IDLE", "REPLAY", False)
 
 
 @pytest.mark.hazard("C6")
@@ -142,11 +215,11 @@ def test_only_the_current_process_is_heard_and_a_spare_from_its_opening_on() -> 
     bench = draining()
     bench.fire(Timer.SPARE)
     bench.do(Started(2))
-    assert [bench.turns.phase(epoch).name for epoch in (1, 2)] == ["LIVE", "NOTHING"]
+    assert [bench.now.phase(epoch).name for epoch in (1, 2)] == ["LIVE", "NOTHING"]
     bench.fire(Timer.DRAIN)
-    assert [bench.turns.phase(epoch).name for epoch in (1, 2)] == ["NOTHING", "NOTHING"]
+    assert [bench.now.phase(epoch).name for epoch in (1, 2)] == ["NOTHING", "NOTHING"]
     bench.do(TreeDead(1))
-    assert [bench.turns.phase(epoch).name for epoch in (1, 2)] == ["NOTHING", "REPLAY"]
+    assert [bench.now.phase(epoch).name for epoch in (1, 2)] == ["NOTHING", "REPLAY"]
 
 
 def test_a_session_that_has_ended_hears_nothing() -> None:

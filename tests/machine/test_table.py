@@ -18,6 +18,7 @@ from acp_bridge.machine.effects import (
     Disarm,
     Dropped,
     Effect,
+    Failed,
     Kill,
     Open,
     Release,
@@ -43,6 +44,7 @@ from acp_bridge.machine.events import (
     HooksDone,
     Loaded,
     LoadRefused,
+    Moment,
     NeedsAuth,
     NotBegun,
     Pause,
@@ -54,12 +56,12 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Unclean,
     Warm,
 )
-from acp_bridge.machine.outcomes import Failed
-from acp_bridge.machine.states import Moment, State, Timer
+from acp_bridge.machine.states import State
 from tests.machine.bench import Bench
 
 TABLE = Path(__file__).parent / "table.txt"
@@ -240,21 +242,21 @@ def read_table() -> dict[str, dict[str, str]]:
 def happen(state: str, event: str) -> str:
     """Feed the event in the state and return what follows, in the words of the table."""
     bench = STATES[state]()
-    was, turns = bench.turns.state, bench.turns
+    was, turns = bench.now.state, bench.turns
     if event in FIRST:
         turns.step(FIRST[event])
     if event in Timer.__members__:
         timer = Timer[event]
         effects = turns.step(Deadline(timer, bench.armed.get(timer, 0)))
     else:
-        effects = turns.step(EVENTS[event](turns.epoch, bench.sent))
-    if not effects and turns.state is was:
+        effects = turns.step(EVENTS[event](turns.snapshot.epoch, bench.sent))
+    if not effects and turns.snapshot.state is was:
         return NOTHING
     if effects and isinstance(effects[0], Dropped):
         assert len(effects) == 1
-        assert turns.state is was
+        assert turns.snapshot.state is was
         return DROPPED
-    return " ".join([turns.state.name, *map(word, effects)])
+    return " ".join([turns.snapshot.state.name, *map(word, effects)])
 
 
 def word(effect: Effect) -> str:
@@ -296,13 +298,13 @@ def test_the_table_is_of_every_state_and_every_event() -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_what_comes_from_an_old_process_or_an_old_timer_is_dropped(state: str) -> None:
     bench = STATES[state]()
-    turns, was = bench.turns, bench.turns.state
+    turns, was = bench.turns, bench.now.state
     old: list[Event] = [
-        kind(turns.epoch - 1) for kind in get_args(AgentEvent) if kind is not AgentAnswered
+        kind(turns.snapshot.epoch - 1) for kind in get_args(AgentEvent) if kind is not AgentAnswered
     ]
-    old.append(AgentAnswered(turns.epoch - 1, bench.sent))
+    old.append(AgentAnswered(turns.snapshot.epoch - 1, bench.sent))
     old += [Deadline(timer, token) for timer in Timer for token in (0, 99)]
     before = len(bench.dropped)
     assert bench.do(*old) == []
     assert bench.dropped[before:] == old
-    assert turns.state is was
+    assert turns.snapshot.state is was

@@ -20,8 +20,8 @@ def test_it_ends_the_oldest_of_them_where_it_waits_and_leaves_the_turn_of_anothe
     bench = Bench()
     bench.prompt(1, 2, 3, 4)
     assert bench.do(own(3, 4)) == [cancelled(3)]
-    assert (bench.state, bench.turns.waiting) == ("RUNNING", (2, 4))
-    assert bench.turns.unanswered == (1, 2, 4)
+    assert (bench.state, bench.now.waiting) == ("RUNNING", (2, 4))
+    assert bench.now.unanswered == (1, 2, 4)
 
 
 def test_it_ends_the_turn_that_is_theirs() -> None:
@@ -43,7 +43,7 @@ def test_where_a_stop_clears_it_clears_theirs_alone() -> None:
     bench.prompt(1, 2, 3, 4)
     assert bench.do(own(2, 4)) == [cancelled(2), cancelled(4)]
     bench.do(own(1))
-    assert bench.turns.waiting == (3,)
+    assert bench.now.waiting == (3,)
 
 
 def test_a_prompt_that_takes_over_is_ended_by_the_stop_of_its_own_client_alone() -> None:
@@ -52,7 +52,7 @@ def test_a_prompt_that_takes_over_is_ended_by_the_stop_of_its_own_client_alone()
         bench.prompt(1)
         bench.do(PromptReceived(2, interrupt=True), Committed(2))
         bench.do(stop)
-        assert bench.turns.waiting == (2,)
+        assert bench.now.waiting == (2,)
         assert bench.do(own(2)) == [cancelled(2)]
 
 
@@ -63,7 +63,7 @@ def test_it_ends_the_pause_of_no_turn_but_theirs() -> None:
     stands = []
     for stop in (own(2), own(1)):
         bench.do(stop)
-        stands.append(bench.turns.standstill is Standstill.OPEN)
+        stands.append(bench.now.standstill is Standstill.OPEN)
     assert stands == [False, True]
 
 

@@ -42,6 +42,7 @@ from acp_bridge.machine.events import (
     HooksDone,
     Loaded,
     LoadRefused,
+    Moment,
     NeedsAuth,
     NotBegun,
     Pause,
@@ -53,12 +54,13 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Timer,
     TreeDead,
     Unclean,
     Warm,
 )
-from acp_bridge.machine.states import Moment, Phase, Timer
-from acp_bridge.machine.turns import Turns
+from acp_bridge.machine.states import Phase, Snapshot
+from acp_bridge.machine.turns import TurnMachine
 from tests.machine.reference import Reference
 
 #: States on their way somewhere, the deadline that ends each, and what else may be armed.
@@ -108,7 +110,7 @@ class World:
         hooks: frozenset[Moment] = frozenset(),
     ) -> None:
         first = 1 if opened else 0
-        self.turns = Turns(
+        self.turns = TurnMachine(
             epoch=first, clear_on_cancel=clear, always_reload=always_reload, hooks=hooks
         )
         self.reference = Reference(clear, always_reload, hooks=hooks)
@@ -123,11 +125,15 @@ class World:
         self.armed: dict[Timer, int] = {}
         self.due: list[Event] = []
 
+    @property
+    def now(self) -> Snapshot:
+        return self.turns.snapshot
+
     def feed(self, event: Event) -> None:
-        state = self.turns.state
+        state = self.now.state
         self.reference.before(event)
         effects = self.turns.step(event)
-        assert effects != [Dropped(event)] or self.turns.state is state
+        assert effects != [Dropped(event)] or self.now.state is state
         self.reference.after(event, effects)
         for effect in effects:
             self.note(effect)
@@ -159,37 +165,35 @@ class World:
 
     def check(self) -> None:
         """Assert what holds at every moment, whatever happened."""
-        known, turns, state = self.reference, self.turns, self.turns.state.name
-        assert turns.waiting == tuple(asked.key for asked in known.next())
-        assert turns.running == (known.running.key if known.running else None)
+        known, now, state = self.reference, self.now, self.now.state.name
+        assert now.waiting == tuple(asked.key for asked in known.next())
+        assert now.running == (known.running.key if known.running else None)
         of_states = self.armed.keys() - {Timer.SIGN}
         if state in DEADLINES:
             needed, allowed = DEADLINES[state]
             assert {needed} <= of_states <= {needed} | allowed
         else:
             assert not of_states
-        known.check_gate(turns.standstill, state, Timer.SIGN in self.armed)
+        known.check_gate(now.standstill, state, Timer.SIGN in self.armed)
         if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
             assert known.gate_closed or known.hooked or not stranded, "stranded"
-        if turns.asleep:
+        if now.asleep:
             assert state in ("COLD", "KILLING")
             assert known.asleep
-        assert not (known.asleep and state == "COLD") or turns.asleep
-        assert isinstance(turns.tainted, bool)
-        assert not (turns.tainted and state in ("RUNNING", "DRAINING"))
-        assert not turns.tainted or known.told or known.died or known.hooks
-        phase = turns.phase(turns.epoch)
-        assert phase is not Phase.LIVE or turns.epoch in known.loaded
-        assert phase is not Phase.REPLAY or turns.epoch in known.opened
-        assert turns.phase(turns.epoch + 1) is Phase.NOTHING
+        assert not (known.asleep and state == "COLD") or now.asleep
+        phase = now.phase(now.epoch)
+        assert phase is not Phase.LEAK or known.told or known.died or known.hooks
+        assert phase is not Phase.LIVE or now.epoch in known.loaded
+        assert phase is not Phase.REPLAY or now.epoch in known.opened
+        assert now.phase(now.epoch + 1) is Phase.NOTHING
 
     def sleep(self, back: int) -> None:
         """Let the session have been at rest for long, or a process that it had before."""
-        event = Sleep(self.turns.epoch - back)
-        rests = self.turns.at_rest
+        event = Sleep(self.now.epoch - back)
+        rests = self.now.at_rest
         self.feed(event)
-        assert (self.turns.state.name == "KILLING") or not rests or back
+        assert (self.now.state.name == "KILLING") or not rests or back
 
     # --- the client and the journal ------------------------------------------------------------
 
@@ -234,7 +238,7 @@ class World:
 
     def pause_answered(self, paused: bool, back: int) -> None:
         """Answer the last question for a pause, or an older one."""
-        self.feed(PauseAnswered(self.turns.epoch, self.reference.pause_token - back, paused))
+        self.feed(PauseAnswered(self.now.epoch, self.reference.pause_token - back, paused))
 
     # --- processes and clock -------------------------------------------------------------------
 
@@ -264,11 +268,11 @@ class World:
 
     def process(self, kind: type[AgentEvent], back: int, permanent: bool) -> None:
         """Let this process do something, or one that was before it or comes after it."""
-        self.feed(of(kind, self.turns.epoch - back, permanent))
+        self.feed(of(kind, self.now.epoch - back, permanent))
 
     def answer(self, back: int, key_back: int) -> None:
         """Answer the prompt that was sent last, or another one, of this process or another one."""
-        epoch, key = self.turns.epoch - back, self.reference.sent_last - key_back
+        epoch, key = self.now.epoch - back, self.reference.sent_last - key_back
         self.feed(AgentAnswered(epoch, key, "out of order"))
 
     def deadline(self, which: int) -> None:
@@ -343,5 +347,5 @@ class World:
                 break
         assert not self.reference.line
         assert self.reference.gone or not self.reference.carriers
-        assert self.turns.state.name not in DEADLINES, "it never becomes quiet"
-        assert self.turns.state.name == "CLOSED" or not self.reference.closing
+        assert self.now.state.name not in DEADLINES, "it never becomes quiet"
+        assert self.now.state.name == "CLOSED" or not self.reference.closing

@@ -94,7 +94,7 @@ class Port:
 
     @property
     def stopped(self) -> bool:
-        return self.permits.stopped or self.phase_now is Phase.TAINTED
+        return self.permits.drains or self.phase_now is Phase.LEAK
 
     def phase(self, epoch: int) -> Phase:
         if epoch != self.epoch:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.session.prompts.answers import for_journal, in_short, of_outcome
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from tests.session.played_agent import AUTH_REQUIRED, BUSY

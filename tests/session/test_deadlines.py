@@ -8,7 +8,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Timer
+from acp_bridge.machine.events import Timer
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.settings import Settings
 from tests.session.ports import Port

@@ -128,7 +128,7 @@ async def test_an_update_keeps_all_its_fields_but_the_agents_id_of_the_session(
     [
         (Phase.LIVE, True, True, False),
         (Phase.REPLAY, False, True, False),
-        (Phase.TAINTED, False, True, False),
+        (Phase.LEAK, False, True, False),
         (Phase.NOTHING, False, False, False),
     ],
 )
@@ -288,7 +288,7 @@ async def test_a_change_after_a_cancelled_turn_is_refused_and_makes_the_process_
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal)
-    stage.enter(State.IDLE, Phase.TAINTED)
+    stage.enter(State.IDLE, Phase.LEAK)
     stage.link.asks("fs/read_text_file", {}, 1)
     assert stage.port.take() == []
     for number, method in enumerate(["terminal/create", REQUEST_PERMISSION], 2):
@@ -307,7 +307,7 @@ async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean(
     stage.says(chunk("a", "m"), card("t"))
     stage.updates.close_cards()
     stage.client.sent.take()
-    stage.enter(State.IDLE, Phase.TAINTED)
+    stage.enter(State.IDLE, Phase.LEAK)
     stage.says(said)
     assert stage.port.fed == [ev.Unclean(1)]
     assert stage.shown() == []
@@ -321,7 +321,7 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
     stage.says(chunk("a", "m"), card("t"))
     stage.updates.close_cards()
     stage.client.sent.take()
-    stage.enter(State.IDLE, Phase.TAINTED)
+    stage.enter(State.IDLE, Phase.LEAK)
     stage.port.excused = True
     stage.says(chunk("[MODE_UPDATE] plan", "other"), card("new"))
     assert [update["sessionUpdate"] for update in stage.shown()] == [AGENT_MESSAGE, TOOL_CALL]

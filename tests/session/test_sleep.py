@@ -32,7 +32,7 @@ def tree(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 def asleep(here: Living) -> bool:
-    return here.session.asleep and here.session._machine.state is State.COLD
+    return here.session.asleep and here.session._machine.snapshot.state is State.COLD
 
 
 async def falls_asleep(here: Living) -> None:
@@ -119,7 +119,7 @@ async def test_a_notification_whose_process_does_not_come_is_not_told_to_a_later
         await trusted(here, await here.agent())
         await falls_asleep(here)
         here.session.pass_notification("_x/told", {"sessionId": "s"})
-        await until(lambda: here.session._machine.state is State.BLOCKED)
+        await until(lambda: here.session._machine.snapshot.state is State.BLOCKED)
         prompt = here.prompt("more")
         woken = await here.agent(3)
         woken.answer(await woken.asked(SESSION_PROMPT), DONE)

@@ -47,7 +47,7 @@ class Moment:
         state = {"falling": State.KILLING, "asleep": State.COLD}.get(self.name, State.STARTING)
         self._dying.immortal = self.name == "falling"
         await until(lambda: self.here.session.asleep)
-        await until(lambda: self.here.session._machine.state in (state, State.COLD))
+        await until(lambda: self.here.session._machine.snapshot.state in (state, State.COLD))
         if self.name in ("starting", "loading"):
             self.here.session.wake()
             await quiet()

@@ -15,9 +15,10 @@ from acp_bridge import errors, notices, work_notices
 from acp_bridge.clients.client import Client
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.turns import TurnMachine
 from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.session.clients.questions import Questions
-from acp_bridge.session.clients.standing import Standing, StandingPort
+from acp_bridge.session.clients.standing import Standing
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.transcript.client_view import ClientView
@@ -56,7 +57,7 @@ class Audience:
         self,
         port: AudiencePort,
         settings: Settings,
-        machine: StandingPort,
+        machine: TurnMachine,
         transcript: TranscriptOut,
         prompts: Prompts,
         questions: Questions,
@@ -124,12 +125,12 @@ class Audience:
 
         None if there are none but its own.
         """
-        unanswered, keys = self._port.unanswered, self._machine.waiting
-        if len(self.own(client)) == len(unanswered):
+        now = self._machine.snapshot
+        if len(self.own(client)) == len(now.unanswered):
             return None
-        running, waiting = self._machine.running, [self._prompts.get(key).params for key in keys]
+        running, waiting = now.running, [self._prompts.get(key).params for key in now.waiting]
         if running is None and not waiting:  # hooks run at the end of its turn
-            running = unanswered[0]
+            running = now.unanswered[0]
         runs = None if running is None else self._prompts.get(running).params
         return work_notices.at_work(runs, waiting)
 

@@ -7,12 +7,13 @@ the bridge ends, the session is kept, and may be opened elsewhere at once.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
 from acp_bridge import notices
-from acp_bridge.machine.states import Standstill, State
+from acp_bridge.machine.states import Snapshot, Standstill, State
+from acp_bridge.machine.turns import TurnMachine
 from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, Json
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.prompts.prompts import Prompts
@@ -30,45 +31,13 @@ _WORDS: Final = {
 }
 
 
-class StandingPort(Protocol):
-    """What is needed of the machine."""
-
-    @property
-    def state(self) -> State:
-        """The stage at which the machine is."""
-
-    @property
-    def standstill(self) -> Standstill:
-        """What the user's pause or hold has come to."""
-
-    @property
-    def running(self) -> int | None:
-        """The key of the prompt that the agent has, or None."""
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, that of the running turn first."""
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The keys of the prompts in the queue."""
-
-    @property
-    def asleep(self) -> bool:
-        """True while there is no process because the session was at rest."""
-
-    @property
-    def ending(self) -> bool:
-        """True once the session is being closed, or ends with the bridge."""
-
-
 class Standing:
     """Tells one session's state."""
 
     def __init__(
         self,
         session_id: str,
-        port: StandingPort,
+        machine: TurnMachine,
         transcript: TranscriptOut,
         prompts: Prompts,
         questions: Questions,
@@ -77,7 +46,7 @@ class Standing:
         #: somebody closes the session for all.
         self.closing = False
         self._session_id = session_id
-        self._port = port
+        self._machine = machine
         self._transcript = transcript
         self._prompts = prompts
         self._questions = questions
@@ -87,12 +56,13 @@ class Standing:
 
     def look_again(self) -> None:
         """Tell a change; nothing is told of a bridge's end."""
-        if self._port.ending and not self.closing:
+        now = self._machine.snapshot
+        if now.ending and not self.closing:
             return
-        word = self._state()
+        word = self._state(now)
         if word != self._word:
             self._word, self._since = word, anyio.current_time()
-        stands = word, len(self._port.waiting), len(self._transcript.views), self._port.running
+        stands = word, len(now.waiting), len(self._transcript.views), now.running
         if stands != self._told:
             self._told = stands
             for view in self._transcript.views:
@@ -115,10 +85,10 @@ class Standing:
     def _tell(self, view: ClientView) -> None:
         if not view.client.hears_state or view.replaying:
             return
-        told = self._params()
-        if (key := self._port.running) is not None:
+        told, now = self._params(), self._machine.snapshot
+        if (key := now.running) is not None:
             prompt = self._prompts.get(key)
-            mine = self._prompts.asker(self._port.unanswered[0]) is view.client
+            mine = self._prompts.asker(now.unanswered[0]) is view.client
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
         view.client.peer.notify(SESSION_STATE, told)
@@ -128,13 +98,13 @@ class Standing:
             "sessionId": self._session_id,
             "state": self._word,
             "seconds": int(anyio.current_time() - self._since),
-            "waiting": len(self._port.waiting),
+            "waiting": len(self._machine.snapshot.waiting),
             "clients": len(self._transcript.views),
         }
 
-    def _state(self) -> str:
-        state, stands = self._port.state, self._port.standstill
-        ends = state is State.KILLING and self._port.running is not None
+    def _state(self, now: Snapshot) -> str:
+        state, stands = now.state, now.standstill
+        ends = state is State.KILLING and now.running is not None
         if word := "cancelling" if ends else _WORDS.get(state):
             return word
         if stands is Standstill.PAUSED:
@@ -145,8 +115,8 @@ class Standing:
             return "running"
         if stands is not Standstill.OPEN:
             return "held"
-        if self._port.asleep:
+        if now.asleep:
             return "asleep"
         if state in (State.STARTING, State.RELOADING, State.KILLING):
             return self._word if self.closing else "starting"  # nothing starts then
-        return "running" if self._port.unanswered else "idle"
+        return "running" if now.unanswered else "idle"

@@ -7,7 +7,7 @@ from typing import assert_never
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import GONE, WAL_GONE
-from acp_bridge.machine.outcomes import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
+from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from acp_bridge import notices
-from acp_bridge.machine.outcomes import Outcome
+from acp_bridge.machine.effects import Outcome
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut

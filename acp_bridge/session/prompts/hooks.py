@@ -20,7 +20,7 @@ from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.log import event
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Moment
+from acp_bridge.machine.events import Moment
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
 from acp_bridge.session.prompts.hook_runs import HookRuns, HookRunsPort, Run
 from acp_bridge.session.prompts.prompts import Prompts

@@ -20,7 +20,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Cancelled, Outcome, Replied
+from acp_bridge.machine.effects import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut

@@ -9,7 +9,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.outcomes import Failed, Failure, Outcome, Refused
+from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused
 from acp_bridge.protocol import (
     CONTEXT,
     SESSION_CANCEL,
