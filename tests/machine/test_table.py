@@ -7,7 +7,6 @@ does one too many. In it `+DRAIN` is a deadline that is armed, `-DRAIN` one that
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -61,12 +60,9 @@ from acp_bridge.machine.events import (
     Unclean,
     Warm,
 )
-from acp_bridge.machine.states import State
+from acp_bridge.machine.states import NEXT, Happened, State, States
 from tests.machine.bench import Bench
-
-TABLE = Path(__file__).parent / "table.txt"
-#: Written in the table for "the same state, no effect", and for "nothing took it".
-NOTHING, DROPPED = "nothing", "dropped"
+from tests.machine.table import DOCUMENT, DROPPED, NOTHING, page, place, read_table
 
 
 def after(
@@ -117,6 +113,7 @@ STATES: dict[str, Callable[[], Bench]] = {
     "STARTING, the second try": lambda: after(*TWO, StartFailed(1), epoch=0),
     "STARTING, the third try": lambda: after(*TWO, StartFailed(1), StartFailed(2), epoch=0),
     "RELOADING": lambda: after(*TWO, STARTED, epoch=0),
+    "RELOADING, nothing waits": lambda: after(Warm(), STARTED, epoch=0),
     "IDLE": lambda: after(epoch=1),
     "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
     "RUNNING": lambda: after(*TWO, epoch=1),
@@ -160,6 +157,7 @@ STATES: dict[str, Callable[[], Bench]] = {
     "IDLE, hooks run before a cancelled prompt": lambda: hooked(*TWO, CANCEL),
     "IDLE, hooks run after a turn": lambda: hooked(*OVER),
     "IDLE, hooks run after a cancelled turn": lambda: hooked(*OVER, CANCEL),
+    "COLD, hooks run after a turn": lambda: hooked(*OVER, EXITED, TreeDead(1)),
     "IDLE, feedback is being written down": lambda: hooked(*OVER, HooksDone(1, feedback=6)),
     "RUNNING, a hook runs": lambda: hooked(*ASIDE),
     "DRAINING, it has answered and a hook runs": lambda: hooked(
@@ -224,21 +222,6 @@ FIRST = {
 }
 
 
-def read_table() -> dict[str, dict[str, str]]:
-    """Return state -> event -> what is next; raises ValueError for a row that is there twice."""
-    table: dict[str, dict[str, str]] = {}
-    for line in TABLE.read_text("utf-8").splitlines():
-        if line.startswith("=="):
-            rows = table[line.strip("= ")] = {}
-        elif line and not line.startswith("#"):
-            events, _, result = line.partition(": ")
-            for event in events.split(", "):
-                if event in rows:
-                    raise ValueError(f"twice: {line}")
-                rows[event] = result.strip()
-    return table
-
-
 def happen(state: str, event: str) -> str:
     """Feed the event in the state and return what follows, in the words of the table."""
     bench = STATES[state]()
@@ -292,6 +275,26 @@ def test_the_table_is_of_every_state_and_every_event() -> None:
     assert {name.partition(",")[0] for name in STATES} == set(State.__members__)
     kinds = {type(event(1, 1)) for event in EVENTS.values()} | {Deadline}
     assert kinds == set(get_args(Event))
+
+
+def test_every_arrow_between_two_states_is_taken_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = set[tuple[State, Happened]]()
+    advance = States.advance
+
+    def noting(self: States, happened: Happened) -> list[Effect]:
+        taken.add((self.current, happened))
+        return advance(self, happened)
+
+    monkeypatch.setattr(States, "advance", noting)
+    for state, rows in read_table().items():
+        for event in rows:
+            happen(state, event)
+    assert taken == {(state, happened) for state, arrows in NEXT.items() for happened in arrows}
+
+
+def test_the_table_in_the_architecture_is_that_of_the_machine() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    assert text.splitlines()[place(text)] == page(), "run `make states`"
 
 
 @pytest.mark.hazard("C2", "C14")
