@@ -42,7 +42,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A carrier of held prompts has carried them all."""
+    """All left-over prompts of a `/queue run` have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class SendPause:
 
 @dataclass(frozen=True, slots=True)
 class SendGo:
-    """Tell the agent that the turn which it was asked to pause goes on."""
+    """Tell the agent to go on with the turn that it was asked to pause."""
 
     epoch: int
 
@@ -127,21 +127,21 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill the process tree, also one that still starts; then feed `TreeDead`, once."""
+    """Kill the process tree, even while the process starts; then feed `TreeDead`, once."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class CloseAgent:
-    """Let the process end by itself, bounded, then kill the tree and feed `TreeDead`."""
+    """Give the process a bounded time to end by itself, kill its tree, and feed `TreeDead`."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Start a timer; one armed before under the same name is void."""
+    """Start a timer, in place of the one that was armed under the same name."""
 
     timer: Timer
     token: int
@@ -185,7 +185,7 @@ class EndTurn:
 class RunHooks:
     """Run the hooks about this prompt, then feed `HooksDone`, once.
 
-    `again`: how often hooks have sent the agent back to work for this prompt of the user's.
+    `again`: how often hooks have already sent the agent back to work for this prompt.
     """
 
     key: int
@@ -195,7 +195,7 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class StopHooks:
-    """Kill every hook of the session that runs; what each owes is fed when it is dead (C10)."""
+    """Kill all running hooks; feed `HooksDone` or `HookEnded` for each when it is dead (C10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Write to the journal, and only there, that these prompts wait for the user's word."""
+class LeaveOver:
+    """Write to the journal, and only there, that these prompts are left over for `/queue run`."""
 
     keys: tuple[int, ...]
 
@@ -236,7 +236,7 @@ class CloseCards:
 class Release:
     """Forget a dead process, and release its terminals and open requests at the client.
 
-    This comes once for every epoch that was started; at the end also for one that won't die.
+    It is asked for once for every epoch that was started, at the end also for one that won't die.
     """
 
     epoch: int
@@ -249,7 +249,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Log the event, which came too late, too early or again: nothing else comes of it."""
+    """Log an event that came too late, too early or twice; nothing else comes of it."""
 
     event: Event
 
@@ -275,7 +275,7 @@ Effect: TypeAlias = (
     | RefuseFeedback
     | TellDeath
     | Interrupted
-    | Hold
+    | LeaveOver
     | CloseCards
     | Release
     | Closed

@@ -64,10 +64,10 @@ class NotBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunHeld:
-    """`/queue run`: the prompt `carrier` stays open while the held prompts `keys` run.
+class RunLeftOver:
+    """`/queue run`: the request `carrier` stays open while the left-over prompts `keys` run.
 
-    Its outcome is `Done`, or that of the last of them if that was not the agent's own.
+    It is answered `Done`, or like the last of them if the agent did not answer that one.
     """
 
     carrier: int
@@ -78,8 +78,8 @@ class RunHeld:
 class HooksDone:
     """The hooks that `RunHooks` asked for have ended, or were killed; fed once for each.
 
-    `refusal`: why the prompt may not run, if it may not. `feedback`: the key of a new prompt that
-    sends the agent back to work, if it is to go on.
+    `refusal`: why the prompt may not run; None: it may. `feedback`: the key of a new prompt that
+    sends the agent back to work; None: the turn stays over.
     """
 
     key: int
@@ -96,7 +96,7 @@ class HookBegan:
 
 @dataclass(frozen=True, slots=True)
 class HookEnded:
-    """No process of such a hook is left."""
+    """No process of the hook that began as `run` is left."""
 
     run: int
 
@@ -105,7 +105,7 @@ class HookEnded:
 class Cancel:
     """The client sent `session/cancel`.
 
-    `requests`: the keys of the requests that it may end, its own; None: all.
+    `requests`: the keys of the client's own requests, the only ones that it may end; None: all.
     """
 
     requests: frozenset[int] | None = None
@@ -144,18 +144,19 @@ class Warm:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """The session has been at rest for long: its process may end until somebody needs one.
+    """The session has been at rest for long: its process may end; a prompt starts the next one.
 
-    The shell feeds it only where nothing that the machine does not know of is open.
+    The shell feeds it only if no question, request or tool of the agent is open.
     """
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Renew:
-    """The next prompt needs another process: the session's roots or MCP servers have changed, or
-    the process was provisional.
+class ReplaceProcess:
+    """The process may get no further prompt, and another one takes its place.
+
+    The session's roots or MCP servers have changed, or the process was provisional.
     """
 
 
@@ -179,7 +180,7 @@ class StartFailed:
 class Loaded:
     """The process has the session, and its settings are applied.
 
-    `provisional`: it may not get a prompt; the shell feeds `Renew` in time.
+    `provisional`: it may not get a prompt; the shell feeds `ReplaceProcess` in time.
     """
 
     epoch: int
@@ -228,7 +229,7 @@ class TreeDead:
 
 
 @dataclass(frozen=True, slots=True)
-class Unclean:
+class Leaked:
     """The agent went on with a turn after it had answered `cancelled`."""
 
     epoch: int
@@ -236,7 +237,7 @@ class Unclean:
 
 @dataclass(frozen=True, slots=True)
 class PauseAnswered:
-    """The agent answered `SendPause`; `token` is its. `paused`: the turn waits now."""
+    """The agent answered the `SendPause` of this token; `paused`: the turn waits now."""
 
     epoch: int
     token: int = 0
@@ -245,7 +246,7 @@ class PauseAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A timer passed; `token` is the one it was armed with."""
+    """A timer passed that was armed with this token."""
 
     timer: Timer
     token: int
@@ -261,7 +262,7 @@ class Shutdown:
     """The bridge ends, and the session with it."""
 
 
-PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunHeld
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go
@@ -275,7 +276,7 @@ AgentEvent: TypeAlias = (
     | AgentAnswered
     | AgentExited
     | TreeDead
-    | Unclean
+    | Leaked
     | PauseAnswered
 )
 
@@ -287,7 +288,7 @@ Event: TypeAlias = (
     | CancelPrompt
     | Warm
     | Sleep
-    | Renew
+    | ReplaceProcess
     | Deadline
     | Close
     | Shutdown

@@ -26,14 +26,14 @@ from acp_bridge.machine.effects import (
 from acp_bridge.machine.events import (
     AgentEvent,
     AgentExited,
+    Leaked,
     Loaded,
     LoadRefused,
     NeedsAuth,
-    Renew,
+    ReplaceProcess,
     Started,
     StartFailed,
     TreeDead,
-    Unclean,
     Warm,
 )
 from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
@@ -163,7 +163,7 @@ class Processes:
                 return self._fail(detail, permanent)
             case State.STARTING | State.RELOADING, AgentExited(_, detail):
                 return self._fail(detail)
-            case State.IDLE | State.RUNNING | State.DRAINING, Unclean():
+            case State.IDLE | State.RUNNING | State.DRAINING, Leaked():
                 self.reloads_after_cancel = True
                 return self.replace(event)
             case State.IDLE | State.UNAUTHENTICATED, AgentExited(_, detail):
@@ -212,7 +212,7 @@ class Processes:
 
     # --- a process is replaced -----------------------------------------------------------------
 
-    def replace(self, event: Renew | Unclean) -> list[Effect]:
+    def replace(self, event: ReplaceProcess | Leaked) -> list[Effect]:
         """Replace the process, after its turn if it has one; drop the event if none has the
         session.
         """

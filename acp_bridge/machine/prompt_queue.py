@@ -4,11 +4,11 @@ The queue has the prompt that runs and those that wait; hooks about a prompt and
 hold keep it where it is.
 
 - They wait in the order of reading; a superseder (`interrupt`) goes first, the newest before all.
-- Every prompt leaves with exactly one `AnswerPrompt` (or, when the bridge ends, one `Hold` or
+- Every prompt leaves with exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver` or
   `Interrupted`). (invariant Q9)
-- A prompt that was held since a restart is *carried* by a `/queue run`, the carrier, whose
-  request stays open meanwhile. If it may not run it is held again. The carrier is answered when
-  none of its prompts is left. (invariant R12)
+- A prompt that is left over from a bridge that ended is *carried* by a `/queue run`, the carrier,
+  whose request stays open meanwhile. A prompt that may not run is left over again. The carrier is
+  answered when none of its prompts is left. (invariant R12)
 - A hook's feedback is a prompt of its own, ahead of all but superseders, carried by the prompt at
   whose end the hook ran, or by that one's carrier. (invariant Q11)
 - While hooks run about a prompt it is answered only when they have ended. (invariant C10)
@@ -29,8 +29,8 @@ from acp_bridge.machine.effects import (
     EndTurn,
     Failed,
     Failure,
-    Hold,
     Interrupted,
+    LeaveOver,
     Outcome,
     Refused,
     Replied,
@@ -54,7 +54,7 @@ class Hooks(Enum):
     DUE = auto()
     #: they run now.
     RUNNING = auto()
-    #: none is to run at this stage, or all have.
+    #: they have run, or there are none.
     PASSED = auto()
 
 
@@ -72,11 +72,11 @@ class QueuedPrompt:
     #: the journal has the agent's own answer, though it is shown as cancelled.
     noted: bool = False
     hooks: Hooks = Hooks.PASSED
-    #: the answer when its hooks have ended, if that is decided.
+    #: how the prompt is answered when its hooks have ended; None: it goes on.
     ending: Outcome | None = None
-    #: how the agent ended the turn: that of the prompt itself, or the one that feedback is about.
+    #: the agent's answer to this prompt; for feedback, to the prompt before it.
     replied: Outcome | None = None
-    #: how many prompts of feedback lead to this one, which is the last of them; 0: it is none.
+    #: how often in a row hooks sent the agent back, this time included; 0: this is no feedback.
     again: int = 0
     #: for feedback, the key of the prompt with which it all began.
     origin: int | None = None
@@ -92,7 +92,7 @@ class QueuedPrompt:
         return self.request != self.key
 
     def settles_as(self, outcome: Outcome) -> Outcome:
-        """Return what the request that stays open is answered if the prompt ends like this."""
+        """Return the answer to the open request if this is its last prompt and ends like this."""
         unwritten = isinstance(outcome, Failed) and outcome.why in _UNWRITTEN
         if self.again and unwritten:
             outcome = self.replied or outcome  # the agent's turn is over, and nothing follows it
@@ -143,10 +143,10 @@ class PromptQueue:
         victim = self.unanswered[0].root if interrupt and self.unanswered else None
         self._waiting.append(QueuedPrompt(key, key, victim, interrupt, hooks=hooks))
 
-    def receive_held(
+    def receive_left_over(
         self, carrier: int, keys: tuple[int, ...], hooks: Hooks = Hooks.PASSED
     ) -> list[Effect]:
-        """Append held prompts, committed long ago; raises ValueError if a key is here already."""
+        """Append left-over prompts, committed long ago; ValueError if a key is here already."""
         self._refuse_again(carrier, *keys)
         self._waiting += [QueuedPrompt(key, carrier, committed=True, hooks=hooks) for key in keys]
         return self._settle(carrier, Done())
@@ -158,17 +158,18 @@ class PromptQueue:
         return self.running
 
     def finish(self, outcome: Outcome) -> list[Effect]:
-        """Answer the running prompt, if there is one."""
+        """Answer the running prompt."""
         prompt, self.running = self.running, None
-        return self._answer(prompt, outcome) if prompt else []
+        assert prompt is not None
+        return self._answer(prompt, outcome)
 
     def drop(
         self, outcome: Outcome, which: Callable[[QueuedPrompt], bool] = lambda prompt: True
     ) -> list[Effect]:
-        """Answer the waiting prompts that `which` chooses; carried ones are held again.
+        """Answer the waiting prompts that `which` chooses; carried ones are left over again.
 
-        One whose hooks run is answered when those have ended; a turn that is over already can't
-        fail any more.
+        A prompt whose hooks run is answered when they have ended. One whose turn is over can still
+        be cancelled, and can no longer fail.
         """
         out = self._stop(outcome, which)
         gone = [p for p in self._waiting if which(p) and p.hooks is not Hooks.RUNNING]
@@ -176,7 +177,7 @@ class PromptQueue:
         again = [p for p in gone if p.carried and not p.again and not isinstance(outcome, Refused)]
         out += [AnswerPrompt(prompt.key, outcome) for prompt in gone if prompt not in again]
         if again:
-            out.append(Hold(tuple(prompt.key for prompt in again)))
+            out.append(LeaveOver(tuple(prompt.key for prompt in again)))
         carriers = {prompt.request: prompt for prompt in gone if prompt.carried}
         for carrier, prompt in carriers.items():
             out += self._settle(carrier, prompt.settles_as(outcome))
@@ -187,16 +188,16 @@ class PromptQueue:
         prompt, self.running = self.running, None
         return [Interrupted(prompt.key)] if prompt else []
 
-    def hold(self) -> list[Effect]:
-        """Hold all that wait for the user's word, because the bridge ends.
+    def leave_over(self) -> list[Effect]:
+        """Leave over the prompts that wait, because the bridge ends.
 
-        What was cancelled, or has ended, is answered without a wait for its hooks.
+        A prompt that was cancelled, or whose turn is over, is answered without a wait for hooks.
         """
         out: list[Effect] = [StopHooks()] if self.hooked else []
         out += self.end_hooks()
         keys = tuple(prompt.key for prompt in self.waiting)
         self._waiting = []
-        return [*out, Hold(keys)] if keys else out
+        return [*out, LeaveOver(keys)] if keys else out
 
     # --- hooks ---------------------------------------------------------------------------------
 
@@ -229,7 +230,7 @@ class PromptQueue:
         return [*out, Commit(key)]
 
     def end_hooks(self) -> list[Effect]:
-        """Go on without the hooks that run: they have ended, or nobody waits for them any more."""
+        """Go on with the prompt whose hooks ran: they have ended, or are waited for no longer."""
         prompt = self.hooked
         if prompt is None:
             return []
@@ -240,7 +241,7 @@ class PromptQueue:
         return self.drop(prompt.ending, lambda other: other is prompt) if prompt.ending else []
 
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
-        """Decide how the prompt ends whose hooks run, if `which` chooses it."""
+        """Decide how the prompt with running hooks ends, if `which` chooses it, and kill them."""
         prompt, cancelled = self.hooked, isinstance(outcome, Cancelled)
         if prompt is None or not which(prompt) or (prompt is self.leaving and not cancelled):
             return []
@@ -258,6 +259,7 @@ class PromptQueue:
         return out
 
     def _settle(self, carrier: int, outcome: Outcome) -> list[Effect]:
+        """Answer the carrier, if none of its prompts is left."""
         if any(prompt.request == carrier for prompt in self.unanswered):
             return []
         return [AnswerPrompt(carrier, outcome)]
@@ -362,11 +364,11 @@ class Gate:
         return Standstill.PAUSED if self.paused and not refused else Standstill.HELD
 
     def pause(self, newest: int) -> None:
-        """Close the gate until go, Stop, or the end of all prompts, of which `newest` is one."""
+        """Close the gate; `newest` is the key of the newest prompt without an answer."""
         self.paused, self._newest = True, newest
 
     def pause_turn(self, epoch: int, token: int) -> list[Effect]:
-        """Ask the agent to let the running turn wait; it has not been asked, or has refused."""
+        """Ask the agent to let the running turn wait, under this token."""
         self.asked = token
         return [SendPause(epoch, token)]
 
@@ -387,7 +389,7 @@ class Gate:
         return out
 
     def end_older_pause(self, key: int) -> None:
-        """End the pause if this prompt, which interrupts, was read after it."""
+        """End the pause for a prompt that interrupts, if it was read after the pause."""
         if key > self._newest:
             self.end_pause()
 
@@ -402,5 +404,5 @@ class Gate:
         self.end_pause()
 
     def forget_turn(self) -> None:
-        """Note that no turn runs any more."""
+        """Forget the agent's part of a pause: no turn runs any more."""
         self.asked, self.turn_waits = None, False

@@ -4,8 +4,8 @@ What happens to a prompt is decided here, from its reading to its answer: when i
 turn ends, what a Stop, a hook, a pause and the end of the session do to it. The rules:
 
 - One turn runs at a time; prompts run in the order of reading, only after they are committed.
-- Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `Hold` or
-  `Interrupted`), and is sent at most once: its key names its turn.
+- Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver`
+  or `Interrupted`), and is sent at most once: its key names its turn.
 - What comes from an old epoch, an old turn or a disarmed timer is `Dropped`.
 - Nothing is sent, and no process is started, while the user has paused or held the session, or
   while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
@@ -62,8 +62,8 @@ from acp_bridge.machine.events import (
     PauseAnswered,
     PromptEvent,
     PromptReceived,
-    Renew,
-    RunHeld,
+    ReplaceProcess,
+    RunLeftOver,
     Shutdown,
     Sleep,
     StartFailed,
@@ -179,7 +179,7 @@ class TurnEnd:
     # --- nothing more comes of it --------------------------------------------------------------
 
     def after_hooks(self) -> list[Effect]:
-        """Go on with what waited for the end of hooks."""
+        """Go on with a turn that waited for the end of hooks, or with the end of the session."""
         state, running = self._states.current, self._queue.running
         if state is State.DRAINING and running and running.noted and not self._hooks_hold_up:
             return self.end_drain()
@@ -196,18 +196,17 @@ class TurnEnd:
         return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
 
     def abandon(self) -> list[Effect]:
-        """Hold what waits; interrupt the turn unless it was cancelled. (invariant Q6)"""
-        out = self._queue.hold()
+        """Leave over what waits; interrupt the turn unless it was cancelled. (invariant Q6)"""
+        out = self._queue.leave_over()
         if self._states.current is State.RUNNING:
             return [*out, CloseCards(), *self._queue.interrupt()]
         return out + self.finish_badly()
 
     def _finish(self, outcome: Outcome) -> list[Effect]:
-        if self._queue.running:
-            self.is_over(cancelled=isinstance(outcome, Cancelled))
+        self.mark_over(cancelled=isinstance(outcome, Cancelled))
         return self._queue.finish(outcome)
 
-    def is_over(self, *, cancelled: bool) -> None:
+    def mark_over(self, *, cancelled: bool) -> None:
         """Note what the agent's updates count for after this turn, and the hooks at its end.
 
         A process that was given the session meanwhile may replay it, and knows of no such turn.
@@ -232,7 +231,7 @@ class TurnMachine:
 
         `clear_on_cancel`: a Stop cancels all prompts that wait, too. `always_reload`: no process is
         used again after a cancel. `provisional`: that process may not get a prompt; the shell feeds
-        `Renew` in time. `hooks`: the moments for which the session has hooks.
+        `ReplaceProcess` in time. `hooks`: the moments for which the session has hooks.
         """
         self._tokens = count(1)
         self._clear_on_cancel = clear_on_cancel
@@ -292,9 +291,9 @@ class TurnMachine:
         return self._take(event) + self._send_next() + self._keep_sign()
 
     def _take(self, event: Event) -> list[Effect]:
-        """Give the event to what decides about it."""
+        """Give the event to the method that decides about it."""
         match event:
-            case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunHeld():
+            case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunLeftOver():
                 return self._take_prompt(event)
             case Cancel() | CancelPrompt():
                 return self._cancel(event)
@@ -310,7 +309,7 @@ class TurnMachine:
                 return self._processes.warm(event)
             case Sleep(epoch) if epoch == self._epochs.current and self._at_rest:
                 return self._processes.sleep()
-            case Renew():
+            case ReplaceProcess():
                 return self._processes.replace(event)
             case Deadline() | Sleep():
                 return [Dropped(event)]
@@ -323,13 +322,13 @@ class TurnMachine:
         """Take what the client and the journal say of prompts; ValueError for one read twice."""
         queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
-            case PromptReceived(key) | RunHeld(key) if closing:
+            case PromptReceived(key) | RunLeftOver(key) if closing:
                 return [AnswerPrompt(key, Failed(Failure.CLOSED))]
             case PromptReceived(key, interrupt):
                 queue.receive(key, interrupt, self._open_hooks.before_prompt)
                 return [Commit(key)]
-            case RunHeld(carrier, keys):
-                return queue.receive_held(carrier, keys, self._open_hooks.before_prompt)
+            case RunLeftOver(carrier, keys):
+                return queue.receive_left_over(carrier, keys, self._open_hooks.before_prompt)
             case Committed():
                 return self._committed(event)
             case CommitFailed(key, detail):
@@ -346,6 +345,7 @@ class TurnMachine:
                 assert_never(event)
 
     def _committed(self, event: Committed) -> list[Effect]:
+        """Note that the prompt is on disk; one that interrupts cancels its victim now."""
         prompt = self._queue.find(event.key)
         if not prompt or prompt.committed:
             return [Dropped(event)]
@@ -353,7 +353,7 @@ class TurnMachine:
         return [] if prompt.victim is None else self._supersede(prompt.key, prompt.victim)
 
     def _supersede(self, key: int, victim: int) -> list[Effect]:
-        """Cancel the prompt that this one replaces, and what hooks have made of it."""
+        """Cancel the victim of a prompt that interrupts, and the feedback that followed it."""
         running = self._queue.running
         self._gate.end_older_pause(key)
         turn = self._states.current is State.RUNNING and running and running.root == victim
@@ -411,6 +411,7 @@ class TurnMachine:
         return out + self._processes.begin() if idle and not first.ending else out
 
     def _send(self) -> list[Effect]:
+        """Send the next prompt to the agent, which is idle."""
         self._states.between_turns = Phase.LIVE
         out = self._states.advance(Happened.PROMPT_SENT)
         prompt = self._queue.take_next()
@@ -449,7 +450,7 @@ class TurnMachine:
                 return self._queue.follow(feedback)
             if feedback is not None:
                 out.append(RefuseFeedback(feedback, enough and not prompt.ending))
-            self._turn_end.is_over(cancelled=isinstance(prompt.ending, Cancelled))
+            self._turn_end.mark_over(cancelled=isinstance(prompt.ending, Cancelled))
         elif event.refusal is not None and not prompt.ending:
             prompt.ending = Refused(event.refusal)
         return out + self._queue.end_hooks()
@@ -527,14 +528,14 @@ class TurnMachine:
             case Timer.RESTART:
                 return self._processes.run_out()
             case Timer.KILL:
-                return self._deathless()
+                return self._give_up_kill()
             case Timer.SIGN:
                 return [StillWaits()]
             case _:
                 assert_never(timer)
 
-    def _deathless(self) -> list[Effect]:
-        """Go on although a process is still not dead: it is never used again."""
+    def _give_up_kill(self) -> list[Effect]:
+        """Go on although a killed process is still not dead: it is never used again."""
         out: list[Effect] = []
         self._open_hooks.forget()
         if self._states.closing:
@@ -548,9 +549,9 @@ class TurnMachine:
     def _end_session(self, event: Close | Shutdown) -> list[Effect]:
         """Begin to end the session, or hurry if it ends already.
 
-        A close cancels what is asked of the session; the end of the bridge holds the prompts that
-        wait, and interrupts the running one. Either way nothing new is taken, and a process that
-        lives is ended first.
+        A close cancels what is asked of the session; the end of the bridge leaves over the
+        prompts that wait, and interrupts the running one. Either way nothing new is taken, and a
+        process that lives is ended first.
         """
         self._states.closing = True
         self._gate.forget()

@@ -193,4 +193,4 @@ class FromAgent:
 
     def _leaked(self, link: Link) -> None:
         event("agent.unclean", session=self._journal.info.session_id, agent=link.name)
-        self._port.feed(ev.Unclean(link.epoch))
+        self._port.feed(ev.Leaked(link.epoch))

@@ -79,7 +79,13 @@ class Performer:
                 self._deadlines.disarm(timer)
             case ef.Dropped(event):
                 logger.debug("event.dropped session=%s what=%s", self._port.id, event)
-            case ef.Commit() | ef.AnswerPrompt() | ef.NoteOutcome() | ef.Interrupted() | ef.Hold():
+            case (
+                ef.Commit()
+                | ef.AnswerPrompt()
+                | ef.NoteOutcome()
+                | ef.Interrupted()
+                | ef.LeaveOver()
+            ):
                 self._record(effect)
             case _:
                 self._hooks.perform(effect)
@@ -101,7 +107,7 @@ class Performer:
                 assert_never(effect)
 
     def _record(
-        self, effect: ef.Commit | ef.AnswerPrompt | ef.NoteOutcome | ef.Interrupted | ef.Hold
+        self, effect: ef.Commit | ef.AnswerPrompt | ef.NoteOutcome | ef.Interrupted | ef.LeaveOver
     ) -> None:
         """Write down what becomes of prompts, and answer them."""
         match effect:
@@ -115,8 +121,8 @@ class Performer:
                 self._prompts.note(key, answer)
             case ef.Interrupted(key):
                 self._prompts.interrupt(key)
-            case ef.Hold(keys):
-                self._prompts.hold(keys)
+            case ef.LeaveOver(keys):
+                self._prompts.leave_over(keys)
             case _:
                 assert_never(effect)
 

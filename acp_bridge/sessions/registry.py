@@ -309,4 +309,4 @@ def _move(session: Session, workspace: Workspace) -> None:
         raise errors.invalid("the session is open with another one", "cwd")
     before, session.workspace = session.workspace, workspace
     if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):
-        session.feed(ev.Renew())
+        session.feed(ev.ReplaceProcess())

@@ -20,9 +20,9 @@ from acp_bridge.machine.effects import (
     EndTurn,
     Failed,
     Failure,
-    Hold,
     Interrupted,
     Kill,
+    LeaveOver,
     NoteOutcome,
     Open,
     Outcome,
@@ -55,6 +55,7 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    Leaked,
     Loaded,
     Moment,
     NeedsAuth,
@@ -62,15 +63,14 @@ from acp_bridge.machine.events import (
     Pause,
     PauseAnswered,
     PromptReceived,
-    Renew,
-    RunHeld,
+    ReplaceProcess,
+    RunLeftOver,
     Shutdown,
     Sleep,
     Started,
     StartFailed,
     Timer,
     TreeDead,
-    Unclean,
     Warm,
 )
 from acp_bridge.machine.states import Standstill
@@ -84,7 +84,7 @@ ORDER = (Release, CloseCards, AnswerPrompt, Start, Open, SendPrompt)
 class Reference(Line):
     clear: bool
     always_reload: bool
-    held: set[int] = field(default_factory=set)
+    left_over: set[int] = field(default_factory=set)
     answered: set[int] = field(default_factory=set)
     sent_keys: set[int] = field(default_factory=set)
     sent_last: int = 0
@@ -117,8 +117,8 @@ class Reference(Line):
                 asked = Asked(key, key, False, interrupt, victim.root if victim else None)
                 asked.checked = Moment.PROMPT not in self.hooks
                 self.line.append(asked)
-            case RunHeld(carrier, keys) if not self.closing:
-                self.held -= set(keys)
+            case RunLeftOver(carrier, keys) if not self.closing:
+                self.left_over -= set(keys)
                 self.carriers.add(carrier)
                 unchecked = Moment.PROMPT not in self.hooks
                 self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
@@ -135,7 +135,7 @@ class Reference(Line):
                 self.cancel()
             case CancelPrompt(key):
                 self.cancel_one(key)
-            case Renew():
+            case ReplaceProcess():
                 self.unfit |= self.loaded
             case Close():
                 self.closing, self.paused, self.on_hold = True, False, False
@@ -177,7 +177,7 @@ class Reference(Line):
                 self.dead.add(epoch)
             case StartFailed(epoch) if epoch in self.started - self.opened | self.doomed:
                 self.dead.add(epoch)
-            case Unclean(epoch) if epoch in self.loaded and epoch not in self.doomed:
+            case Leaked(epoch) if epoch in self.loaded and epoch not in self.doomed:
                 self.leaky = True
                 self.unfit.add(epoch)
 
@@ -289,9 +289,9 @@ class Reference(Line):
                 self.noted = True
             case Dropped():
                 assert effect == Dropped(event)
-                assert not isinstance(event, PromptReceived | RunHeld), "nobody answers it"
-            case Hold(keys):
-                self.hold(event, keys)
+                assert not isinstance(event, PromptReceived | RunLeftOver), "nobody answers it"
+            case LeaveOver(keys):
+                self.leave_over(event, keys)
             case Interrupted(key):
                 self.interrupted(event, key)
             case _:
@@ -377,7 +377,7 @@ class Reference(Line):
         self.answered.add(key)
         if outcome == Failed(Failure.CLOSED):
             assert self.closing
-            assert isinstance(event, PromptReceived | RunHeld)
+            assert isinstance(event, PromptReceived | RunLeftOver)
         elif key in self.carriers:
             assert all(asked.request != key for asked in self.line), "its prompts are not done"
             assert not isinstance(outcome, Replied) or key in self.sent_keys
@@ -434,14 +434,14 @@ class Reference(Line):
         else:
             assert outcome.why is Failure.NO_AGENT
 
-    def hold(self, event: Event, keys: tuple[int, ...]) -> None:
+    def leave_over(self, event: Event, keys: tuple[int, ...]) -> None:
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
-            assert self.gone or asked.request != key, "only a held prompt is held again"
-            assert self.gone or not asked.again, "feedback is not held"
+            assert self.gone or asked.request != key, "only a left-over prompt is put back"
+            assert self.gone or not asked.again, "feedback is not left over"
             assert self.gone or not asked.hooked or late(event, Timer.KILL), "its hooks run"
             self.leave(asked)
-            self.held.add(key)
+            self.left_over.add(key)
 
     def leave(self, asked: Asked) -> None:
         self.line.remove(asked)

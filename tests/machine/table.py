@@ -24,7 +24,7 @@ EVENTS = {
     "the agent exits": ("exited",),
     "the tree is dead": ("tree dead",),
     "long at rest": ("sleep",),
-    "another process is needed": ("renew",),
+    "another process is needed": ("replace",),
     "the session is closed": ("close",),
     "the state's deadline": ("DRAIN", "KILL", "RESTART"),
 }

@@ -1,4 +1,4 @@
-"""The decisions about held prompts, `close`, and a bridge that ends, a test for each."""
+"""The decisions about left-over prompts, `close`, and a bridge that ends, a test for each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from acp_bridge.machine.effects import (
     Closed,
     Done,
     Failure,
-    Hold,
     Interrupted,
     Kill,
+    LeaveOver,
     NoteOutcome,
     Open,
     Release,
@@ -31,8 +31,8 @@ from acp_bridge.machine.events import (
     Loaded,
     NeedsAuth,
     PromptReceived,
-    Renew,
-    RunHeld,
+    ReplaceProcess,
+    RunLeftOver,
     Shutdown,
     Started,
     StartFailed,
@@ -42,7 +42,7 @@ from acp_bridge.machine.events import (
 )
 from tests.machine.bench import Bench, cancelled, failed, replied
 
-#: the key of `/queue run` in these tests; held prompts are 11, 12, 13.
+#: the key of `/queue run` in these tests; left-over prompts are 11, 12, 13.
 RUN = 9
 
 
@@ -50,14 +50,16 @@ def done(key: int = RUN) -> AnswerPrompt:
     return AnswerPrompt(key, Done())
 
 
-# --- held prompts ---------------------------------------------------------------------------------
+# --- left-over prompts ----------------------------------------------------------------------------
 
 
 @pytest.mark.hazard("R12", "Q9")
-def test_held_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_the_last() -> None:
+def test_left_over_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_the_last() -> (
+    None
+):
     bench = Bench()
     bench.prompt(1, 2)
-    assert bench.do(RunHeld(RUN, (11, 12))) == []
+    assert bench.do(RunLeftOver(RUN, (11, 12))) == []
     assert bench.now.waiting == (2, 11, 12)
     bench.answer()
     assert bench.answer() == [replied(2), SendPrompt(1, 11)]
@@ -65,63 +67,63 @@ def test_held_prompts_run_behind_the_queue_and_their_carrier_is_answered_after_t
     assert bench.answer() == [replied(12), done()]
 
 
-def test_a_carrier_of_nothing_is_answered_at_once_and_a_held_prompt_starts_an_agent() -> None:
+def test_a_carrier_of_nothing_is_answered_at_once_and_a_left_over_prompt_starts_an_agent() -> None:
     bench = Bench(epoch=0)
-    assert bench.do(RunHeld(RUN, ())) == [done()]
-    assert bench.do(RunHeld(RUN, (11,))) == [Start(1)]
+    assert bench.do(RunLeftOver(RUN, ())) == [done()]
+    assert bench.do(RunLeftOver(RUN, (11,))) == [Start(1)]
     assert bench.ready() == [Open(1), SendPrompt(1, 11)]
 
 
 @pytest.mark.hazard("Q7")
-def test_a_held_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
+def test_a_left_over_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
     bench = Bench()
-    bench.do(RunHeld(RUN, (11, 12)))
-    for event in (RunHeld(8, (12,)), RunHeld(RUN, (13,)), PromptReceived(RUN)):
+    bench.do(RunLeftOver(RUN, (11, 12)))
+    for event in (RunLeftOver(8, (12,)), RunLeftOver(RUN, (13,)), PromptReceived(RUN)):
         with pytest.raises(ValueError, match="received twice"):
             bench.do(event)
     assert (bench.now.running, bench.now.waiting) == (11, (12,))
 
 
 @pytest.mark.hazard("R12")
-def test_stop_during_a_held_prompt_holds_the_rest_again_and_answers_the_carrier_last() -> None:
+def test_stop_during_a_left_over_prompt_puts_the_rest_back_and_answers_the_carrier_last() -> None:
     for stop in (Cancel(), CancelPrompt(RUN), CancelPrompt(11)):
         bench = Bench()
-        bench.do(RunHeld(RUN, (11, 12, 13)))
+        bench.do(RunLeftOver(RUN, (11, 12, 13)))
         bench.prompt(2)
-        assert bench.do(stop) == [SendCancel(1, 11), Hold((12, 13))]
+        assert bench.do(stop) == [SendCancel(1, 11), LeaveOver((12, 13))]
         assert bench.answer()[-3:] == [cancelled(11), cancelled(RUN), SendPrompt(1, 2)]
 
 
 @pytest.mark.hazard("R12")
-def test_stop_before_the_first_held_prompt_runs_holds_them_all_again() -> None:
+def test_stop_before_the_first_left_over_prompt_runs_puts_them_all_back() -> None:
     for stop in (Cancel(), CancelPrompt(RUN)):
         bench = Bench(epoch=0)
-        bench.do(RunHeld(RUN, (11, 12)))
+        bench.do(RunLeftOver(RUN, (11, 12)))
         bench.prompt(2)
-        assert bench.do(stop) == [Hold((11, 12)), cancelled(RUN)]
+        assert bench.do(stop) == [LeaveOver((11, 12)), cancelled(RUN)]
         assert bench.now.waiting == (2,)
 
 
-def test_stop_of_another_turn_leaves_held_prompts_in_the_queue_unless_all_are_cleared() -> None:
+def test_stop_of_another_turn_keeps_left_over_prompts_in_the_queue_unless_all_are_cleared() -> None:
     bench, clearing = Bench(), Bench(clear_on_cancel=True)
     for one in (bench, clearing):
         one.prompt(1)
-        one.do(RunHeld(RUN, (11,)))
+        one.do(RunLeftOver(RUN, (11,)))
     assert bench.do(Cancel()) == [SendCancel(1, 1)]
     assert bench.now.waiting == (11,)
-    assert clearing.do(Cancel()) == [SendCancel(1, 1), Hold((11,)), cancelled(RUN)]
+    assert clearing.do(Cancel()) == [SendCancel(1, 1), LeaveOver((11,)), cancelled(RUN)]
 
 
-def test_a_held_prompt_that_is_run_again_after_a_stop_runs() -> None:
+def test_a_left_over_prompt_that_is_run_again_after_a_stop_runs() -> None:
     bench = Bench(epoch=0)
-    bench.do(RunHeld(RUN, (11,)), Cancel())
-    assert bench.do(RunHeld(10, (11,)), Started(1), Loaded(1))[-1] == (SendPrompt(1, 11))
+    bench.do(RunLeftOver(RUN, (11,)), Cancel())
+    assert bench.do(RunLeftOver(10, (11,)), Started(1), Loaded(1))[-1] == (SendPrompt(1, 11))
     assert bench.answer() == [replied(11), done(10)]
 
 
-def test_a_superseder_of_a_held_prompt_goes_between_it_and_the_rest() -> None:
+def test_a_superseder_of_a_left_over_prompt_goes_between_it_and_the_rest() -> None:
     bench = Bench()
-    bench.do(RunHeld(RUN, (11, 12)))
+    bench.do(RunLeftOver(RUN, (11, 12)))
     assert bench.prompt(2, interrupt=True) == [SendCancel(1, 11)]
     assert bench.answer()[-2:] == [cancelled(11), SendPrompt(1, 2)]
     assert bench.answer() == [replied(2), SendPrompt(1, 12)]
@@ -130,19 +132,19 @@ def test_a_superseder_of_a_held_prompt_goes_between_it_and_the_rest() -> None:
 
 def test_a_carrier_ends_as_its_last_prompt_did() -> None:
     bench = Bench()
-    bench.do(RunHeld(RUN, (11,)), AgentExited(1, "x"))
+    bench.do(RunLeftOver(RUN, (11,)), AgentExited(1, "x"))
     died = (failed(11, Failure.AGENT_DIED, "x"), failed(RUN, Failure.AGENT_DIED, "x"))
     assert bench.dead()[2:4] == list(died)
 
 
 @pytest.mark.hazard("R12", "C21")
-def test_held_prompts_that_cannot_run_are_held_again_and_the_carrier_gets_the_error() -> None:
+def test_left_over_prompts_that_cannot_run_are_put_back_and_the_carrier_gets_the_error() -> None:
     bench = Bench(epoch=0)
-    bench.do(RunHeld(RUN, (11, 12)))
-    bench.do(RunHeld(8, (13,)))
+    bench.do(RunLeftOver(RUN, (11, 12)))
+    bench.do(RunLeftOver(8, (13,)))
     assert bench.do(StartFailed(1, permanent=True, detail="x")) == [
         Release(1),
-        Hold((11, 12, 13)),
+        LeaveOver((11, 12, 13)),
         failed(RUN, Failure.NO_AGENT, "x"),
         failed(8, Failure.NO_AGENT, "x"),
     ]
@@ -241,8 +243,8 @@ def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
     bench.do(Close())
     for _ in range(2):
         assert bench.do(PromptReceived(5)) == [failed(5, Failure.CLOSED)]
-        assert bench.do(RunHeld(6, (11,))) == [failed(6, Failure.CLOSED)]
-        assert bench.do(Cancel(), CancelPrompt(5), Close(), Renew()) == []
+        assert bench.do(RunLeftOver(6, (11,))) == [failed(6, Failure.CLOSED)]
+        assert bench.do(Cancel(), CancelPrompt(5), Close(), ReplaceProcess()) == []
         bench.dead()
     assert bench.do(Close(), Shutdown(), Warm()) == []
     assert bench.state == "CLOSED"
@@ -252,12 +254,14 @@ def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
 
 
 @pytest.mark.hazard("Q6", "R12")
-def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_held() -> None:
+def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_left_over() -> (
+    None
+):
     bench = Bench()
     bench.prompt(1, 2)
     bench.prompt(3, interrupt=False)
     assert bench.do(Shutdown()) == [
-        Hold((2, 3)),
+        LeaveOver((2, 3)),
         CloseCards(),
         Interrupted(1),
         CloseAgent(1),
@@ -279,7 +283,7 @@ def test_when_the_client_goes_while_a_tree_dies_its_turn_ends_at_once() -> None:
     bench.prompt(1, 2)
     bench.do(AgentExited(1, "x"))
     assert bench.do(Shutdown()) == [
-        Hold((2,)),
+        LeaveOver((2,)),
         CloseCards(),
         failed(1, Failure.AGENT_DIED, "x"),
     ]

@@ -27,14 +27,14 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    Leaked,
     Loaded,
     Pause,
     PauseAnswered,
     PromptReceived,
-    Renew,
+    ReplaceProcess,
     Started,
     Timer,
-    Unclean,
 )
 from acp_bridge.machine.states import Standstill
 from tests.machine.bench import Bench, cancelled, failed, replied
@@ -158,7 +158,7 @@ def test_a_stop_ends_a_paused_turn_at_once_and_the_pause_with_it() -> None:
 
 @pytest.mark.hazard("C3", "C5", "C11")
 def test_a_stop_beats_any_pause_resume_or_restart_whatever_their_order() -> None:
-    words: list[Event] = [Cancel(), Pause(), Go(), HoldQueue(), Renew()]
+    words: list[Event] = [Cancel(), Pause(), Go(), HoldQueue(), ReplaceProcess()]
     for order in permutations(words):
         for answers in range(len(words) + 1):
             bench = Bench()
@@ -183,7 +183,7 @@ def test_in_any_storm_a_stop_ends_the_running_turn_and_no_pause_reaches_it_after
     for _ in range(60):
         bench = Bench(always_reload=random.random() < 0.3)
         bench.prompt(1, 2)
-        words: list[Event] = [Pause(), HoldQueue(), Go(), Renew(), Unclean(1)]
+        words: list[Event] = [Pause(), HoldQueue(), Go(), ReplaceProcess(), Leaked(1)]
         words += [PauseAnswered(1, token, random.random() < 0.8) for token in (1, 2, 3)]
         storm = random.choices(words, k=random.randrange(8))
         late = random.choices(words, k=random.randrange(8))

@@ -14,9 +14,9 @@ from acp_bridge.machine.effects import (
     Effect,
     EndTurn,
     Failure,
-    Hold,
     Interrupted,
     Kill,
+    LeaveOver,
     NoteOutcome,
     Refused,
     RefuseFeedback,
@@ -45,11 +45,12 @@ from acp_bridge.machine.events import (
     NotBegun,
     Pause,
     PromptReceived,
-    RunHeld,
+    RunLeftOver,
     Shutdown,
     StartFailed,
     Timer,
 )
+from acp_bridge.machine.states import Phase
 from acp_bridge.machine.turns import MAX_AGAIN
 from tests.machine.bench import Bench, cancelled, failed, replied
 
@@ -107,9 +108,9 @@ def test_a_refused_prompt_never_reaches_the_agent_and_the_next_one_has_its_turn(
     ]
 
 
-def test_a_held_prompt_that_is_refused_is_done_and_not_held_again() -> None:
+def test_a_left_over_prompt_that_is_refused_is_done_and_not_put_back() -> None:
     here = bench(BEFORE)
-    assert here.do(RunHeld(9, (4, 5))) == [RunHooks(4, BEFORE)]
+    assert here.do(RunLeftOver(9, (4, 5))) == [RunHooks(4, BEFORE)]
     assert here.hooks(4, refusal="no") == [AnswerPrompt(4, Refused("no")), RunHooks(5, BEFORE)]
     assert here.hooks(5, refusal="no") == [AnswerPrompt(5, Refused("no")), AnswerPrompt(9, Done())]
 
@@ -160,10 +161,10 @@ def test_stop_means_the_prompt_whose_hooks_run_and_not_an_older_one_that_waits()
 
 
 @pytest.mark.hazard("Q6", "R12")
-def test_a_prompt_whose_hooks_run_when_the_bridge_ends_is_held() -> None:
+def test_a_prompt_whose_hooks_run_when_the_bridge_ends_is_left_over() -> None:
     here = bench(BEFORE)
     here.prompt(1, 2)
-    assert here.do(Shutdown()) == [StopHooks(), Hold((1, 2)), CloseAgent(1)]
+    assert here.do(Shutdown()) == [StopHooks(), LeaveOver((1, 2)), CloseAgent(1)]
     assert here.hooks(1) == []
 
 
@@ -242,7 +243,7 @@ def test_a_stop_in_the_last_round_of_feedback_is_the_reason_why_it_ends() -> Non
 @pytest.mark.hazard("Q11", "Q1")
 def test_feedback_at_the_finish_of_a_run_keeps_the_run_open() -> None:
     here = bench(AFTER)
-    here.do(RunHeld(9, (4,)))
+    here.do(RunLeftOver(9, (4,)))
     here.answer("a")
     assert here.hooks(4, feedback=6) == [replied(4, "a"), Commit(6)]
     here.do(Committed(6))
@@ -259,6 +260,26 @@ def test_stop_ends_the_hooks_of_a_turns_end_and_what_they_want() -> None:
         cancelled(1),
         SendPrompt(1, 2),
     ]
+
+
+@pytest.mark.hazard("C6")
+def test_after_a_stop_in_the_hooks_of_a_turns_end_more_of_the_turn_is_a_leak() -> None:
+    here = bench(AFTER)
+    here.prompt(1)
+    here.answer()
+    assert here.now.phase(1) is Phase.LIVE
+    here.do(Cancel())
+    here.hooks(1)
+    assert (here.state, here.now.phase(1)) == ("IDLE", Phase.LEAK)
+
+
+@pytest.mark.hazard("Q7")
+def test_feedback_under_the_key_of_a_prompt_that_waits_is_a_bug_and_nothing_happens() -> None:
+    here = over()
+    with pytest.raises(ValueError, match="received twice"):
+        here.hooks(1, feedback=2)
+    assert here.now.waiting == (2,)
+    assert here.hooks(1)[0] == replied(1)
 
 
 @pytest.mark.hazard("C20", "Q11")
@@ -312,7 +333,7 @@ def test_feedback_that_can_not_be_written_leaves_the_prompt_its_own_answer() -> 
         SendPrompt(1, 2),
     ]
     run = bench(AFTER)
-    run.do(RunHeld(9, (4,)))
+    run.do(RunLeftOver(9, (4,)))
     run.answer("a")
     run.hooks(4, feedback=6)
     assert run.do(CommitFailed(6)) == [failed(6, Failure.JOURNAL), AnswerPrompt(9, Done())]
@@ -369,13 +390,15 @@ def test_an_agent_that_dies_while_its_turns_hooks_run_is_started_for_their_feedb
 
 
 @pytest.mark.hazard("Q6", "Q13")
-def test_at_the_end_of_the_bridge_a_turn_is_answered_and_feedback_is_held_or_interrupted() -> None:
-    assert over().do(Shutdown()) == [StopHooks(), replied(1), Hold((2,)), CloseAgent(1)]
+def test_at_the_end_of_the_bridge_a_turn_is_answered_and_feedback_is_left_over_or_interrupted() -> (
+    None
+):
+    assert over().do(Shutdown()) == [StopHooks(), replied(1), LeaveOver((2,)), CloseAgent(1)]
     waits = over()
     waits.hooks(1, feedback=6)
-    assert waits.do(Shutdown()) == [Hold((6, 2)), CloseAgent(1)]
+    assert waits.do(Shutdown()) == [LeaveOver((6, 2)), CloseAgent(1)]
     runs = sent_back()
-    assert runs.do(Shutdown()) == [Hold((2,)), CloseCards(), Interrupted(6), CloseAgent(1)]
+    assert runs.do(Shutdown()) == [LeaveOver((2,)), CloseCards(), Interrupted(6), CloseAgent(1)]
 
 
 def test_a_turn_that_was_cancelled_has_no_hooks() -> None:

@@ -32,7 +32,7 @@ from acp_bridge.machine.events import (
     Moment,
     NotBegun,
     Pause,
-    Renew,
+    ReplaceProcess,
     Shutdown,
     Timer,
     Warm,
@@ -88,7 +88,7 @@ class AnyHistory(RuleBasedStateMachine):
     ) -> None:
         self.world.about_a_prompt(kind, back)
 
-    @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), Renew()]))
+    @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), ReplaceProcess()]))
     def client(self, event: Event) -> None:
         self.world.feed(event)
 

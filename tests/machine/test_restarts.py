@@ -22,14 +22,14 @@ from acp_bridge.machine.events import (
     Cancel,
     Deadline,
     Event,
+    Leaked,
     Loaded,
-    Renew,
+    ReplaceProcess,
     Sleep,
     Started,
     StartFailed,
     Timer,
     TreeDead,
-    Unclean,
     Warm,
 )
 from tests.machine.bench import Bench, cancelled, failed, replied
@@ -176,7 +176,7 @@ def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_promp
     bench.prompt(1)
     bench.do(Cancel())
     bench.answer()
-    assert bench.do(Unclean(1)) == [Kill(1)]
+    assert bench.do(Leaked(1)) == [Kill(1)]
     assert bench.prompt(2) == []
     assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
@@ -187,7 +187,7 @@ def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     bench = draining()
     bench.answer()
     bench.prompt(3)
-    assert bench.do(Unclean(1)) == []
+    assert bench.do(Leaked(1)) == []
     assert bench.answer() == [replied(2), Kill(1)]
     assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 3)]
@@ -196,7 +196,7 @@ def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
 @pytest.mark.hazard("C6", "C10")
 def test_an_agent_that_once_leaked_is_replaced_after_every_later_cancel() -> None:
     bench = Bench()
-    bench.do(Unclean(1))
+    bench.do(Leaked(1))
     bench.dead()
     bench.ready()
     bench.prompt(1)
@@ -209,7 +209,7 @@ def test_an_agent_that_once_leaked_is_replaced_after_every_later_cancel() -> Non
 
 def test_a_leak_that_is_seen_during_a_drain_replaces_the_process_at_its_end() -> None:
     bench = draining()
-    assert bench.do(Unclean(1)) == []
+    assert bench.do(Leaked(1)) == []
     assert bench.answer() == [NoteOutcome(1, "end_turn"), Kill(1)]
 
 
@@ -218,15 +218,15 @@ def test_what_a_new_process_replays_while_it_loads_is_no_leak() -> None:
     bench = draining()
     bench.fire(Timer.DRAIN)
     bench.dead()
-    assert bench.do(Unclean(2), Started(2), Unclean(2)) == [Open(2)]
-    assert bench.do(Unclean(1)) == []
+    assert bench.do(Leaked(2), Started(2), Leaked(2)) == [Open(2)]
+    assert bench.do(Leaked(1)) == []
     assert bench.do(Loaded(2)) == [SendPrompt(2, 2)]
 
 
 @pytest.mark.hazard("C12")
 def test_the_need_for_a_new_process_outlives_a_restart_that_failed() -> None:
     bench = Bench()
-    bench.do(Renew())
+    bench.do(ReplaceProcess())
     bench.dead()
     bench.do(StartFailed(2, permanent=True))
     assert bench.state == "BLOCKED"
@@ -238,21 +238,21 @@ def test_the_need_for_a_new_process_outlives_a_restart_that_failed() -> None:
 
 def test_new_roots_replace_the_process_at_once_when_idle_and_after_the_turn_else() -> None:
     idle, running, cancelling = Bench(), Bench(), draining()
-    assert idle.do(Renew()) == [Kill(1)]
+    assert idle.do(ReplaceProcess()) == [Kill(1)]
     running.prompt(1)
-    assert running.do(Renew()) == []
+    assert running.do(ReplaceProcess()) == []
     assert running.answer() == [replied(1), Kill(1)]
-    assert cancelling.do(Renew()) == []
+    assert cancelling.do(ReplaceProcess()) == []
     assert cancelling.answer() == [NoteOutcome(1, "end_turn"), Kill(1)]
 
 
 def test_new_roots_while_a_process_loads_start_another_and_before_that_change_nothing() -> None:
     bench = Bench(epoch=0)
-    assert bench.do(Renew()) == []
+    assert bench.do(ReplaceProcess()) == []
     bench.prompt(1)
-    assert bench.do(Renew(), Started(1)) == [Open(1)]
-    assert bench.do(Renew()) == [Kill(1)]
-    assert bench.do(Renew()) == []
+    assert bench.do(ReplaceProcess(), Started(1)) == [Open(1)]
+    assert bench.do(ReplaceProcess()) == [Kill(1)]
+    assert bench.do(ReplaceProcess()) == []
     assert bench.dead() == [Release(1), Start(2)]
     assert bench.ready() == [Open(2), SendPrompt(2, 1)]
     assert bench.answer() == [replied(1)]

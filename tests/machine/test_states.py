@@ -14,15 +14,15 @@ from acp_bridge.machine.events import (
     Committed,
     Go,
     HoldQueue,
+    Leaked,
     Loaded,
     NeedsAuth,
     PromptReceived,
-    Renew,
+    ReplaceProcess,
     Started,
     StartFailed,
     Timer,
     TreeDead,
-    Unclean,
     Warm,
 )
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Snapshot, Standstill, State
@@ -122,7 +122,7 @@ def test_a_provisional_process_takes_settings_and_no_prompt() -> None:
     assert bench.now.permits.requests is Passing.SETTINGS
     assert bench.now.takes_requests
     assert bench.prompt(1) == []
-    assert bench.do(Renew()) == [Kill(1)]
+    assert bench.do(ReplaceProcess()) == [Kill(1)]
     assert (bench.now.provisional, bench.now.takes_requests) == (False, False)
 
 
@@ -202,7 +202,7 @@ def test_after_a_cancelled_turn_more_of_it_is_a_leak_until_the_next_prompt_is_se
 def test_a_process_that_follows_on_a_cancelled_turn_replays_and_does_not_leak() -> None:
     bench = draining()
     bench.answer()
-    bench.do(Unclean(1))
+    bench.do(Leaked(1))
     assert (bench.state, phase(bench), bench.now.stopped) == ("KILLING", "NOTHING", False)
     bench.dead()
     assert (bench.state, phase(bench), bench.now.stopped) == ("STARTING", "NOTHING", False)
@@ -249,7 +249,7 @@ def test_the_death_of_a_tree_is_fed_once_and_does_all_and_a_second_one_is_droppe
 
 def test_the_exit_of_a_process_that_was_told_to_die_is_expected_and_not_dropped() -> None:
     bench = Bench()
-    bench.do(Renew())
+    bench.do(ReplaceProcess())
     assert bench.do(AgentExited(1), AgentExited(1)) == []
     assert bench.dropped == []
     bench.dead()

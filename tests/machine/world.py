@@ -40,6 +40,7 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    Leaked,
     Loaded,
     LoadRefused,
     Moment,
@@ -48,15 +49,14 @@ from acp_bridge.machine.events import (
     Pause,
     PauseAnswered,
     PromptReceived,
-    Renew,
-    RunHeld,
+    ReplaceProcess,
+    RunLeftOver,
     Shutdown,
     Sleep,
     Started,
     StartFailed,
     Timer,
     TreeDead,
-    Unclean,
     Warm,
 )
 from acp_bridge.machine.states import Phase, Snapshot
@@ -76,8 +76,8 @@ ROUNDS = 500
 WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     Started: [StartFailed, AgentExited],
     Loaded: [LoadRefused, NeedsAuth, AgentExited],
-    AgentAnswered: [AgentExited, Unclean],
-    PauseAnswered: [AgentExited, Unclean],
+    AgentAnswered: [AgentExited, Leaked],
+    PauseAnswered: [AgentExited, Leaked],
 }
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
@@ -88,7 +88,7 @@ PROCESS: list[type[AgentEvent]] = [
     NeedsAuth,
     AgentExited,
     TreeDead,
-    Unclean,
+    Leaked,
 ]
 
 
@@ -119,7 +119,7 @@ class World:
             known = self.reference
             for of_a_process in (known.started, known.initialized, known.opened, known.loaded):
                 of_a_process.add(first)
-        self.reference.held = set(range(-4, 0))
+        self.reference.left_over = set(range(-4, 0))
         self.keys = 0
         self.tokens: set[int] = set()
         self.armed: dict[Timer, int] = {}
@@ -205,7 +205,7 @@ class World:
 
     def queue_run(self, count: int) -> None:
         self.keys += 1
-        self.feed(RunHeld(self.keys, tuple(sorted(self.reference.held)[:count])))
+        self.feed(RunLeftOver(self.keys, tuple(sorted(self.reference.left_over)[:count])))
 
     def hooks_end(self, refuse: bool, feedback: bool) -> None:
         """Let hooks end that run, with a word about their prompt."""
@@ -233,7 +233,7 @@ class World:
     def about_a_prompt(
         self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
-        """Name one of the last prompts, a held one, or one that never was."""
+        """Name one of the last prompts, a left-over one, or one that never was."""
         self.feed(kind(self.keys - back))
 
     def pause_answered(self, paused: bool, back: int) -> None:
@@ -289,7 +289,7 @@ class World:
     def storm(self, random: Random, events: int) -> None:
         """Let many things happen; most of them make sense."""
         few = range(4)
-        user: list[Event] = [Warm(), Renew()]
+        user: list[Event] = [Warm(), ReplaceProcess()]
         gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
         end: list[Event] = [Close(), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (

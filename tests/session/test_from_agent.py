@@ -140,7 +140,7 @@ async def test_each_phase_takes_or_drops_the_conversation_and_the_state(
     stage.says(chunk("a"), USAGE)
     assert stage.shown() == [chunk("a")] * conversation + [USAGE] * state
     assert stage.port.kept == [USAGE] * state
-    assert stage.port.fed == [ev.Unclean(1)] * unclean
+    assert stage.port.fed == [ev.Leaked(1)] * unclean
     assert await recorded_texts(journal) == ["a"] * conversation
     assert journal.get("state:usage_update") == ({"update": USAGE} if state else None)
 
@@ -187,7 +187,7 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
     stage.shown()
     stage.says(chunk("before"), {**card("old", opens=False), "status": "completed"}, chunk("after"))
     assert stage.shown() == [chunk("before"), chunk("after")]
-    assert stage.port.fed == [ev.Unclean(1)]
+    assert stage.port.fed == [ev.Leaked(1)]
 
 
 @pytest.mark.hazard("T3", "K2")
@@ -293,7 +293,7 @@ async def test_a_change_after_a_cancelled_turn_is_refused_and_makes_the_process_
     assert stage.port.take() == []
     for number, method in enumerate(["terminal/create", REQUEST_PERMISSION], 2):
         stage.link.asks(method, {}, number)
-        assert stage.port.take() == [ev.Unclean(1)]
+        assert stage.port.take() == [ev.Leaked(1)]
     assert stage.answers() == [CANCELLED, {"outcome": {"outcome": "cancelled"}}]
     assert [message["method"] for message in stage.client.sent.take()] == ["fs/read_text_file"]
 
@@ -309,7 +309,7 @@ async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean(
     stage.client.sent.take()
     stage.enter(State.IDLE, Phase.LEAK)
     stage.says(said)
-    assert stage.port.fed == [ev.Unclean(1)]
+    assert stage.port.fed == [ev.Leaked(1)]
     assert stage.shown() == []
 
 
@@ -329,7 +329,7 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
     assert [message["method"] for message in stage.client.sent.take()] == [REQUEST_PERMISSION]
     assert stage.port.fed == []
     stage.says(card("t", opens=False))
-    assert stage.port.fed == [ev.Unclean(1)]
+    assert stage.port.fed == [ev.Leaked(1)]
 
 
 @pytest.mark.hazard("C16", "P13")

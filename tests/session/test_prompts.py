@@ -379,7 +379,7 @@ async def test_held_prompts_keep_their_order_and_nobody_waits_for_their_answer(
 ) -> None:
     async with staged(journal) as stage:
         keys = await stage.accepted(1, 2)
-        stage.prompts.hold(tuple(keys))
+        stage.prompts.leave_over(tuple(keys))
         assert stage.prompts.held == {keys[0]: prompt("1"), keys[1]: prompt("2")}
         assert states(journal) == [HELD, HELD]
         assert stage.prompts.key_of(stage.client.client, 1) is None
@@ -399,7 +399,7 @@ async def test_a_release_or_a_drop_that_cannot_be_written_leaves_the_prompt_held
 ) -> None:
     async with staged(journal) as stage:
         (key,) = await stage.accepted(1)
-        stage.prompts.hold((key,))
+        stage.prompts.leave_over((key,))
         for change in (stage.prompts.release, stage.prompts.drop):
             with failing(journal, "UPDATE ON prompts"), pytest.raises(JournalError):
                 change(key)
@@ -416,7 +416,7 @@ async def test_a_prompt_that_could_not_be_written_as_held_is_held_all_the_same(
     async with staged(journal) as stage:
         (key,) = await stage.accepted(1)
         with failing(journal, "UPDATE ON prompts"):
-            stage.prompts.hold((key,))
+            stage.prompts.leave_over((key,))
         assert list(stage.prompts.held) == [key]
         getattr(stage.prompts, then)(key)
         assert stage.prompts.held == {}

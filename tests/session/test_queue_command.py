@@ -142,14 +142,14 @@ async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
     keys = tuple(stage.prompts.held)
     assert stage.types("/queue run") == [running(2)]
     (event,) = stage.port.fed
-    assert isinstance(event, ev.RunHeld)
+    assert isinstance(event, ev.RunLeftOver)
     assert event.keys == keys
     carrier = stage.prompts.get(event.carrier)
     assert carrier.request is stage.client.requests[-1]
     assert (stage.held, states(journal)) == ([], [PromptState.WAITING] * 2)
     # Whoever says it again meanwhile finds nothing more to run.
     assert stage.types("/queue run") == [NOTHING_HELD]
-    assert isinstance(stage.port.fed[1], ev.RunHeld)
+    assert isinstance(stage.port.fed[1], ev.RunLeftOver)
     assert stage.port.fed[1].keys == ()
 
 
@@ -163,12 +163,12 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
     with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
         assert stage.types("/queue run") == [RUN_STOPPED, running(1)]
     (event,) = stage.port.take()
-    assert isinstance(event, ev.RunHeld)
+    assert isinstance(event, ev.RunLeftOver)
     assert len(event.keys) == 1
     assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.HELD])
     stage.types("/queue run")
     (event,) = stage.port.take()
-    assert isinstance(event, ev.RunHeld)
+    assert isinstance(event, ev.RunLeftOver)
     assert event.keys == (second,)
 
 

@@ -76,7 +76,7 @@ class Provisional:
             while link.peer.busy and not link.gone:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
         if self._port.provisional and self._port.link is link:
-            self._port.feed(ev.Renew())
+            self._port.feed(ev.ReplaceProcess())
 
     async def _loaded(self, link: Link, scope: anyio.CancelScope) -> None:
         if parent := link.command.parent:

@@ -220,7 +220,7 @@ class Prompts:
         self._transcript.record_only(notices.notice(notices.INTERRUPTED))
         self._end(self._open.pop(key).seq, INTERRUPTED, None)
 
-    def hold(self, keys: tuple[int, ...]) -> None:
+    def leave_over(self, keys: tuple[int, ...]) -> None:
         """Let these prompts wait for the user's word from now on."""
         for key in keys:
             prompt = self._open[key]

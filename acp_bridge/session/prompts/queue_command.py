@@ -179,7 +179,7 @@ class QueueCommand:
         elif keys:
             self._transcript.notice(notices.running(len(keys)))
         carrier = self._prompts.add(params, request)
-        self._port.feed(ev.RunHeld(carrier, tuple(keys)))
+        self._port.feed(ev.RunLeftOver(carrier, tuple(keys)))
 
     def _drop(self, words: list[str]) -> str:
         keys = list(self._prompts.held)
