@@ -13,6 +13,7 @@ from acp_bridge import cli
 from acp_bridge.cli import setup
 from acp_bridge.terminal.exits import Exit
 from agent.providers.known_providers import PROVIDERS, Provider
+from tests.machine import table
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -176,3 +177,8 @@ def test_the_architecture_says_what_every_folder_and_module_holds(package: str) 
     described = set(re.findall(rf"`{package}/([\w.]+)/?`", "\n".join(rows)))
     there = {p.name for p in (ROOT / package).iterdir() if p.suffix == ".py" or any(p.glob("*.py"))}
     assert described == there - {"__init__.py"}
+
+
+def test_the_table_of_states_is_that_of_the_machine() -> None:
+    lines = text(table.DOCUMENT).splitlines()
+    assert lines[table.place(text(table.DOCUMENT))] == table.page(), "run `make states`"

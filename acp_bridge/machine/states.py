@@ -3,8 +3,7 @@
 - `NEXT` is the whole table. The other files of this room say what has happened (`Happened`), and
   none of them names the state that comes next.
 - A state that is on its way somewhere has a deadline, armed as the state is entered.
-- The shell never classifies the states: it reads the `Snapshot` that the machine gives after each
-  step.
+- The shell reads the `Snapshot` that the machine gives after each step, and nothing else of it.
 """
 
 from __future__ import annotations
@@ -326,9 +325,9 @@ class Snapshot:
 class States:
     """Holds the state; `advance` replaces it by the next one of the table."""
 
-    def __init__(self, state: State, timers: Timers) -> None:
-        """`state`: the first one."""
-        self.current = state
+    def __init__(self, timers: Timers, *, has_process: bool) -> None:
+        """`has_process`: a process has the session open already."""
+        self.current = State.IDLE if has_process else State.COLD
         #: what updates count for while the agent has the session and no prompt.
         self.between_turns = Phase.LIVE
         #: the session is being closed, or ends with the bridge.

@@ -236,7 +236,7 @@ class TurnMachine:
         self._tokens = count(1)
         self._clear_on_cancel = clear_on_cancel
         self._timers = Timers(self._tokens)
-        self._states = states = States(State.IDLE if epoch else State.COLD, self._timers)
+        self._states = states = States(self._timers, has_process=epoch > 0)
         self._queue = queue = PromptQueue()
         self._gate = Gate()
         self._open_hooks = open_hooks = OpenHooks(hooks)

@@ -62,7 +62,7 @@ from acp_bridge.machine.events import (
 )
 from acp_bridge.machine.states import NEXT, Happened, State, States
 from tests.machine.bench import Bench
-from tests.machine.table import DOCUMENT, DROPPED, NOTHING, page, place, read_table
+from tests.machine.table import DROPPED, NOTHING, read_table
 
 
 def after(
@@ -290,11 +290,6 @@ def test_every_arrow_between_two_states_is_taken_somewhere(monkeypatch: pytest.M
         for event in rows:
             happen(state, event)
     assert taken == {(state, happened) for state, arrows in NEXT.items() for happened in arrows}
-
-
-def test_the_table_in_the_architecture_is_that_of_the_machine() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    assert text.splitlines()[place(text)] == page(), "run `make states`"
 
 
 @pytest.mark.hazard("C2", "C14")
