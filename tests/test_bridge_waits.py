@@ -206,9 +206,7 @@ async def test_under_a_hold_a_wait_is_for_the_first_prompt_in_the_queue(tmp_path
         editor = here.it.editor
         await editor.ask("_acp_bridge/hold", {"sessionId": here.id})
         here.gate.open()
-        await until(
-            lambda: here.it.bridge._sessions.live[here.id]._machine.snapshot.state is State.IDLE
-        )
+        await until(lambda: here.it.bridge._sessions.live[here.id].now.state is State.IDLE)
         waits = here.waits(editor)
         await here.stops(editor)
         assert await editor.stop_reason(waits) == "cancelled"
@@ -301,9 +299,7 @@ async def test_a_load_says_nothing_of_work_where_none_goes_on_or_all_is_the_clie
         assert not any("A turn runs" in text for text in await here.load(editor))
         here.gate.open()
         await until(lambda: "echo runs" in editor.texts(here.id))
-        await until(
-            lambda: here.it.bridge._sessions.live[here.id]._machine.snapshot.state is State.IDLE
-        )
+        await until(lambda: here.it.bridge._sessions.live[here.id].now.state is State.IDLE)
         late = await here.it.joined()
         assert not any("A turn runs" in text for text in await here.load(late))
 

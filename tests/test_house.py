@@ -57,9 +57,9 @@ FLOORS: list[set[str]] = [
 #: The same inside a session: what is in none of these rooms may be imported by all of them.
 SESSION_FLOORS = (
     {"session"},
-    {"parts"},
-    {"performer", "from_agent"},
+    {"effects", "from_agent"},
     {"clients"},
+    {"recovery"},
     {"prompts"},
     {"process"},
     {"requests"},
@@ -117,7 +117,10 @@ FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 600, 500, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {}
-LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
+LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
+    "acp_bridge/session/effects.py:perform": (70, "one match, from each effect to who knows how"),
+    "acp_bridge/session/session.py:__init__": (140, "what each part is given, by name"),
+}
 
 
 def committed() -> list[Path]:

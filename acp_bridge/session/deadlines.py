@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
-
 import anyio
 
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
+from acp_bridge.session.core import Core
 from acp_bridge.settings import Settings
-
-
-class DeadlinesPort(Protocol):
-    """What the deadlines need of their session."""
-
-    id: str
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
 
 
 class Deadlines:
     """At most one of each timer is armed; one that passes becomes a `Deadline`."""
 
-    def __init__(self, port: DeadlinesPort, settings: Settings) -> None:
+    def __init__(self, core: Core, settings: Settings) -> None:
         """Nothing is armed."""
-        self._port = port
+        self._core = core
         self._seconds = {
             Timer.SPARE: settings.drain_timeout / 2,
             Timer.DRAIN: settings.drain_timeout,
@@ -44,7 +30,7 @@ class Deadlines:
         """Start a timer; one armed before under the same name is void."""
         self.disarm(timer)
         scope = self._armed[timer] = anyio.CancelScope()
-        self._port.spawn(self._wait, timer, token, scope)
+        self._core.spawn(self._wait, timer, token, scope)
 
     def disarm(self, timer: Timer) -> None:
         """Stop a timer; nothing happens if it is not armed."""
@@ -55,5 +41,5 @@ class Deadlines:
         with scope:
             await anyio.sleep(self._seconds[timer])
         if not scope.cancel_called:  # it may have been disarmed just as it passed
-            event("deadline", session=self._port.id, what=timer.name.lower())
-            self._port.feed(ev.Deadline(timer, token))
+            event("deadline", session=self._core.id, what=timer.name.lower())
+            self._core.feed(ev.Deadline(timer, token))

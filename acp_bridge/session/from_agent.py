@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
@@ -11,49 +12,18 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Permits, Phase
+from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import CANCEL_REQUEST, TOOL_CALL, TOOL_CALL_UPDATE, Json, is_state
 from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
-
-
-class FromAgentPort(Protocol):
-    """What is needed of the session: its machine, and who keeps what is no conversation."""
-
-    @property
-    def epoch(self) -> int:
-        """The process that has the session, or gets it."""
-
-    @property
-    def permits(self) -> Permits:
-        """What the session's state permits."""
-
-    @property
-    def stopped(self) -> bool:
-        """True while changes that the agent wants to make through the client are refused."""
-
-    @property
-    def excused(self) -> bool:
-        """True while the agent works at something else than a prompt that a client asked for."""
-
-    def phase(self, epoch: int) -> Phase:
-        """How what this process says is to be taken."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def note_state(self, update: Json) -> Json | None:
-        """Keep an update that is about the session, not of the conversation.
-
-        Returns it as it is to be shown, or None if no client is to see it.
-        """
-
-    def disturb(self) -> None:
-        """Note that the agent has said something."""
 
 
 class FromAgent:
@@ -61,15 +31,23 @@ class FromAgent:
 
     def __init__(
         self,
-        port: FromAgentPort,
+        core: Core,
         journal: SessionJournal,
         updates: Updates,
         transcript: TranscriptOut,
         to_client: ToClient,
         pacing: Pacing,
+        user_settings: UserSettings,
+        title: Title,
+        to_agent: ToAgent,
+        disturb: Callable[[], None],
     ) -> None:
-        """Nothing was said yet."""
-        self._port = port
+        """`disturb` notes that the agent has said something."""
+        self._core = core
+        self._user_settings = user_settings
+        self._title = title
+        self._to_agent = to_agent
+        self._disturb = disturb
         self._journal = journal
         self._updates = updates
         self._transcript = transcript
@@ -89,8 +67,8 @@ class FromAgent:
     def on_update(self, link: Link, params: Json) -> None:
         self._spoke = True
         if link is not self._phased:
-            self._phased, self._phase = link, self._port.phase(link.epoch)
-            self._draining = self._port.permits.drains
+            self._phased, self._phase = link, self._core.now.phase(link.epoch)
+            self._draining = self._core.now.permits.drains
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -103,7 +81,7 @@ class FromAgent:
             return
         if (shown := self._taken(link, update)) is None:
             return
-        if is_state(shown) and (shown := self._port.note_state(shown)) is None:
+        if is_state(shown) and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}
         told.pop("sessionId", None)
@@ -116,7 +94,7 @@ class FromAgent:
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
-        excused = self._phase is Phase.LEAK and self._port.excused
+        excused = self._phase is Phase.LEAK and self._to_agent.busy
         try:
             return self._updates.incoming(update, self._phase, excused=excused)
         except Leak:
@@ -126,14 +104,14 @@ class FromAgent:
     def on_agent_request(self, link: Link, call: Call) -> None:
         self._spoke = True
         self._transcript.flush()
-        phase = self._port.phase(link.epoch)
-        early = link.epoch == self._port.epoch and self._port.permits.asks_early
+        phase = self._core.now.phase(link.epoch)
+        early = link.epoch == self._core.now.epoch and self._core.now.permits.asks_early
         if phase is Phase.NOTHING and not early:
             link.peer.fail(call.id, errors.cancelled())
             return
-        tainted = phase is Phase.LEAK and not self._port.excused
+        tainted = phase is Phase.LEAK and not self._to_agent.busy
         try:
-            stopped = self._port.stopped if phase is not Phase.LEAK else tainted
+            stopped = self._core.now.stopped if phase is not Phase.LEAK else tainted
             refused = self._to_client.forward(link, call, stopped=stopped)
         except Leak:
             link.peer.fail(call.id, errors.cancelled())
@@ -145,7 +123,7 @@ class FromAgent:
         self._spoke = True
         if method == CANCEL_REQUEST:
             link.at_clients.take_back(as_object(params).get("requestId", UNSET))
-        elif link.epoch == self._port.epoch and self._port.permits.notifies:
+        elif link.epoch == self._core.now.epoch and self._core.now.permits.notifies:
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
             self._transcript.notify(method, params)
@@ -153,7 +131,7 @@ class FromAgent:
     def on_batch_end(self, link: Link) -> None:
         if self._spoke:
             self._spoke = False
-            self._port.disturb()
+            self._disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
@@ -162,9 +140,9 @@ class FromAgent:
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
-        while link.epoch == self._port.epoch:
+        while link.epoch == self._core.now.epoch:
             slow = self._pacing.slow()
-            if slow is None or not self._port.permits.paced:
+            if slow is None or not self._core.now.permits.paced:
                 return
             await self._pacing.wait(slow)
 
@@ -174,23 +152,37 @@ class FromAgent:
         return self._pacing.waits
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
-        self._port.feed(ev.AgentExited(link.epoch, exit_))
+        self._core.feed(ev.AgentExited(link.epoch, exit_))
 
     def on_dead(self, link: Link) -> None:
-        self._port.feed(ev.TreeDead(link.epoch))
+        self._core.feed(ev.TreeDead(link.epoch))
 
     # --- the session's state -------------------------------------------------------------------
 
-    def look_again(self) -> None:
-        """Follow a change of the machine's state: who waits for the client need not any more."""
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Follow a change: nobody may need to wait for a client that does not read any more."""
         self._phased = None
-        if self._withheld and not self._port.permits.drains:
+        if self._withheld and not self._core.now.permits.drains:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
                 self._transcript.show(told)
-        if not self._port.permits.paced:
+        if not self._core.now.permits.paced:
             self._pacing.hurry()
+
+    def _note_state(self, update: Json) -> Json | None:
+        """Keep an update that is about the session, not of the conversation.
+
+        Returns it as it is to be shown, or None if no client is to see it.
+        """
+        chosen, now = self._user_settings, self._core.now
+        again = now.permits.updates is Phase.REPLAY and chosen.repeats(update)
+        # What a process says while it is given the session is of its defaults (invariant R13).
+        announced = now.state is not State.RELOADING
+        chosen.note_update(update, announced=announced)
+        told_later = not announced and chosen.tells_later(update)
+        shown = self._title.note_update(update)
+        return None if again or told_later else shown
 
     def _leaked(self, link: Link) -> None:
         event("agent.unclean", session=self._journal.info.session_id, agent=link.name)
-        self._port.feed(ev.Leaked(link.epoch))
+        self._core.feed(ev.Leaked(link.epoch))

@@ -1,15 +1,12 @@
-"""One session's shell: takes what the clients say, performs what the machine asks for.
+"""One session: its parts, put together, and what clients and the bridge ask of it.
 
-Every decision about prompts is in `machine/`; the parts (`parts.py`) carry the decisions out, each
-through a narrow port. An event is taken to its end before the next (`feed`), and what the agent
-showed before it is on its way to the clients by then.
+Every decision about prompts is in `machine/`. The parts carry the decisions out; each has the core,
+where it reads how the session stands, and the neighbours that it needs, by name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from functools import partial
 
 import anyio
 
@@ -18,22 +15,44 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
-from acp_bridge.late_replay import LateReplay
-from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing, Permits, Phase, Standstill, State
+from acp_bridge.machine.states import Snapshot
 from acp_bridge.protocol import Json, not_feedback, own_meta
-from acp_bridge.session import failures
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.clients.permissions import Permissions
+from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.clients.replay import Replay
+from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.core import Around, Core, new_machine
+from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.effects import Effects
+from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.parts import Parts
-from acp_bridge.session.prompts import queue_command
+from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.provisional import Provisional
+from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.prompts import queue_command, queue_words
+from acp_bridge.session.prompts.blocked_notice import BlockedNotice
+from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.queue_command import QueueCommand
+from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.recovery import Recovery
+from acp_bridge.session.requests.ask import Ask
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.session.stepping import Stepping
+from acp_bridge.session.transcript.title import Title
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Delivery
+from acp_bridge.updates import Updates
 
 
 class Session:
-    """A session of the bridge. It satisfies the ports of its parts."""
+    """A session of the bridge."""
 
     def __init__(
         self,
@@ -46,165 +65,178 @@ class Session:
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
         session open, if one has. Raises JournalError."""
-        self.id, self.journal, self.workspace = journal.info.session_id, journal, workspace
-        #: set when nothing of the session is left; True when `close` was called.
-        self.closed, self.closing = anyio.Event(), False
+        self.id, self.journal = journal.info.session_id, journal
         #: the prompts that wait until the agent has loaded a session that only it knew.
         self.early: WaitingRequests | None = None
         self._context, self._lease = context, lease
-        parts = Parts(self, context, journal, lease, link, hooks)
-        self.transcript = parts.transcript
-        self.title = parts.title
-        self.user_settings = parts.user_settings
-        self.memory = parts.memory
-        self.hooks = parts.hooks
-        self.pauses = parts.pauses
-        self.to_agent = parts.to_agent
-        self.ask = parts.ask
-        self.audience = parts.audience
-        self.replay = parts.replay
-        self.from_agent = parts.from_agent
-        self._updates = parts.updates
-        self._prompts = parts.prompts
-        self._queue = parts.queue
-        self._sleep = parts.sleep
-        self._processes = parts.processes
-        self._performer = parts.performer
-        self._machine = parts.machine
-        self._stepping = Stepping(self._machine, self)
+        settings = context.settings
+        self._machine = new_machine(settings, moments_of(hooks), link)
+        self.core = core = Core(self.id, workspace, self._machine, context.tasks)
+        self.feed, self.spawn = core.feed, core.spawn
+
+        # What the clients are shown, and what is kept.
+        words = queue_words.offered(context.capabilities)
+        self._updates = updates = Updates(set(journal.used_ids()), queue_words.command(words))
+        self.transcript = shown = TranscriptOut(self.id, journal, updates.take_new_ids)
+        self.title = Title(core, context.journal, journal, shown)
+        self.user_settings = chosen = UserSettings(journal)
+        self.memory = memory = Memory(journal)
+        self._prompts = prompts = Prompts(journal, shown, core, self._touch)
+        self.recovery = Recovery(journal, prompts)
+        self.hooks = SessionHooks(core, prompts, shown, hooks)
+        self.pauses = pauses = Pauses(core, shown, context.capabilities)
+
+        # The processes, and what clients ask of them.
+        processes = AgentProcesses(context, lease, core)
+        provisional = Provisional(core)
+        self.wake, patience = provisional.wake, settings.request_timeout
+        self.to_agent = to_agent = ToAgent(core, shown, chosen, self.wake, patience)
+        self.ask = ask = Ask(core, context, to_agent, shown)
+        self._queue = QueueCommand(
+            core, prompts, shown, memory, pauses, ask.command, self.title.set_own, words
+        )
+
+        # The clients that have the session.
+        self._questions = people = Questions(core, shown, prompts, kept=settings.keep > 0)
+        self.audience = Audience(core, settings, shown, prompts, people, ask, self.close)
+        self.replay = Replay(
+            core,
+            journal,
+            shown,
+            prompts,
+            chosen,
+            pauses,
+            self.audience,
+            self.recovery,
+            settings.client_limit,
+            agent_replays=context.agent_replays,
+        )
+
+        # What the agent says.
+        permissions = Permissions(self.hooks, updates, shown.show)
+        to_client = ToClient(
+            self.id, shown.asked, updates, shown.record_at_once, permissions, people
+        )
+        pacing = self.audience.pacing
+        self._sleep = sleep = Sleep(
+            core,
+            settings.sleep_after,
+            context.reloads,
+            updates,
+            memory,
+            lambda: pacing.waits,
+            lambda: ask.open,
+        )
+        self.from_agent = from_agent = FromAgent(
+            core,
+            journal,
+            updates,
+            shown,
+            to_client,
+            pacing,
+            chosen,
+            self.title,
+            to_agent,
+            sleep.disturb,
+        )
+        processes.owner = from_agent
+
+        # What the machine asks for, and who follows where it stands.
+        blocked = BlockedNotice(memory, shown)
+        restart = Restart(
+            core,
+            journal,
+            shown,
+            updates,
+            chosen,
+            to_agent,
+            memory,
+            sleep,
+            self._rename_at_agent,
+            self.replay.take_replayed,
+        )
+        effects = Effects(
+            core=core,
+            processes=processes,
+            restart=restart,
+            provisional=provisional,
+            sleep=sleep,
+            prompts=prompts,
+            turn=Turn(core, journal, shown, updates, prompts, memory, self.hooks),
+            pauses=pauses,
+            hooks=self.hooks,
+            deadlines=Deadlines(core, settings),
+            blocked=blocked,
+            finish=self._finish,
+            grace=settings.close_grace,
+        )
+        core.begin(
+            processes.get,
+            self._look_around,
+            effects.perform,
+            shown.flush,
+            (
+                blocked.follow,
+                provisional.follow,
+                pauses.follow,
+                from_agent.follow,
+                to_agent.follow,
+                sleep.follow,
+                self.audience.follow,
+                lambda before, after: context.note_work(),
+            ),
+        )
         if link:
-            self._performer.begin(link)
+            processes.add(link, 1)
+            provisional.begin(link)
+            sleep.begin(link)
 
-    # --- what the parts see of the machine, and of each other ----------------------------------
-
-    @property
-    def epoch(self) -> int:
-        return self._machine.snapshot.epoch
+    # --- where it stands -----------------------------------------------------------------------
 
     @property
-    def permits(self) -> Permits:
-        return self._machine.snapshot.permits
-
-    @property
-    def passing(self) -> Passing:
-        return self._machine.snapshot.permits.requests
-
-    @property
-    def stopped(self) -> bool:
-        return self._machine.snapshot.stopped
-
-    @property
-    def excused(self) -> bool:
-        return self.to_agent.busy
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        return self._machine.snapshot.unanswered
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        return self._machine.snapshot.waiting
-
-    @property
-    def running(self) -> int | None:
-        return self._machine.snapshot.foremost
-
-    @property
-    def standstill(self) -> Standstill:
-        return self._machine.snapshot.standstill
-
-    @property
-    def at_rest(self) -> bool:
-        return self._machine.snapshot.at_rest
-
-    @property
-    def provisional(self) -> bool:
-        return self._machine.snapshot.provisional
-
-    @property
-    def asleep(self) -> bool:
-        return self._machine.snapshot.asleep
-
-    @property
-    def occupied(self) -> bool:
-        return self.from_agent.unread or self.ask.open or self.journal.behind
-
-    @property
-    def blocked(self) -> bool:
-        return self._machine.snapshot.blocked
-
-    @property
-    def ending(self) -> bool:
-        return self._machine.snapshot.ending
-
-    @property
-    def agent_replays(self) -> bool:
-        return self._context.agent_replays
+    def now(self) -> Snapshot:
+        """Where the machine stands."""
+        return self._machine.snapshot
 
     @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
-        now = self._machine.snapshot
-        return self._processes.get(now.epoch) if now.takes_requests else None
+        return self.core.link
 
-    def phase(self, epoch: int) -> Phase:
-        return self._machine.snapshot.phase(epoch)
+    @property
+    def workspace(self) -> Workspace:
+        """Where the session works now."""
+        return self.core.workspace
 
-    def disturb(self) -> None:
-        self._sleep.disturb()
+    @property
+    def closing(self) -> bool:
+        """True once somebody has closed the session: it ends for all."""
+        return self.core.closing
 
-    def on_question(self) -> None:
-        self.audience.look_again()
+    @property
+    def closed(self) -> anyio.Event:
+        """Set when nothing of the session is left."""
+        return self.core.closed
 
-    def welcome(self, client: Client) -> None:
-        self.audience.welcome(client)
-        self._context.note_work()
+    def _look_around(self) -> Around:
+        return Around(
+            asked=tuple(question.summary for question in self._questions.open),
+            clients=len(self.transcript.views),
+            agent_owes=self.to_agent.busy,
+            journal_behind=self.journal.behind,
+        )
 
-    def wake(self) -> None:
-        """Have a process started and given the session, if there is none that may get a prompt."""
-        self._performer.hasten()
-        self.feed(ev.Warm())
-
-    def take_replayed(self) -> LateReplay | None:
-        return self.replay.take_replayed()
-
-    # --- events and effects --------------------------------------------------------------------
-
-    def feed(self, event_: ev.Event) -> None:
-        self._stepping.feed(event_)
-
-    def before_step(self) -> None:
-        self.transcript.flush()
-
-    def after_steps(self) -> None:
-        self._performer.look_again()
-        self.pauses.look_again()
-        self.transcript.flush()
-        self.from_agent.look_again()
-        self.to_agent.look_again()
-        self._sleep.look_again()
-        self.audience.look_again()
-        self._context.note_work()
-
-    def perform(self, effect: ef.Effect) -> None:
-        self._performer.perform(effect)
-
-    def spawn(
-        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
-    ) -> None:
-        """Run work whose failure is this session's only: then the machine is told `instead`."""
-        failed = partial(self.feed, instead) if instead else lambda: None
-        self._context.tasks.start_soon(failures.contained, work, args, failed)
+    # --- its end -------------------------------------------------------------------------------
 
     def close(self, by: Client | None = None) -> None:
         """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, and
         clients other than the one that closes it are told."""
-        self.closing = True
+        self.core.closing = True
         self.audience.end(by)
         self.ask.close()
         self.feed(ev.Close())
 
-    async def finish(self) -> None:
+    async def _finish(self) -> None:
         try:
             await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
@@ -212,7 +244,7 @@ class Session:
             os.close(self._lease)
             self.closed.set()
 
-    # --- prompts -------------------------------------------------------------------------------
+    # --- what clients ask ----------------------------------------------------------------------
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
@@ -250,25 +282,18 @@ class Session:
         else:
             self.to_agent.pass_notification(method, params)
 
-    # --- what is known of the session ----------------------------------------------------------
+    def move(self, workspace: Workspace) -> None:
+        """Let the session work with other roots and MCP servers, from the next process on."""
+        self.core.workspace = workspace
 
-    def note_state(self, update: Json) -> Json | None:
-        """Keep an update that is about the session; returns it as it is to be shown, if it is."""
-        chosen = self.user_settings
-        again = self._machine.snapshot.phase(self.epoch) is Phase.REPLAY and chosen.repeats(update)
-        # What a process says while it is given the session is of its defaults (invariant R13).
-        announced = self._machine.snapshot.state is not State.RELOADING
-        chosen.note_update(update, announced=announced)
-        told_later = not announced and chosen.tells_later(update)
-        shown = self.title.note_update(update)
-        return None if again or told_later else shown
+    # --- the journal ---------------------------------------------------------------------------
 
-    async def rename_at_agent(self, link: Link) -> None:
+    async def _rename_at_agent(self, link: Link) -> None:
         """Note the agent's id of the session, and take over what the process said of it so far."""
         ours = self._context.identity
         await self._context.journal.note_agent(self.id, link.agent_session_id, ours)
         link.adopt(self.from_agent)
 
-    async def touch(self) -> None:
+    async def _touch(self) -> None:
         """Note in the listing that the session was used now. Raises JournalError."""
         await self._context.journal.touch(self.id)

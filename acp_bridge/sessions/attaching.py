@@ -103,7 +103,7 @@ class Attaching:
         if session is None or session.closing:
             return False
         if not session.transcript.has_others(request.client) and not (
-            self._kept and session.unanswered
+            self._kept and session.now.unanswered
         ):
             return False
         session.audience.leave(request.client, closes=True)
@@ -125,7 +125,7 @@ class Attaching:
     @property
     def works(self) -> bool:
         """A turn runs in one of the sessions, or a prompt waits for one."""
-        return any(session.unanswered for session in self._live.values())
+        return any(session.now.unanswered for session in self._live.values())
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""

@@ -72,7 +72,7 @@ class Sessions:
 
     def asleep(self) -> frozenset[str]:
         """Return the sessions whose process was ended because they were at rest."""
-        return frozenset(session.id for session in self.live.values() if session.asleep)
+        return frozenset(session.id for session in self.live.values() if session.now.asleep)
 
     async def ready(self) -> Link:
         """Return a process without a session, started if there is none; raises RpcError."""
@@ -307,6 +307,7 @@ def _move(session: Session, workspace: Workspace) -> None:
     """Apply other roots or MCP servers to a live session, at idle; raises RpcError."""
     if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
         raise errors.invalid("the session is open with another one", "cwd")
-    before, session.workspace = session.workspace, workspace
+    before = session.workspace
+    session.move(workspace)
     if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):
         session.feed(ev.ReplaceProcess())

@@ -178,7 +178,7 @@ class SessionStore:
             await self._check(journal, workspace)
             hooks = await look(self._context.settings.home, workspace.cwd)
             session = Session(self._context, journal, lock, workspace, None, hooks)
-            await session.replay.recover()
+            await session.recovery.run()
         except BaseException as exc:
             if journal:
                 await journal.close()

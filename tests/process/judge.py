@@ -25,8 +25,10 @@ def judge_lines(recording: Recording, said: str) -> None:
     assert "Traceback" not in said, said
     assert " ERROR " not in said, said
     lines = [record for record in recording if record.direction == "in"]
-    for record in lines:
-        assert record.message is not None, f"not a JSON object: {record.raw[:200]!r}"
+    for number, record in enumerate(lines):
+        torn = f"{record.raw[:200]!r} ... {record.raw[-200:]!r}, {len(record.raw)} bytes"
+        where = f"{number + 1} of {len(lines)}"
+        assert record.message is not None, f"not a JSON object, line {where}: {torn}"
         assert record.message["jsonrpc"] == "2.0"
 
 

@@ -17,7 +17,7 @@ from acp_bridge.protocol import SESSION_CLOSE
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from tests.agents.scripted_process import Listener
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 from tests.session.waiting import quiet, until
 
 LEASE = 42
@@ -38,7 +38,7 @@ class Told(Listener):
         self._feed(ev.TreeDead(link.epoch))
 
 
-class Stage(Port):
+class Stage(PlayedCore):
     """A session's processes, and the source that they come from."""
 
     def __init__(self, tasks: TaskGroup) -> None:
@@ -48,7 +48,8 @@ class Stage(Port):
         self.warm: Link | None = None
         #: set when the process that is being started for nobody yet, `warm`, is there.
         self.warming: anyio.Event | None = None
-        self.processes = AgentProcesses(self, self.owner, LEASE, self.feed)
+        self.processes = AgentProcesses(self, LEASE, self)
+        self.processes.owner = self.owner
         #: what the next links are, in order.
         self.agents: list[PlayedAgent] = []
         self.made: list[tuple[Owner, str]] = []

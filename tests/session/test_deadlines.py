@@ -11,7 +11,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.settings import Settings
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 from tests.session.waiting import until
 
 SETTINGS = Settings(
@@ -45,8 +45,8 @@ class Clock:
                 ends.set()
 
 
-class Stage(Port):
-    """Deadlines on such a clock, and their port."""
+class Stage(PlayedCore):
+    """Deadlines on such a clock, and their core."""
 
     def __init__(self, tasks: TaskGroup, clock: Clock) -> None:
         super().__init__(tasks)
@@ -55,8 +55,8 @@ class Stage(Port):
         #: armed anew by each deadline.
         self.again: Timer | None = None
 
-    def feed(self, event_: ev.Event) -> None:
-        super().feed(event_)
+    def feed(self, event: ev.Event) -> None:
+        super().feed(event)
         if self.again:
             self.deadlines.arm(self.again, len(self.fed) + 1)
 

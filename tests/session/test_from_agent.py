@@ -9,89 +9,15 @@ from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
-from acp_bridge.protocol import AGENT_MESSAGE, REQUEST_PERMISSION, TOOL_CALL, text_chunk
-from acp_bridge.session.clients.to_client import ToClient
-from acp_bridge.session.from_agent import FromAgent
-from acp_bridge.session.transcript.pacing import Pacing
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.protocol import AGENT_MESSAGE, REQUEST_PERMISSION, TOOL_CALL
+from tests.session.from_agent_stage import LIMIT, USAGE, Stage, card, chunk
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
-from tests.session.ports import Port
 from tests.session.waiting import beside, quiet
 
 Json = dict[str, Any]
 CAN_ALL: Json = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
-LIMIT = 100
 CANCELLED = -32800
-
-
-def chunk(text: str, message_id: str = "m") -> Json:
-    return text_chunk("agent_message_chunk", text, message_id)
-
-
-def card(card_id: str = "t", *, opens: bool = True) -> Json:
-    kind = "tool_call" if opens else "tool_call_update"
-    return {"sessionUpdate": kind, "toolCallId": card_id}
-
-
-USAGE: Json = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
-
-
-class Stage:
-    """A session with a client and one process, which the test plays."""
-
-    def __init__(self, journal: SessionJournal, *clients: ClientEnd) -> None:
-        self.clients = clients or (ClientEnd(CAN_ALL),)
-        self.port = Port()
-        self.updates = Updates(set())
-        self.updates.new_turn(1)
-        self.transcript = TranscriptOut("s", journal, self.updates.take_new_ids)
-        self.views = [self.transcript.attach(end.client) for end in self.clients]
-        self.to_client = ToClient("s", self.transcript.asked, self.updates)
-        pacing = Pacing(self.port, self.transcript, LIMIT, lambda view: None)
-        self.from_agent = FromAgent(
-            self.port, journal, self.updates, self.transcript, self.to_client, pacing
-        )
-        self.link = self.process(1)
-
-    @property
-    def client(self) -> ClientEnd:
-        return self.clients[0]
-
-    def process(self, epoch: int) -> MemoryLink:
-        link = MemoryLink(f"agent#{epoch}", self.from_agent)
-        link.epoch = epoch
-        return link
-
-    def enter(self, state: State, phase: Phase | None = None) -> None:
-        """The machine goes into a state."""
-        self.port.state, self.port.phase_now = state, phase
-        self.from_agent.look_again()
-
-    def says(self, *updates: Any, link: MemoryLink | None = None, **more: Any) -> None:
-        """The agent sends these in one write."""
-        link = link or self.link
-        lines = [
-            {
-                "jsonrpc": "2.0",
-                "method": "session/update",
-                "params": {"sessionId": link.agent_session_id, "update": update, **more},
-            }
-            for update in updates
-        ]
-        link.peer.feed(b"".join(encode(line) for line in lines))
-
-    def shown(self) -> list[Json]:
-        return [message["params"]["update"] for message in self.client.sent.take()]
-
-    def answers(self, link: MemoryLink | None = None) -> list[Any]:
-        """Return what the agent is answered: results, and codes of errors."""
-        return [
-            message["error"]["code"] if "error" in message else message["result"]
-            for message in (link or self.link).sent.take()
-        ]
 
 
 # --- updates --------------------------------------------------------------------------------------
@@ -139,8 +65,8 @@ async def test_each_phase_takes_or_drops_the_conversation_and_the_state(
     stage.enter(State.IDLE, phase)
     stage.says(chunk("a"), USAGE)
     assert stage.shown() == [chunk("a")] * conversation + [USAGE] * state
-    assert stage.port.kept == [USAGE] * state
-    assert stage.port.fed == [ev.Leaked(1)] * unclean
+    assert stage.settings.kept == [USAGE] * state
+    assert stage.core.fed == [ev.Leaked(1)] * unclean
     assert await recorded_texts(journal) == ["a"] * conversation
     assert journal.get("state:usage_update") == ({"update": USAGE} if state else None)
 
@@ -156,7 +82,7 @@ async def test_what_a_process_of_another_epoch_says_is_nobodys_whichever_comes_f
         stage.says(chunk("new"))
         stage.says(chunk("spare"), link=spare)
     assert [update["content"]["text"] for update in stage.shown()] == ["new", "new"]
-    assert stage.port.kept == []
+    assert stage.settings.kept == []
 
 
 @pytest.mark.hazard("C6")
@@ -187,7 +113,7 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
     stage.shown()
     stage.says(chunk("before"), {**card("old", opens=False), "status": "completed"}, chunk("after"))
     assert stage.shown() == [chunk("before"), chunk("after")]
-    assert stage.port.fed == [ev.Leaked(1)]
+    assert stage.core.fed == [ev.Leaked(1)]
 
 
 @pytest.mark.hazard("T3", "K2")
@@ -280,7 +206,7 @@ async def test_while_draining_changes_are_refused_and_the_process_is_not_unclean
     stage.link.asks("fs/read_text_file", {}, 3)
     assert stage.answers() == [CANCELLED, {"outcome": {"outcome": "cancelled"}}]
     assert [message["method"] for message in stage.client.sent.take()] == ["fs/read_text_file"]
-    assert stage.port.fed == []
+    assert stage.core.fed == []
 
 
 @pytest.mark.hazard("C6", "C19")
@@ -290,10 +216,10 @@ async def test_a_change_after_a_cancelled_turn_is_refused_and_makes_the_process_
     stage = Stage(journal)
     stage.enter(State.IDLE, Phase.LEAK)
     stage.link.asks("fs/read_text_file", {}, 1)
-    assert stage.port.take() == []
+    assert stage.core.take() == []
     for number, method in enumerate(["terminal/create", REQUEST_PERMISSION], 2):
         stage.link.asks(method, {}, number)
-        assert stage.port.take() == [ev.Leaked(1)]
+        assert stage.core.take() == [ev.Leaked(1)]
     assert stage.answers() == [CANCELLED, {"outcome": {"outcome": "cancelled"}}]
     assert [message["method"] for message in stage.client.sent.take()] == ["fs/read_text_file"]
 
@@ -309,7 +235,7 @@ async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean(
     stage.client.sent.take()
     stage.enter(State.IDLE, Phase.LEAK)
     stage.says(said)
-    assert stage.port.fed == [ev.Leaked(1)]
+    assert stage.core.fed == [ev.Leaked(1)]
     assert stage.shown() == []
 
 
@@ -322,14 +248,14 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
     stage.updates.close_cards()
     stage.client.sent.take()
     stage.enter(State.IDLE, Phase.LEAK)
-    stage.port.excused = True
+    stage.to_agent.excused = True
     stage.says(chunk("[MODE_UPDATE] plan", "other"), card("new"))
     assert [update["sessionUpdate"] for update in stage.shown()] == [AGENT_MESSAGE, TOOL_CALL]
     stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "new"}})
     assert [message["method"] for message in stage.client.sent.take()] == [REQUEST_PERMISSION]
-    assert stage.port.fed == []
+    assert stage.core.fed == []
     stage.says(card("t", opens=False))
-    assert stage.port.fed == [ev.Leaked(1)]
+    assert stage.core.fed == [ev.Leaked(1)]
 
 
 @pytest.mark.hazard("C16", "P13")
@@ -344,7 +270,7 @@ async def test_a_permission_in_a_later_turn_is_asked_afresh_though_its_id_was_us
     stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "always"}}, 1)
     (asked,) = stage.client.sent.take()
     assert asked["params"]["toolCall"]["toolCallId"] == "always~2"
-    assert stage.port.fed == []
+    assert stage.core.fed == []
 
 
 # --- notifications --------------------------------------------------------------------------------
@@ -445,7 +371,7 @@ async def test_a_cancel_lets_an_agent_be_read_on_whose_client_does_not_read(
     else:
         stage.client.sent.stuck = LIMIT
     async with beside(stage.from_agent.room, stage.link) as room:
-        stage.from_agent.look_again()
+        stage.from_agent.follow(stage.core.state, stage.core.state)
         await quiet()
         assert not room.ended
         stage.enter(State.DRAINING)
@@ -480,7 +406,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits_leaves_the_next_one_fre
     stage.client.sent.stuck = LIMIT
     async with beside(stage.from_agent.room, stage.link) as room:
         room.cancel()
-    stage.from_agent.look_again()
+    stage.from_agent.follow(stage.core.state, stage.core.state)
     async with beside(stage.from_agent.room, stage.link) as room:
         assert not room.ended
         stage.client.sent.take_all()
@@ -492,4 +418,4 @@ async def test_the_end_of_a_process_is_told_with_its_epoch(journal: SessionJourn
     exited = Exit(3, None)
     stage.from_agent.on_gone(stage.process(2), exited)
     stage.from_agent.on_dead(stage.link)
-    assert stage.port.fed == [ev.AgentExited(2, exited), ev.TreeDead(1)]
+    assert stage.core.fed == [ev.AgentExited(2, exited), ev.TreeDead(1)]

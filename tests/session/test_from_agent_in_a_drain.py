@@ -5,8 +5,8 @@ import pytest
 
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine.states import State
+from tests.session.from_agent_stage import LIMIT, USAGE, Stage, chunk
 from tests.session.journals import recorded_texts
-from tests.session.test_from_agent import LIMIT, USAGE, Stage, chunk
 
 
 @pytest.mark.hazard("P15", "C7")
@@ -33,7 +33,7 @@ async def test_what_the_agent_announces_in_a_drain_that_nobody_reads_is_in_force
     stage.client.sent.stuck = LIMIT
     modes = [{"sessionUpdate": "current_mode_update", "currentModeId": m} for m in ("ask", "plan")]
     stage.says(*modes)
-    assert stage.port.kept == modes
+    assert stage.settings.kept == modes
     stage.client.sent.take_all()
     assert stage.shown() == []
     stage.enter(State.IDLE)

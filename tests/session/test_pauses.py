@@ -232,7 +232,7 @@ async def test_an_agent_that_dies_while_its_turn_is_paused_fails_it_and_the_rest
         agent.dies()
         assert (await here.answered(asked))["code"] == -32603
         other = await here.agent(2)
-        await until(lambda: here.session.passing.name == "NOW")
+        await until(lambda: here.session.now.permits.requests.name == "NOW")
         assert SESSION_PROMPT not in other.heard
         assert await here.answered(says(here, GO)) == {"state": "open"}
         assert GO not in other.heard
@@ -292,9 +292,12 @@ async def test_held_prompts_that_are_run_on_hold_wait_for_go_and_that_is_said(
 ) -> None:
     agent = first()
     async with living(tmp_path, first=agent) as here:
-        seq = here.journal.accept("old", {"prompt": [{"type": "text", "text": "old"}]})
+        blocks = [{"type": "text", "text": "old"}]
+        seq = here.journal.accept("old", {"prompt": blocks})
         here.journal.hold(seq)
-        here.session.replay._prompts.add_held({"prompt": [{"type": "text", "text": "old"}]}, seq)
+        here.session.replay._prompts.add_left_over(
+            {"prompt": [{"type": "text", "text": "old"}]}, seq
+        )
         says(here, HOLD)
         carrier = here.prompt("/queue run")
         assert here.texts()[-1] == notices.RUN_LATER

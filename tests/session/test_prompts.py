@@ -20,7 +20,7 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.session.journals import break_sync, failing, recorded_texts, states
 from tests.session.memory import ClientEnd, Outgoing
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 from tests.session.waiting import quiet, until
 
 Json = dict[str, Any]
@@ -41,10 +41,16 @@ class Stage:
     ) -> None:
         self.journal = journal
         self.client = client or ClientEnd()
-        self.port = Port(tasks)
+        self.core = PlayedCore(tasks)
         self.transcript = TranscriptOut("s", journal)
         self.view = self.transcript.attach(self.client.client)
-        self.prompts = Prompts(journal, self.transcript, self.port)
+        self.touched, self.untouchable = 0, False
+        self.prompts = Prompts(journal, self.transcript, self.core, self.touch)
+
+    async def touch(self) -> None:
+        self.touched += 1
+        if self.untouchable:
+            raise JournalError("no")
 
     def receives(self, request_id: Any, end: ClientEnd | None = None) -> int:
         """Take a prompt of a client; returns its key."""
@@ -57,8 +63,8 @@ class Stage:
         keys = [self.receives(request_id) for request_id in request_ids]
         for key in keys:
             self.prompts.commit(key)
-        await until(lambda: len(self.port.fed) == len(keys))
-        assert self.port.take() == [ev.Committed(key) for key in keys]
+        await until(lambda: len(self.core.fed) == len(keys))
+        assert self.core.take() == [ev.Committed(key) for key in keys]
         return keys
 
     async def running(self, request_id: Any = 1) -> int:
@@ -94,8 +100,8 @@ async def test_prompts_are_written_at_once_in_the_order_of_reading_and_committed
                 stage.prompts.commit(key)
             assert [row.params for row in journal.prompts()] == [prompt("1"), prompt("2")]
             await quiet()
-            assert stage.port.fed == []
-    assert stage.port.fed == [ev.Committed(key) for key in keys]
+            assert stage.core.fed == []
+    assert stage.core.fed == [ev.Committed(key) for key in keys]
     assert [stage.prompts.get(key).seq for key in keys] == [row.seq for row in journal.prompts()]
 
 
@@ -125,8 +131,8 @@ async def test_a_prompt_that_cannot_be_written_is_refused_and_never_offered_agai
         else:
             with failing(journal, write):
                 stage.prompts.commit(key)
-        await until(lambda: stage.port.fed)
-        (failed,) = stage.port.fed
+        await until(lambda: stage.core.fed)
+        (failed,) = stage.core.fed
         assert isinstance(failed, ev.CommitFailed)
         assert failed.key == key
         assert stage.client.sent.take() == []
@@ -143,8 +149,8 @@ async def test_a_prompt_for_a_session_whose_file_was_removed_is_refused_and_the_
         shutil.rmtree(journal._file.path.parent)
         key = stage.receives(1)
         stage.prompts.commit(key)
-        await until(lambda: stage.port.fed)
-        (failed,) = stage.port.fed
+        await until(lambda: stage.core.fed)
+        (failed,) = stage.core.fed
         assert isinstance(failed, ev.CommitFailed)
         stage.prompts.answer(key, Failed(Failure.JOURNAL, failed.detail))
     (told,) = stage.client.sent.take()
@@ -169,10 +175,10 @@ async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_
             break_sync(patch)
             patch.setattr("acp_bridge.journal.file._checkpoint", refuse)
             stage.prompts.commit(key)
-            await until(lambda: stage.port.fed)
+            await until(lambda: stage.core.fed)
             stage.prompts.answer(key, Failed(Failure.JOURNAL, "no"))
             await until(lambda: tried)
-        stage.port.take()
+        stage.core.take()
         await until(lambda: not journal.broken)
         await stage.accepted(2)
 
@@ -187,9 +193,9 @@ async def test_a_prompt_that_is_cancelled_while_it_is_written_is_not_told_as_acc
             stage.prompts.commit(key)
             await quiet()
             stage.prompts.answer(key, Cancelled())
-        await until(lambda: stage.port.fed)
+        await until(lambda: stage.core.fed)
         # The machine drops it: the prompt has its answer.
-        assert stage.port.fed == [ev.Committed(key)]
+        assert stage.core.fed == [ev.Committed(key)]
     assert [m["result"] for m in stage.client.sent.take()] == [{"stopReason": "cancelled"}]
     assert states(journal) == [DONE]
 
@@ -204,7 +210,7 @@ async def test_a_bridge_that_ends_while_a_prompt_is_written_leaves_it_to_the_nex
             stage.prompts.commit(stage.receives(1))
             await quiet()
             tasks.cancel_scope.cancel()
-    assert stage.port.fed == []
+    assert stage.core.fed == []
     assert stage.client.sent.take() == []
     assert [row.params for row in journal.recover()] == [prompt("1")]
 
@@ -309,9 +315,9 @@ async def test_a_prompt_without_a_request_or_a_number_ends_without_a_word(
     journal: SessionJournal,
 ) -> None:
     async with staged(journal) as stage:
-        stage.prompts.add_held(prompt("old"), 0)
+        stage.prompts.add_left_over(prompt("old"), 0)
         stage.prompts.answer(stage.prompts.add(prompt("carrier"), None), Done())
-    assert (stage.client.sent.take(), journal.prompts(), stage.port.touched) == ([], [], 0)
+    assert (stage.client.sent.take(), journal.prompts(), stage.touched) == ([], [], 0)
 
 
 @pytest.mark.hazard("Q6")
@@ -354,10 +360,10 @@ async def test_after_a_turn_the_session_is_listed_with_its_new_time_whatever_els
     async with staged(journal) as stage:
         key = await stage.running()
         break_sync(monkeypatch)
-        stage.port.untouchable = True
+        stage.untouchable = True
         stage.prompts.answer(key, Replied(Ok(END_TURN)))
         assert stage.client.sent.take()[0]["result"] == END_TURN
-    assert stage.port.touched == 1
+    assert stage.touched == 1
 
 
 async def test_a_journal_that_is_closed_meanwhile_is_left_alone(
@@ -367,7 +373,7 @@ async def test_a_journal_that_is_closed_meanwhile_is_left_alone(
         key = await stage.running()
         stage.prompts.answer(key, Replied(Ok(END_TURN)))
         await journal.close()
-    assert stage.port.touched == 0
+    assert stage.touched == 0
 
 
 # --- held -----------------------------------------------------------------------------------------
@@ -380,13 +386,13 @@ async def test_held_prompts_keep_their_order_and_nobody_waits_for_their_answer(
     async with staged(journal) as stage:
         keys = await stage.accepted(1, 2)
         stage.prompts.leave_over(tuple(keys))
-        assert stage.prompts.held == {keys[0]: prompt("1"), keys[1]: prompt("2")}
+        assert stage.prompts.left_over == {keys[0]: prompt("1"), keys[1]: prompt("2")}
         assert states(journal) == [HELD, HELD]
         assert stage.prompts.key_of(stage.client.client, 1) is None
         stage.prompts.release(keys[0])
-        assert (list(stage.prompts.held), states(journal)) == ([keys[1]], [WAITING, HELD])
+        assert (list(stage.prompts.left_over), states(journal)) == ([keys[1]], [WAITING, HELD])
         stage.prompts.drop(keys[1])
-        assert (stage.prompts.held, states(journal)) == ({}, [WAITING, DONE])
+        assert (stage.prompts.left_over, states(journal)) == ({}, [WAITING, DONE])
         with pytest.raises(KeyError):
             stage.prompts.get(keys[1])
         stage.prompts.answer(keys[0], Cancelled())
@@ -403,7 +409,7 @@ async def test_a_release_or_a_drop_that_cannot_be_written_leaves_the_prompt_held
         for change in (stage.prompts.release, stage.prompts.drop):
             with failing(journal, "UPDATE ON prompts"), pytest.raises(JournalError):
                 change(key)
-            assert (list(stage.prompts.held), states(journal)) == ([key], [HELD])
+            assert (list(stage.prompts.left_over), states(journal)) == ([key], [HELD])
         stage.prompts.release(key)
         assert states(journal) == [WAITING]
 
@@ -417,9 +423,9 @@ async def test_a_prompt_that_could_not_be_written_as_held_is_held_all_the_same(
         (key,) = await stage.accepted(1)
         with failing(journal, "UPDATE ON prompts"):
             stage.prompts.leave_over((key,))
-        assert list(stage.prompts.held) == [key]
+        assert list(stage.prompts.left_over) == [key]
         getattr(stage.prompts, then)(key)
-        assert stage.prompts.held == {}
+        assert stage.prompts.left_over == {}
         assert states(journal) == [WAITING if then == "release" else DONE]
 
 
@@ -448,8 +454,8 @@ async def test_another_bridges_prompts_are_held_with_their_numbers(tmp_path: Any
     journal.accept("id", prompt("old"))
     stage = Stage(journal, None)
     for row in journal.recover():
-        stage.prompts.add_held(row.params, row.seq)
-    (key,) = stage.prompts.held
+        stage.prompts.add_left_over(row.params, row.seq)
+    (key,) = stage.prompts.left_over
     stage.prompts.release(key)
     assert states(journal) == [WAITING]
     await home.close()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
@@ -23,7 +24,7 @@ from acp_bridge.session.prompts.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 
 Json = dict[str, Any]
 DONE = {"stopReason": "end_turn"}
@@ -66,20 +67,20 @@ class Stage:
     def __init__(self, journal: SessionJournal, *held: str) -> None:
         self.journal = journal
         self.client = ClientEnd()
-        self.port = Port()
+        self.core = PlayedCore()
         self.transcript = TranscriptOut("s", journal)
         self.transcript.attach(self.client.client)
-        self.prompts = Prompts(journal, self.transcript, self.port)
+        self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
         for words in held:
             seq = journal.accept(words, prompt(words))
             journal.hold(seq)
-            self.prompts.add_held(prompt(words), seq)
+            self.prompts.add_left_over(prompt(words), seq)
         self.command = QueueCommand(
-            self.port,
+            self.core,
             self.prompts,
             self.transcript,
             Memory(journal),
-            Pauses(self.port, self.transcript, None),
+            Pauses(self.core, self.transcript, None),
             lambda request, question: self.asked.append(question),
             str.upper,
             queue_words.offered(None),
@@ -109,7 +110,7 @@ class Stage:
 
     @property
     def held(self) -> list[str]:
-        return [params["prompt"][0]["text"] for params in self.prompts.held.values()]
+        return [params["prompt"][0]["text"] for params in self.prompts.left_over.values()]
 
 
 @pytest.mark.hazard("R12", "Q10")
@@ -117,14 +118,14 @@ async def test_it_shows_what_waits_and_what_is_held_and_then_is_answered(
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal, "old")
-    stage.port.waiting = (
+    stage.core.waiting = (
         stage.prompts.add(prompt("next"), None),
         stage.prompts.add(prompt("later"), None),
     )
     shown, done = stage.types("/queue")
     assert shown.startswith("2 waiting.\n\n1. next\n2. later\n\nHeld since a restart:\n\n1. old\n")
     assert done == DONE
-    assert (stage.port.fed, stage.held) == ([], ["old"])
+    assert (stage.core.fed, stage.held) == ([], ["old"])
 
 
 @pytest.mark.hazard("T2", "K1")
@@ -139,9 +140,9 @@ async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal, "a", "b")
-    keys = tuple(stage.prompts.held)
+    keys = tuple(stage.prompts.left_over)
     assert stage.types("/queue run") == [running(2)]
-    (event,) = stage.port.fed
+    (event,) = stage.core.fed
     assert isinstance(event, ev.RunLeftOver)
     assert event.keys == keys
     carrier = stage.prompts.get(event.carrier)
@@ -149,8 +150,8 @@ async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
     assert (stage.held, states(journal)) == ([], [PromptState.WAITING] * 2)
     # Whoever says it again meanwhile finds nothing more to run.
     assert stage.types("/queue run") == [NOTHING_HELD]
-    assert isinstance(stage.port.fed[1], ev.RunLeftOver)
-    assert stage.port.fed[1].keys == ()
+    assert isinstance(stage.core.fed[1], ev.RunLeftOver)
+    assert stage.core.fed[1].keys == ()
 
 
 @pytest.mark.hazard("R12", "Q8")
@@ -158,16 +159,16 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal, "a", "b")
-    second = list(stage.prompts.held)[1]
+    second = list(stage.prompts.left_over)[1]
     seq = stage.prompts.get(second).seq
     with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
         assert stage.types("/queue run") == [RUN_STOPPED, running(1)]
-    (event,) = stage.port.take()
+    (event,) = stage.core.take()
     assert isinstance(event, ev.RunLeftOver)
     assert len(event.keys) == 1
     assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.HELD])
     stage.types("/queue run")
-    (event,) = stage.port.take()
+    (event,) = stage.core.take()
     assert isinstance(event, ev.RunLeftOver)
     assert event.keys == (second,)
 
@@ -200,7 +201,7 @@ async def test_a_journal_that_cannot_be_written_stops_a_drop_and_the_rest_stays_
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal, "a", "b", "c")
-    seq = stage.prompts.get(list(stage.prompts.held)[1]).seq
+    seq = stage.prompts.get(list(stage.prompts.left_over)[1]).seq
     with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
         assert stage.types("/queue drop") == [DROP_STOPPED, DONE]
     assert stage.held == ["b", "c"]
@@ -215,7 +216,7 @@ async def test_other_words_get_the_usage_and_do_nothing(
         queue_words.usage(queue_words.offered(None)),
         DONE,
     ]
-    assert (stage.held, stage.port.fed) == (["a"], [])
+    assert (stage.held, stage.core.fed) == (["a"], [])
 
 
 @pytest.mark.hazard("R1", "Q10")
@@ -267,7 +268,7 @@ async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_so
     for word in ("wait", "stop"):
         assert stage.command.takes([word], agent_has_one=False)
         assert not stage.command.takes([word], agent_has_one=True)
-    stage.port.unanswered = (1,)
+    stage.core.unanswered = (1,)
     for word in ("wait", "stop"):
         assert stage.command.takes([word], agent_has_one=True)
         assert not stage.command.takes([word, "more"], agent_has_one=True)

@@ -4,17 +4,16 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from acp_bridge.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.protocol import feedback_prompt, text_chunk
-from acp_bridge.session.clients.replay import Replay
-from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
-from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded, states, unreadable
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 
 Json = dict[str, Any]
 WAITING, HELD, SENT, DONE = PromptState
@@ -39,7 +38,7 @@ class Dead:
 
     def __init__(self, journal: SessionJournal) -> None:
         self.journal = journal
-        self.prompts = Prompts(journal, TranscriptOut("s", journal), Port())
+        self.prompts = Prompts(journal, TranscriptOut("s", journal), PlayedCore(), checkpoint)
 
     def accepted(self, words: str) -> int:
         return self.journal.accept(words, prompt(words))
@@ -54,24 +53,22 @@ class Dead:
             self.journal.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
         return seq
 
-    def replay(self) -> Replay:
+    def recovery(self) -> Recovery:
         """Return the part of the next bridge that takes the journal over."""
         transcript = TranscriptOut("s", self.journal)
-        self.prompts = Prompts(self.journal, transcript, Port())
-        settings, pauses = UserSettings(self.journal), Pauses(Port(), transcript, None)
-        shown = transcript, self.prompts, settings, pauses
-        return Replay(Port(), self.journal, *shown, Port(), 1)
+        self.prompts = Prompts(self.journal, transcript, PlayedCore(), checkpoint)
+        return Recovery(self.journal, self.prompts)
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""
-        before, replay = await recorded(self.journal), self.replay()
+        before, recovery = await recorded(self.journal), self.recovery()
         with anyio.fail_after(5):
-            await replay.recover()
+            await recovery.run()
         return [said(params["update"]) for params in (await recorded(self.journal))[len(before) :]]
 
     @property
     def held(self) -> list[str]:
-        return [params["prompt"][0]["text"] for params in self.prompts.held.values()]
+        return [params["prompt"][0]["text"] for params in self.prompts.left_over.values()]
 
 
 def said(update: Json) -> Any:
@@ -201,7 +198,7 @@ async def test_what_cannot_be_read_changes_nothing(journal: SessionJournal, tabl
     dead = Dead(journal)
     dead.turn("ran", card("a"))
     with unreadable(journal, table), pytest.raises(JournalError):
-        await dead.replay().recover()
+        await dead.recovery().run()
     assert states(journal) == [SENT]
     assert await dead.recover() == [failed("a"), INTERRUPTED]
 

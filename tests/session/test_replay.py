@@ -4,20 +4,23 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from acp_bridge import notices
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import STATE, text_chunk, user_chunk
+from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.replay import Replay
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import RpcError, encode
 from tests.session.journals import recorded, unreadable
 from tests.session.memory import ClientEnd
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 from tests.session.waiting import Beside, beside, quiet, until
 
 Json = dict[str, Any]
@@ -39,25 +42,44 @@ def prompt(words: str) -> Json:
     return {"sessionId": "s", "prompt": [{"type": "text", "text": words}]}
 
 
+class PlayedAudience(Audience):
+    """The clients of a session, as far as a load needs them."""
+
+    def __init__(self) -> None:
+        #: the clients that have been shown the session.
+        self.welcomed: list[Client] = []
+        #: what is said to a client that loads of work that goes on.
+        self.work: str | None = None
+
+    def welcome(self, client: Client) -> None:
+        self.welcomed.append(client)
+
+    def at_work(self, client: Client) -> str | None:
+        return self.work
+
+
 class Stage:
     """A session of the journal, before a process has it; clients load it."""
 
-    def __init__(self, journal: SessionJournal) -> None:
+    def __init__(self, journal: SessionJournal, *, agent_replays: bool = True) -> None:
         self.journal = journal
-        self.port = Port()
-        self.port.epoch = 0
+        self.core = PlayedCore()
+        self.core.epoch = 0
+        self.audience = PlayedAudience()
         self.transcript = TranscriptOut("s", journal)
-        self.prompts = Prompts(journal, self.transcript, self.port)
+        self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
         self.settings = UserSettings(journal)
         self.replay = Replay(
-            self.port,
+            self.core,
             journal,
             self.transcript,
             self.prompts,
             self.settings,
-            Pauses(self.port, self.transcript, None),
-            self.port,
+            Pauses(self.core, self.transcript, None),
+            self.audience,
+            Recovery(journal, self.prompts),
             LIMIT,
+            agent_replays=agent_replays,
         )
         self.client = ClientEnd()
         #: how the latest load failed.
@@ -177,7 +199,7 @@ async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_r
     journal: SessionJournal, replay: bool
 ) -> None:
     stage = Stage(journal)
-    stage.prompts.add_held(prompt("old"), 1)
+    stage.prompts.add_left_over(prompt("old"), 1)
     (said,), result = await stage.loads(replay=replay)
     assert "1 prompt was waiting" in said
     assert result["_meta"]["acp_bridge"]["held"] == [prompt("old")["prompt"]]
@@ -235,7 +257,7 @@ async def test_a_session_that_is_closed_meanwhile_ends_the_load_as_unknown(
     stage.client.sent.stuck = LIMIT
     async with stage.loading() as load:
         await stuck(stage.client, load)
-        stage.port.closing = True
+        stage.core.closing = True
         stage.say("meanwhile")
         stage.client.sent.take_all()
     assert isinstance(stage.failed, RpcError)
@@ -315,7 +337,7 @@ async def test_a_load_of_a_session_that_a_process_had_leaves_nothing_for_a_later
     journal: SessionJournal,
 ) -> None:
     stage = Stage(journal)
-    stage.port.epoch = 1
+    stage.core.epoch = 1
     stage.records(user("one"))
     await stage.loads()
     # Turns that ran since would not be in it.
@@ -331,7 +353,7 @@ async def test_a_process_that_was_given_the_session_during_the_load_leaves_nothi
     stage.client.sent.stuck = LIMIT
     async with stage.loading() as load:
         await stuck(stage.client, load)
-        stage.port.epoch = 1
+        stage.core.epoch = 1
         assert stage.replay.take_replayed() is None
         stage.client.sent.take_all()
     assert stage.replay.take_replayed() is None
@@ -352,8 +374,7 @@ async def test_a_load_that_fails_or_a_resume_leaves_nothing_half_read(
 
 
 async def test_nothing_is_noted_for_an_agent_that_replays_nothing(journal: SessionJournal) -> None:
-    stage = Stage(journal)
-    stage.port.agent_replays = False
+    stage = Stage(journal, agent_replays=False)
     stage.records(user("one"))
     await stage.loads()
     assert stage.replay.take_replayed() is None

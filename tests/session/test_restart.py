@@ -21,7 +21,6 @@ from acp_bridge.protocol import (
     SET_MODE,
     user_chunk,
 )
-from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
@@ -32,28 +31,26 @@ from acp_bridge.updates import Updates
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent, refusal
-from tests.session.ports import Port, Reloads
+from tests.session.played_core import PlayedCore, Reloads
 from tests.session.waiting import quiet, until
 
 MODES: Json = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
 LOADED = ev.Loaded(2)
 
 
-class Stage(Port):
-    """A session in memory whose process is to be started again; also the ports of its parts."""
-
-    workspace = Workspace("/w")
+class Stage(PlayedCore):
+    """A session in memory whose process is to be started again; also the core of its parts."""
 
     def __init__(self, journal: SessionJournal) -> None:
         super().__init__()
-        self.state = State.RELOADING
+        self.machine_state = State.RELOADING
         self.journal = journal
         self.client = ClientEnd({"session": {"configOptions": {"boolean": True}}})
         self.transcript = TranscriptOut("s", journal)
         self.transcript.attach(self.client.client)
         self.updates = Updates(set())
         self.user_settings = UserSettings(journal)
-        self.to_agent = ToAgent(self, self.transcript, self.user_settings)
+        self.to_agent = ToAgent(self, self.transcript, self.user_settings, lambda: None)
         self.restart = Restart(
             self,
             journal,
@@ -62,7 +59,9 @@ class Stage(Port):
             self.user_settings,
             self.to_agent,
             (memory := Memory(journal)),
-            Sleep(self, 0, Reloads(), self.updates, memory),
+            Sleep(self, 0, Reloads(), self.updates, memory, lambda: False, lambda: False),
+            self.rename_at_agent,
+            self.take_replayed,
         )
         self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []

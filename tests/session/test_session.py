@@ -327,7 +327,7 @@ async def test_a_prompt_that_was_held_runs_behind_the_words_that_let_it_run(
     async with living(tmp_path, first=first()) as here:
         agent, held = await here.agent(), [{"type": "text", "text": "held"}]
         here.journal.accept("p", {"sessionId": "s", "prompt": held})
-        await here.session.replay.recover()
+        await here.session.recovery.run()
         carrier = here.prompt("/queue run")
         turn = await agent.asked(SESSION_PROMPT)
         assert turn["params"]["prompt"] == held

@@ -32,7 +32,7 @@ def tree(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 def asleep(here: Living) -> bool:
-    return here.session.asleep and here.session._machine.snapshot.state is State.COLD
+    return here.session.now.asleep and here.session.now.state is State.COLD
 
 
 async def falls_asleep(here: Living) -> None:
@@ -43,7 +43,7 @@ async def stays_awake(here: Living) -> None:
     """Let as much time pass as several rests take: nothing is to happen, so nothing tells."""
     with anyio.move_on_after(5 * SOON):
         await falls_asleep(here)
-    assert not here.session.asleep
+    assert not here.session.now.asleep
     assert here.context.agents[-1].gone is False
 
 
@@ -119,7 +119,7 @@ async def test_a_notification_whose_process_does_not_come_is_not_told_to_a_later
         await trusted(here, await here.agent())
         await falls_asleep(here)
         here.session.pass_notification("_x/told", {"sessionId": "s"})
-        await until(lambda: here.session._machine.snapshot.state is State.BLOCKED)
+        await until(lambda: here.session.now.state is State.BLOCKED)
         prompt = here.prompt("more")
         woken = await here.agent(3)
         woken.answer(await woken.asked(SESSION_PROMPT), DONE)
@@ -160,7 +160,7 @@ async def test_what_the_agent_repeats_when_it_comes_back_is_not_shown_again(
         asked = await woken.asked(SET_MODE)
         assert asked["params"]["modeId"] == "edit"
         woken.answer(asked, {})
-        await until(lambda: here.session.at_rest)
+        await until(lambda: here.session.now.at_rest)
         assert here.updates() == before
         woken.update(sessionUpdate="usage_update", used=6, size=10)
         await until(lambda: len(here.updates()) > len(before))
@@ -217,9 +217,9 @@ async def test_it_stays_while_a_card_a_question_a_terminal_or_a_request_is_open(
 async def test_it_stays_with_mcp_servers(tmp_path: Path) -> None:
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         await trusted(here, await here.agent())
-        here.session.workspace = Workspace("/w", mcp_servers=({"name": "m"},))
+        here.session.move(Workspace("/w", mcp_servers=({"name": "m"},)))
         await stays_awake(here)
-        here.session.workspace = Workspace("/w")
+        here.session.move(Workspace("/w"))
         await falls_asleep(here)
 
 
@@ -296,7 +296,7 @@ async def test_a_reload_is_noted_when_a_process_takes_up_a_session_with_turns(
         agent.dies()
         here.session.wake()
         woken = await here.agent(2)
-        await until(lambda: here.session.at_rest)
+        await until(lambda: here.session.now.at_rest)
         with anyio.fail_after(5):
             while not await here.context.reloads.seen(woken):
                 await quiet()

@@ -46,8 +46,8 @@ class Moment:
     async def reached(self) -> None:
         state = {"falling": State.KILLING, "asleep": State.COLD}.get(self.name, State.STARTING)
         self._dying.immortal = self.name == "falling"
-        await until(lambda: self.here.session.asleep)
-        await until(lambda: self.here.session._machine.snapshot.state in (state, State.COLD))
+        await until(lambda: self.here.session.now.asleep)
+        await until(lambda: self.here.session.now.state in (state, State.COLD))
         if self.name in ("starting", "loading"):
             self.here.session.wake()
             await quiet()
@@ -118,7 +118,7 @@ async def test_an_agent_that_ends_by_itself_while_it_is_put_to_sleep_is_no_death
         it.here.context.agents[0].exits()
         prompt = it.here.prompt("more")
         await quiet()
-        assert it.here.session.asleep
+        assert it.here.session.now.asleep
         await it.over()
         woken = await it.woken()
         woken.answer(await woken.asked(SESSION_PROMPT), DONE)
@@ -226,7 +226,7 @@ async def test_a_session_is_closed_whatever_its_processes_are_about(
         it.here.context.agents[0].dies()
         it.start.set()
         await it.here.session.closed.wait()
-        assert not it.here.session.asleep
+        assert not it.here.session.now.asleep
 
 
 @at_each_moment

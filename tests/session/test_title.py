@@ -15,7 +15,7 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def titled(listing: Journal, journal: SessionJournal, *said: Json) -> str 
     """Tell a title of prompts and updates, in order; return what is listed in the end."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            title = Title(Port(tasks), listing, journal, TranscriptOut("s", journal))
+            title = Title(PlayedCore(tasks), listing, journal, TranscriptOut("s", journal))
             for each in said:
                 if "prompt" in each:
                     title.note_prompt(each)
@@ -111,7 +111,7 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     await journal.close()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            Title(Port(tasks), listing, journal, TranscriptOut("s", journal)).note_update(
+            Title(PlayedCore(tasks), listing, journal, TranscriptOut("s", journal)).note_update(
                 info(title="too late")
             )
     failed = [record.getMessage().split()[0] for record in caplog.records]
@@ -126,10 +126,10 @@ async def test_after_a_prompt_that_was_refused_the_first_one_that_is_taken_lists
     await listing.list()  # the first one also looks into the files
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            title = Title(Port(tasks), listing, journal, TranscriptOut("new", journal))
+            title = Title(PlayedCore(tasks), listing, journal, TranscriptOut("new", journal))
             title.note_prompt(prompt("refused"))
         async with anyio.create_task_group() as tasks:
-            title._port = Port(tasks)
+            title._core = PlayedCore(tasks)
             journal.accept("taken", prompt("taken"))
             title.note_prompt(prompt("taken"))
         rows, _ = await listing.list()
@@ -146,7 +146,7 @@ class Owner:
         self.client = ClientEnd()
         transcript = TranscriptOut("s", journal)
         transcript.attach(self.client.client)
-        self.title = Title(Port(tasks), listing, journal, transcript)
+        self.title = Title(PlayedCore(tasks), listing, journal, transcript)
 
     def says(self, title: object) -> Json:
         request = self.client.asks("_acp_bridge/title", {"sessionId": "s", "title": title}, 1)

@@ -13,7 +13,7 @@ from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from tests.session.journals import recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 from tests.session.waiting import beside, quiet, until
 
 Json = dict[str, Any]
@@ -26,19 +26,24 @@ class Stage:
 
     def __init__(self, journal: SessionJournal, state: State = State.IDLE) -> None:
         self.one, self.two = ClientEnd(), ClientEnd()
-        self.port = Port()
+        self.core = PlayedCore()
         self.transcript = TranscriptOut("s", journal)
         for end in (self.one, self.two):
             self.transcript.attach(end.client)
         self.settings = UserSettings(journal)
-        self.to_agent = ToAgent(self.port, self.transcript, self.settings)
+        self.woken = 0
+        self.to_agent = ToAgent(self.core, self.transcript, self.settings, self.wake)
         self.link = MemoryLink()
         self.enter(state)
 
     def enter(self, state: State) -> None:
-        self.port.state = state
-        self.port.link = self.link if state in (State.IDLE, State.RUNNING, State.DRAINING) else None
-        self.to_agent.look_again()
+        self.core.machine_state = state
+        has_it = state in (State.IDLE, State.RUNNING, State.DRAINING)
+        self.core.link_now = self.link if has_it else None
+        self.to_agent.follow(self.core.state, self.core.state)
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def asks(self, request_id: Any, method: str = "_x/y", end: ClientEnd | None = None) -> None:
         """A client asks for something; its parameters name the request."""
@@ -180,12 +185,12 @@ async def test_without_a_process_requests_wait_and_one_is_started_for_them(
     stage = Stage(journal, state)
     stage.asks(1, SET_MODE)
     stage.asks(2)
-    assert stage.port.woken > 0
+    assert stage.woken > 0
     assert (stage.asked(), stage.got()) == ([], [])
     assert [method for method, _ in stage.to_agent.deferred_settings()] == [SET_MODE, "_x/y"]
-    woken = stage.port.woken
+    woken = stage.woken
     stage.enter(State.RELOADING)
-    assert (stage.asked(), stage.port.woken) == ([], woken)  # waking feeds: it would never end
+    assert (stage.asked(), stage.woken) == ([], woken)  # waking feeds: it would never end
     stage.enter(State.IDLE)
     assert stage.asked() == ["1", "2"]
     stage.answers(2)
@@ -271,7 +276,7 @@ async def test_when_no_process_comes_a_request_fails_and_what_it_would_set_is_fo
     (answer,) = stage.one.sent.take()
     assert "send a prompt to try again" in answer["error"]["message"]
     assert [method for method, _ in stage.settings.chosen] == [SET_CONFIG_OPTION]
-    assert stage.port.woken == 0
+    assert stage.woken == 0
 
 
 async def test_a_session_that_has_ended_is_unknown(journal: SessionJournal) -> None:
@@ -303,9 +308,9 @@ async def test_what_waits_goes_on_waiting_while_its_process_is_asked_for_again(
     stage = Stage(journal, State.STARTING)
     stage.asks(1)
     stage.asks(2)
-    woken = stage.port.woken
+    woken = stage.woken
     stage.enter(State.COLD)
-    assert stage.port.woken > woken
+    assert stage.woken > woken
     stage.enter(State.IDLE)
     assert stage.asked() == ["1", "2"]
 

@@ -29,7 +29,7 @@ from acp_bridge.wire.jsonrpc import Err, Ok
 from tests.session.journals import failing, recorded, states
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import BUSY, PlayedAgent
-from tests.session.ports import Port
+from tests.session.played_core import PlayedCore
 
 BLOCKS: list[Json] = [{"type": "text", "text": "mend"}, {"type": "image", "data": "x"}]
 PARAMS: Json = {
@@ -39,27 +39,31 @@ PARAMS: Json = {
 }
 
 
+async def nothing() -> None:
+    """Do nothing."""
+
+
 class Stage:
     """Turns of a session between a client and an agent in memory."""
 
     def __init__(self, journal: SessionJournal, tasks: TaskGroup) -> None:
         self.journal = journal
-        self.port = Port(tasks)
+        self.core = PlayedCore(tasks)
         self.client = ClientEnd({"fs": {"writeTextFile": True}})
         self.agent = PlayedAgent()
         self.agent.agent_session_id, self.agent.epoch = "0", 3
         self.transcript = TranscriptOut("s", journal)
         self.updates = Updates(set())
-        self.prompts = Prompts(journal, self.transcript, self.port)
+        self.prompts = Prompts(journal, self.transcript, self.core, nothing)
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.turn = Turn(
-            self.port,
+            self.core,
             journal,
             self.transcript,
             self.updates,
             self.prompts,
             Memory(journal),
-            SessionHooks(self.port, self.prompts, self.transcript, None),
+            SessionHooks(self.core, self.prompts, self.transcript, None),
         )
         self.transcript.attach(self.client.client)
 
@@ -74,8 +78,8 @@ class Stage:
         """Return the key of a prompt that waited since another bridge ended, and may run now."""
         seq = self.journal.accept("p", params)
         self.journal.hold(seq)
-        self.prompts.add_held(params, seq)
-        (key,) = self.prompts.held
+        self.prompts.add_left_over(params, seq)
+        (key,) = self.prompts.left_over
         self.prompts.release(key)
         return key
 
@@ -155,9 +159,9 @@ async def test_the_agents_answer_is_of_the_prompt_and_the_process_that_had_the_t
     key = stage.held()
     stage.turn.begin(stage.agent, key)
     asked = await stage.agent.asked(SESSION_PROMPT)
-    assert stage.port.fed == []
+    assert stage.core.fed == []
     stage.agent.answer(asked, {"stopReason": "refusal"})
-    assert stage.port.fed == [ev.AgentAnswered(3, key, Ok({"stopReason": "refusal"}))]
+    assert stage.core.fed == [ev.AgentAnswered(3, key, Ok({"stopReason": "refusal"}))]
 
 
 async def test_an_error_is_an_answer_too_and_a_second_answer_is_none(stage: Stage) -> None:
@@ -166,7 +170,7 @@ async def test_an_error_is_an_answer_too_and_a_second_answer_is_none(stage: Stag
     asked = await stage.agent.asked(SESSION_PROMPT)
     stage.agent.answer(asked, BUSY)
     stage.agent.answer(asked, {"stopReason": "end_turn"})
-    assert stage.port.fed == [ev.AgentAnswered(3, key, Err(BUSY))]
+    assert stage.core.fed == [ev.AgentAnswered(3, key, Err(BUSY))]
 
 
 @pytest.mark.hazard("P3")
@@ -176,7 +180,7 @@ async def test_the_end_of_the_process_is_no_answer_of_the_agent(stage: Stage) ->
     stage.agent.dies()
     stage.agent.answer(asked, {"stopReason": "end_turn"})
     stage.turn.begin(stage.agent, stage.held())  # there is nobody to get it
-    assert stage.port.fed == []
+    assert stage.core.fed == []
 
 
 async def test_the_agents_requests_can_name_the_prompt_that_they_are_for(stage: Stage) -> None:
@@ -195,7 +199,7 @@ async def test_a_journal_that_can_not_note_the_turn_keeps_no_prompt_from_the_age
     with failing(stage.journal, "UPDATE ON prompts"):
         stage.turn.begin(stage.agent, key)
     stage.agent.answer(await stage.agent.asked(SESSION_PROMPT), {})
-    assert stage.port.fed == [ev.AgentAnswered(3, key, Ok({}))]
+    assert stage.core.fed == [ev.AgentAnswered(3, key, Ok({}))]
     assert states(stage.journal) == [PromptState.WAITING]
     assert "journal.failed" in caplog.text
 
@@ -211,7 +215,7 @@ async def test_a_prompt_that_would_be_offered_again_after_a_kill_is_not_sent(
     key = stage.prompt()
     with failing(stage.journal, "UPDATE ON prompts"):
         stage.turn.begin(stage.agent, key)
-    assert stage.port.fed == [ev.NotBegun(key)]
+    assert stage.core.fed == [ev.NotBegun(key)]
     assert stage.agent.params(SESSION_PROMPT) == []
     assert states(stage.journal) == [PromptState.WAITING]
 
@@ -252,4 +256,4 @@ async def test_a_cancel_reaches_the_agent_and_ends_what_it_asks_of_the_user(
     assert called_back["params"] == {"requestId": permission["id"]}
     stage.client.answers(write["id"], {})  # what is no question still waits
     assert stage.agent.sent.messages[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert stage.port.fed == []
+    assert stage.core.fed == []

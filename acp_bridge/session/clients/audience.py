@@ -8,17 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 from acp_bridge import errors, notices, work_notices
 from acp_bridge.clients.client import Client
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.turns import TurnMachine
 from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.clients.standing import Standing
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.transcript.client_view import ClientView
@@ -27,53 +26,30 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
 
 
-class AudiencePort(Protocol):
-    """What is needed of the session."""
-
-    id: str
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, the oldest first."""
-
-    @property
-    def running(self) -> int | None:
-        """The key of the request whose turn runs, or comes next by itself; None if none does."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
-
-    def close(self) -> None:
-        """End the session."""
-
-
 class Audience:
     """Follows the clients of one session."""
 
     def __init__(
         self,
-        port: AudiencePort,
+        core: Core,
         settings: Settings,
-        machine: TurnMachine,
         transcript: TranscriptOut,
         prompts: Prompts,
         questions: Questions,
         ask: Ask,
+        close: Callable[[], None],
     ) -> None:
-        """Nobody has the session before `TranscriptOut.attach`."""
+        """Nobody has the session before `TranscriptOut.attach`; `close` ends it."""
         self.pacing = Pacing(
-            port, transcript, settings.client_limit, self.go_on_without, settings.unread
+            core, transcript, settings.client_limit, self.go_on_without, settings.unread
         )
-        self._port = port
+        self._core = core
         self._transcript = transcript
         self._prompts = prompts
         self._questions = questions
         self._ask = ask
-        self._machine = machine
-        self.standing = Standing(port.id, machine, transcript, prompts, questions)
+        self._close = close
+        self.standing = Standing(core, transcript, prompts)
         #: the clients that the session went on without, since they did not read.
         self._detached: set[Client] = set()
         #: a client has closed the session while others had it.
@@ -97,27 +73,27 @@ class Audience:
         """Take a client's `session/cancel`."""
         self._ask.stop(client)
         if own := self.own(client):
-            self._port.feed(ev.Cancel(own))
-        elif self._port.unanswered and self._may_stop(client):
-            self._port.feed(ev.Cancel(frozenset(self._port.unanswered[:1])))
+            self._core.feed(ev.Cancel(own))
+        elif self._core.now.unanswered and self._may_stop(client):
+            self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
 
     def own(self, client: Client) -> frozenset[int]:
         """Return the keys of the requests whose answer this client waits for."""
-        keys, clients_of = self._port.unanswered, self._prompts.clients_of
+        keys, clients_of = self._core.now.unanswered, self._prompts.clients_of
         return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
         """Return True if nobody who has the session waits for the oldest prompt."""
-        clients = self._prompts.clients_of(self._port.unanswered[0])
+        clients = self._prompts.clients_of(self._core.now.unanswered[0])
         waits = any(self._transcript.view_of(each) is not None for each in clients)
         stranger = client.on_socket and self._transcript.view_of(client) is None
         return not waits and not stranger and not client.observes
 
     def cancel_turn(self) -> Json:
         """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
-        runs = self._port.running is not None
+        runs = self._core.now.foremost is not None
         if runs:
-            self._port.feed(ev.Cancel())
+            self._core.feed(ev.Cancel())
         return {"cancelled": runs}
 
     def at_work(self, client: Client) -> str | None:
@@ -125,7 +101,7 @@ class Audience:
 
         None if there are none but its own.
         """
-        now = self._machine.snapshot
+        now = self._core.now
         if len(self.own(client)) == len(now.unanswered):
             return None
         running, waiting = now.running, [self._prompts.get(key).params for key in now.waiting]
@@ -142,11 +118,13 @@ class Audience:
         self._closed_by_one = False
         self._questions.ask_too(client)
         self.standing.welcome()
+        self._core.settle()
 
     def go_on(self, client: Client) -> None:
         """Take a client whose load has failed before it was shown anything: it is asked again."""
         self._questions.ask_too(client)
         self.standing.welcome()
+        self._core.settle()
 
     def leave(self, client: Client, *, closes: bool = False) -> None:
         """Let a client have the session no more; `closes`: it closed it, though others have it."""
@@ -155,7 +133,8 @@ class Audience:
         self._detached.discard(client)
         if self._transcript.detach(client):
             self._questions.withdraw(client)
-        self.look_again()
+        self._core.settle()
+        self._end_if_left()
 
     def go_on_without(self, view: ClientView) -> None:
         """Leave a client behind that reads too little; it is told when it reads again.
@@ -170,19 +149,20 @@ class Audience:
             client.let_go("too much was not read: attach again to see the session whole")
             return
         self._detached.add(client)
-        said = {"sessionId": self._port.id, **notices.notice(notices.DETACHED)}
+        said = {"sessionId": self._core.id, **notices.notice(notices.DETACHED)}
         client.peer.notify(SESSION_UPDATE, said)
 
-    def look_again(self) -> None:
-        """Tell a change of the session's state.
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell a change of the session's state; end a session that was closed by all."""
+        self.standing.follow(after)
+        self._end_if_left()
 
-        End the session when it was closed, its last client has left, and nothing waits.
-        """
-        self.standing.look_again()
+    def _end_if_left(self) -> None:
+        """End a session that was closed and has neither a client nor a prompt any more."""
         left = not self._transcript.views and not self._detached
-        if self._closed_by_one and left and not self._port.unanswered:
+        if self._closed_by_one and left and not self._core.now.unanswered:
             self._closed_by_one = False
-            self._port.close()
+            self._close()
 
     def end(self, by: Client | None) -> None:
         """Tell that the session ends to all but the client that closes it; loads of it end, too."""

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
@@ -29,22 +29,12 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.clients.permissions import asks, option_for
+from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
-
-
-class QuestionsPort(Protocol):
-    """What is needed of the session."""
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, that of the running turn first."""
-
-    def on_question(self) -> None:
-        """Note that a question was asked, or is asked no more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,11 +72,11 @@ class Questions:
     """The questions of one session's agent to the people at its clients."""
 
     def __init__(
-        self, port: QuestionsPort, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
+        self, core: Core, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
     ) -> None:
         """Nothing is asked yet. `kept`: another client may come when none is there."""
         self._kept = kept
-        self._port = port
+        self._core = core
         self._prompts = prompts
         self._transcript = transcript
         self._all: list[_Question] = []
@@ -120,7 +110,7 @@ class Questions:
         return self._kept and of_session and seen
 
     def _may_ask(self, client: Client, call: Call) -> bool:
-        unanswered = self._port.unanswered
+        unanswered = self._core.now.unanswered
         own_turn = unanswered and self._prompts.asker(unanswered[0]) is client
         if client.observes or (client.own_turns_only and not own_turn):
             return False
@@ -155,10 +145,10 @@ class Questions:
         except Exception:
             link.at_clients.remove(question)
             raise
-        self._port.on_question()
+        self._core.settle()
 
     def ask_too(self, client: Client) -> None:
-        """Ask a client, which has just been shown the session, what is open."""
+        """Send the open questions to a client that has just loaded the session."""
         for question in self.open:
             able = client in self.clients(question.link, question.call)
             if able and client not in question.asked:
@@ -219,7 +209,7 @@ class Questions:
             question.link.at_clients.remove(question)
             question.call_back()
             question.link.peer.answer(question.call.id, answer.result)
-            self._port.on_question()
+            self._core.settle()
         else:
             self._withdraw(question, client, answer)
 
@@ -238,7 +228,7 @@ class Questions:
                 question.link.peer.fail(question.call.id, error)
             case _:
                 question.link.peer.answer(question.call.id, _rejection(question.call))
-        self._port.on_question()
+        self._core.settle()
 
 
 def _origin(link: Link, params: Json) -> ClientRequest | None:

@@ -9,63 +9,30 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from acp_bridge import errors, notices
-from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import GONE, WAL_GONE, JournalError, PromptState, SessionJournal
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import GONE, WAL_GONE, JournalError, SessionJournal
 from acp_bridge.journal.records import Moment
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
-from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import (
     ATTACH,
     CONTEXT,
     CONTINUES,
     STATE,
     Json,
-    is_feedback,
     own_meta,
     with_own_meta,
 )
-from acp_bridge.session.opening import Workspace
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import for_replay
-from acp_bridge.wire.jsonrpc import encode
-
-
-class ReplayPort(Protocol):
-    """What a replay needs of its session."""
-
-    @property
-    def closing(self) -> bool:
-        """True once the session is being closed: a replay of it ends."""
-
-    @property
-    def epoch(self) -> int:
-        """The process that has the session, or gets it; 0 while there was none."""
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the session works now."""
-
-    def welcome(self, client: Client) -> None:
-        """Note that a client has been shown the session."""
-
-    @property
-    def agent_replays(self) -> bool:
-        """True when a process that is given the session will replay it, too."""
-
-
-class WorkPort(Protocol):
-    """What a replay needs of the session's other clients and their prompts."""
-
-    def at_work(self, client: Client) -> str | None:
-        """Return what is said to a client of prompts without an end, if there are any."""
 
 
 class Hold:
@@ -99,60 +66,32 @@ class Replay:
 
     def __init__(
         self,
-        port: ReplayPort,
+        core: Core,
         journal: SessionJournal,
         transcript: TranscriptOut,
         prompts: Prompts,
         user_settings: UserSettings,
         pauses: Pauses,
-        work: WorkPort,
+        audience: Audience,
+        recovery: Recovery,
         limit: int,
+        *,
+        agent_replays: bool,
     ) -> None:
-        """`limit`: bytes that may wait for a client before more is read."""
-        self._port = port
+        """`limit`: bytes that may wait for a client before more is read; `agent_replays`: a process
+        that is given the session will replay it, too."""
+        self._core = core
         self._journal = journal
         self._transcript = transcript
         self._prompts = prompts
         self._user_settings = user_settings
         self._pauses = pauses
-        self._work = work
+        self._audience = audience
+        self._recovery = recovery
         self._limit = limit
-        #: what was said of a turn that another bridge has left: for each client of that one.
-        self._left: list[Json] = []
+        self._agent_replays = agent_replays
         #: what was read of the conversation, for the first process that is given the session.
         self._replayed: LateReplay | None = None
-
-    async def recover(self) -> None:
-        """Settle what another bridge left: cards are closed, turns interrupted, prompts held.
-
-        Raises JournalError.
-        """
-        ends: dict[int, bytes] = {}
-        for row in self._journal.prompts(PromptState.SENT):
-            said = [{"update": update} for update in await self._left_open(row.seq)]
-            lost = notices.MISSING if row.outcome else notices.INTERRUPTED
-            said.append(notices.notice(lost))
-            self._left += said
-            ends[row.seq] = b"".join(encode(params) for params in said)
-        waited = self._journal.recover(ends)
-        # A hook's feedback was to run before all that waited, however long they had.
-        for row in sorted(waited, key=lambda row: not is_feedback(row.params)):
-            self._prompts.add_held(row.params, row.seq)
-
-    async def _left_open(self, turn: int) -> list[Json]:
-        """Return the updates that end the cards which were shown in a turn and have no end."""
-        cards = await self._cards(turn)
-        if not cards.older:
-            return cards.closing()
-        still_open = (await self._cards(None)).closing()
-        return [update for update in cards.closing() if update in still_open]
-
-    async def _cards(self, turn: int | None) -> OpenCards:
-        cards = OpenCards()
-        async for page in self._journal.replay(turn=turn):
-            for params in page:
-                cards.note(params.get("update"))
-        return cards
 
     def hold(self, view: ClientView) -> Hold:
         """Let what happens from now on wait for a load by this client. Raises JournalError."""
@@ -173,7 +112,7 @@ class Replay:
         it when its request was read. Raises RpcError when the session is closed meanwhile, or the
         client leaves it, JournalError.
         """
-        if self._port.closing:
+        if self._core.closing:
             raise errors.unknown_session()
         view = self._transcript.attach(request.client)
         hold = held if held and held.begins(view) else Hold(view, whole=replay)
@@ -183,12 +122,12 @@ class Replay:
                 await self._read(view, hold.moment)
                 self.replay_state(view)
             elif own_meta(request.params).get(CONTINUES):
-                for params in self._left:
+                for params in self._recovery.said:
                     view.replay(params)
             self._say_what_waits(view, request)
             request.answer(self.result(request, attached=attached))
         except JournalError as exc:
-            if self._port.closing:  # it was deleted while it was read
+            if self._core.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
             if str(exc) in (GONE, WAL_GONE):
                 raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
@@ -200,16 +139,16 @@ class Replay:
         finally:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
-                self._port.welcome(request.client)
+                self._audience.welcome(request.client)
 
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
             view.replay(notices.notice(notices.UNRECORDED))
-        if held := list(self._prompts.held.values()):
-            view.replay(notices.notice(notices.held(held)))
+        if left := list(self._prompts.left_over.values()):
+            view.replay(notices.notice(notices.held(left)))
         if said := self._pauses.said:
             view.replay(notices.notice(said))
-        if request.method != ATTACH and (work := self._work.at_work(request.client)):
+        if request.method != ATTACH and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
 
     def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
@@ -217,9 +156,9 @@ class Replay:
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
         if attached:
             clients = len(self._transcript.views)
-            own["attached"] = {"cwd": self._port.workspace.cwd, "clients": clients}
-        if held := self._prompts.held:
-            own["held"] = [params["prompt"] for params in held.values()]
+            own["attached"] = {"cwd": self._core.workspace.cwd, "clients": clients}
+        if left := self._prompts.left_over:
+            own["held"] = [params["prompt"] for params in left.values()]
         if pause := self._pauses.state:
             own["pause"] = pause
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
@@ -238,7 +177,7 @@ class Replay:
 
     async def _read(self, view: ClientView, moment: Moment | None) -> None:
         """Show the transcript up to a moment, or to now; note what an agent may replay late."""
-        late = LateReplay() if self._port.agent_replays and not self._port.epoch else None
+        late = LateReplay() if self._agent_replays and not self._core.now.epoch else None
         async for page in self._journal.replay(up_to=moment):
             for params in page:
                 if late:
@@ -250,11 +189,11 @@ class Replay:
             if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
                 await view.pace(limit)
-            if self._port.closing:
+            if self._core.closing:
                 raise errors.unknown_session()
             if view.over:
                 raise errors.refused(
                     "the session went on without this client while it was loaded: load it again"
                 )
-        if not self._port.epoch:  # else turns may run that it does not have
+        if not self._core.now.epoch:  # else turns may run that it does not have
             self._replayed = late

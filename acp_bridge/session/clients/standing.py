@@ -12,10 +12,9 @@ from typing import Final
 import anyio
 
 from acp_bridge import notices
-from acp_bridge.machine.states import Snapshot, Standstill, State
-from acp_bridge.machine.turns import TurnMachine
+from acp_bridge.machine.states import Standstill, State
 from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, Json
-from acp_bridge.session.clients.questions import Questions
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -36,33 +35,29 @@ class Standing:
 
     def __init__(
         self,
-        session_id: str,
-        machine: TurnMachine,
+        core: Core,
         transcript: TranscriptOut,
         prompts: Prompts,
-        questions: Questions,
     ) -> None:
         """The session has no client yet."""
         #: somebody closes the session for all.
         self.closing = False
-        self._session_id = session_id
-        self._machine = machine
+        self._core = core
         self._transcript = transcript
         self._prompts = prompts
-        self._questions = questions
         self._word = "idle"
         self._since = anyio.current_time()
         self._told: tuple[object, ...] = ()
 
-    def look_again(self) -> None:
+    def follow(self, after: SessionState) -> None:
         """Tell a change; nothing is told of a bridge's end."""
-        now = self._machine.snapshot
+        now = after.turns
         if now.ending and not self.closing:
             return
-        word = self._state(now)
+        word = self._word_for(after)
         if word != self._word:
             self._word, self._since = word, anyio.current_time()
-        stands = word, len(now.waiting), len(self._transcript.views), now.running
+        stands = word, len(now.waiting), after.around.clients, now.running
         if stands != self._told:
             self._told = stands
             for view in self._transcript.views:
@@ -71,21 +66,21 @@ class Standing:
     def welcome(self) -> None:
         """Tell all where the session stands: one more client has been shown it."""
         self._told = ()
-        self.look_again()
+        self.follow(self._core.state)
 
     def row(self) -> Json:
         """Return what `_acp_bridge/live` lists of the state."""
-        self.look_again()
+        self.follow(self._core.state)
         row = self._params()
-        if asked := self._questions.open:
+        if asked := self._core.state.around.asked:
             more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
-            row["asks"] = asked[0].summary + more
+            row["asks"] = asked[0] + more
         return row
 
     def _tell(self, view: ClientView) -> None:
         if not view.client.hears_state or view.replaying:
             return
-        told, now = self._params(), self._machine.snapshot
+        told, now = self._params(), self._core.now
         if (key := now.running) is not None:
             prompt = self._prompts.get(key)
             mine = self._prompts.asker(now.unanswered[0]) is view.client
@@ -95,21 +90,22 @@ class Standing:
 
     def _params(self) -> Json:
         return {
-            "sessionId": self._session_id,
+            "sessionId": self._core.id,
             "state": self._word,
             "seconds": int(anyio.current_time() - self._since),
-            "waiting": len(self._machine.snapshot.waiting),
+            "waiting": len(self._core.now.waiting),
             "clients": len(self._transcript.views),
         }
 
-    def _state(self, now: Snapshot) -> str:
+    def _word_for(self, stand: SessionState) -> str:
+        now = stand.turns
         state, stands = now.state, now.standstill
         ends = state is State.KILLING and now.running is not None
         if word := "cancelling" if ends else _WORDS.get(state):
             return word
         if stands is Standstill.PAUSED:
             return "paused"
-        if self._questions.open:
+        if stand.around.asked:
             return "permission"
         if state is State.RUNNING:
             return "running"

@@ -6,7 +6,6 @@ here from its start until it is released.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
+from acp_bridge.session.core import Core
 from acp_bridge.wire.jsonrpc import RpcError
 
 
@@ -48,14 +48,13 @@ class _Member:
 class AgentProcesses:
     """A session's processes, by epoch. Each piece of work here ends in an event."""
 
-    def __init__(
-        self, source: ProcessSource, owner: Owner, lease: int, feed: Callable[[ev.Event], None]
-    ) -> None:
-        """`owner` is told what the processes say; `lease` is the session's lock, a descriptor."""
+    def __init__(self, source: ProcessSource, lease: int, core: Core) -> None:
+        """`lease` is the session's lock, a descriptor."""
         self._source = source
-        self._owner = owner
+        #: is told what the processes say; set before the first is started.
+        self.owner: Owner
         self._lease = lease
-        self._feed = feed
+        self._core = core
         self._members: dict[int, _Member] = {}
 
     def add(self, link: Link, epoch: int) -> None:
@@ -81,9 +80,9 @@ class AgentProcesses:
         if waiting := self._source.take_ready():
             member = self._add(waiting, epoch)
             member.settled.set()
-            self._feed(self._adopt(member, waiting, epoch))
+            self._core.feed(self._adopt(member, waiting, epoch))
             return
-        link = self._source.new_link(self._owner, name)
+        link = self._source.new_link(self.owner, name)
         member = self._add(link, epoch)
         outcome: ev.Event | None = None
         try:
@@ -92,12 +91,12 @@ class AgentProcesses:
         finally:
             member.settled.set()
         if outcome:
-            self._feed(outcome)
+            self._core.feed(outcome)
 
     def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
         member.link, link.epoch = link, epoch
         link.hold_lock(self._lease)
-        link.adopt(self._owner)
+        link.adopt(self.owner)
         return ev.Started(epoch)
 
     async def _come(self, member: _Member, epoch: int) -> ev.Event:
@@ -129,7 +128,7 @@ class AgentProcesses:
             await member.settled.wait()
             await member.link.kill()
             if not member.link.started:  # nobody else can say of it that it is dead
-                self._feed(ev.TreeDead(epoch))
+                self._core.feed(ev.TreeDead(epoch))
 
     async def close(self, epoch: int, grace: float) -> None:
         """Let the agent close the session and end in `grace` seconds, then kill what is left."""

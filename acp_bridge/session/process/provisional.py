@@ -8,63 +8,49 @@ has no model library (`agents.parent`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
 from acp_bridge import waits
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
+from acp_bridge.session.core import Core, SessionState
 
 #: seconds between two looks at a process that has requests.
 _LOOK: Final = 0.01
 
 
-class ProvisionalPort(Protocol):
-    """What is needed of the session."""
-
-    @property
-    def provisional(self) -> bool:
-        """True while the session's process may not get a prompt."""
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The keys of the prompts in the queue."""
-
-    @property
-    def link(self) -> Link | None:
-        """The process that has the session open and takes requests, or None."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
-
-
 class Provisional:
     """Follows one session from a provisional process to another one."""
 
-    def __init__(self, port: ProvisionalPort) -> None:
+    def __init__(self, core: Core) -> None:
         """Nothing happens before `begin`."""
-        self._port = port
+        self._core = core
         self._needed = anyio.Event()
 
     def begin(self, link: Link) -> None:
         """Follow the process that was given the session, if it is provisional."""
         if link.light:
             self._needed = anyio.Event()
-            self._port.spawn(self._replace, link)
-            self.look_again()
+            self._core.spawn(self._replace, link)
+            self._hasten_for_prompts()
 
     def hasten(self) -> None:
         """Note that somebody needs the model."""
         self._needed.set()
 
-    def look_again(self) -> None:
-        """Follow a change of the machine's state."""
-        if self._port.provisional and self._port.waiting:
+    def wake(self) -> None:
+        """Have a process started and given the session, if there is none that may get a prompt."""
+        self.hasten()
+        self._core.feed(ev.Warm())
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Follow a change of the session's state."""
+        self._hasten_for_prompts()
+
+    def _hasten_for_prompts(self) -> None:
+        if self._core.now.provisional and self._core.now.waiting:
             self.hasten()
 
     async def _replace(self, link: Link) -> None:
@@ -75,8 +61,8 @@ class Provisional:
         with anyio.move_on_after(waits.REQUEST):
             while link.peer.busy and not link.gone:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
-        if self._port.provisional and self._port.link is link:
-            self._port.feed(ev.ReplaceProcess())
+        if self._core.now.provisional and self._core.link is link:
+            self._core.feed(ev.ReplaceProcess())
 
     async def _loaded(self, link: Link, scope: anyio.CancelScope) -> None:
         if parent := link.command.parent:

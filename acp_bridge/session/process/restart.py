@@ -6,7 +6,7 @@ settings are in force before the next prompt, or the prompt does not run (invari
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from acp_bridge import errors, notices
 from acp_bridge.agents.link import Link
@@ -14,7 +14,8 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.late_replay import LateReplay
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.session.opening import NotLoaded, Opening, Refused, Workspace
+from acp_bridge.session.core import Core
+from acp_bridge.session.opening import NotLoaded, Opening, Refused
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.requests.to_agent import ToAgent
@@ -24,26 +25,12 @@ from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import RpcError
 
 
-class RestartPort(Protocol):
-    """What a restart needs of its session."""
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the session works now."""
-
-    async def rename_at_agent(self, link: Link) -> None:
-        """Note the agent's id of the session, and take the process over. Raises JournalError."""
-
-    def take_replayed(self) -> LateReplay | None:
-        """Return what a load has just read of the conversation, if one did."""
-
-
 class Restart:
     """Gives the session to one process after the other."""
 
     def __init__(
         self,
-        port: RestartPort,
+        core: Core,
         journal: SessionJournal,
         transcript: TranscriptOut,
         updates: Updates,
@@ -51,9 +38,14 @@ class Restart:
         to_agent: ToAgent,
         memory: Memory,
         sleep: Sleep,
+        rename: Callable[[Link], Awaitable[None]],
+        take_replayed: Callable[[], LateReplay | None],
     ) -> None:
-        """Nothing happens before `run`."""
-        self._port = port
+        """`rename` notes the agent's id of the session and takes the process over; it raises
+        JournalError. `take_replayed` gives what a load has just read of the conversation."""
+        self._core = core
+        self._rename = rename
+        self._take_replayed = take_replayed
         self._journal = journal
         self._transcript = transcript
         self._updates = updates
@@ -91,13 +83,13 @@ class Restart:
         Ends without a step between the last setting and the return, so that none is overtaken by
         the next prompt. Raises Refused, JournalError, or RpcError of code AUTH_REQUIRED.
         """
-        opening = Opening(link, self._port.workspace)
+        opening = Opening(link, self._core.workspace)
         known = self._memory.known
         self._user_settings.hush()
         result = await opening.reopen(known, self._transcript.notice)
-        replayed = self._port.take_replayed()
+        replayed = self._take_replayed()
         late = (replayed or await self._recorded()) if opening.replays else None
-        await self._port.rename_at_agent(link)
+        await self._rename(link)
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
         await self._memory.note_open(is_new=opening.is_new)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -20,49 +20,12 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Passing
+from acp_bridge.machine.states import Passing, Snapshot
 from acp_bridge.protocol import Json
-from acp_bridge.session.opening import Workspace
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.requests.to_agent import for_agent
 from acp_bridge.updates import Updates
-
-
-class SleepPort(Protocol):
-    """What is needed of the session."""
-
-    id: str
-
-    @property
-    def at_rest(self) -> bool:
-        """True while a process has the session, and neither a prompt nor a hook is about."""
-
-    @property
-    def asleep(self) -> bool:
-        """True while there is no process because the session was at rest."""
-
-    @property
-    def link(self) -> Link | None:
-        """The process that has the session open and takes requests, or None."""
-
-    @property
-    def passing(self) -> Passing:
-        """What becomes of a request now."""
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the session works now."""
-
-    @property
-    def occupied(self) -> bool:
-        """True while a question is asked beside the session, the process is not read, or the
-        journal can't be written, so that a reload would fail."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
 
 
 class SleepReloads(Protocol):
@@ -87,14 +50,21 @@ class Sleep:
 
     def __init__(
         self,
-        port: SleepPort,
+        core: Core,
         seconds: float,
         reloads: SleepReloads,
         updates: Updates,
         memory: Memory,
+        unread: Callable[[], bool],
+        asks: Callable[[], bool],
     ) -> None:
-        """`seconds` of rest end the process; 0: nothing does."""
-        self._port = port
+        """`seconds` of rest end the process; 0: nothing does.
+
+        `unread`: the process is not read just now; `asks`: a question is asked beside the session.
+        """
+        self._core = core
+        self._unread = unread
+        self._asks = asks
         self._seconds = seconds
         self._reloads = reloads
         self._updates = updates
@@ -113,14 +83,14 @@ class Sleep:
     # --- the processes that are given the session ----------------------------------------------
 
     def begin(self, link: Link) -> None:
-        """Look at the process in which the session is made; nobody waits for that."""
+        """Record the new process's children in the background."""
         if self._seconds:
             self._seen = link, frozenset()
-            self._port.spawn(self.look, link)
+            self._core.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
         """Note which processes the agent has by now, but for what it was given work meanwhile."""
-        if not self._seconds or self._port.workspace.mcp_servers:
+        if not self._seconds or self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
             self._seen = link, frozenset()
@@ -138,7 +108,7 @@ class Sleep:
 
     def note_reload(self, link: Link, *, well: bool) -> None:
         """Note that a process has taken up the session, or would not though it should know it."""
-        self._port.spawn(self._reloads.note if well else self._reloads.forget, link)
+        self._core.spawn(self._reloads.note if well else self._reloads.forget, link)
 
     def keeps(self, method: str, params: Json) -> bool:
         """Keep a client's notification, which is to wake the session; False if it is awake.
@@ -162,26 +132,26 @@ class Sleep:
         if self._seconds:
             self._since = anyio.current_time()
 
-    def look_again(self) -> None:
-        """Follow a change of the machine's state."""
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Follow a change of the session's state."""
         if not self._seconds:
             return
-        self._follow_waking()
+        self._follow_waking(after.turns)
         self.disturb()
-        if self._port.at_rest and self._resting is None:
+        if after.turns.at_rest and self._resting is None:
             self._resting = anyio.CancelScope()
-            self._port.spawn(self._watch, self._resting)
-        elif self._resting and not self._port.at_rest:
+            self._core.spawn(self._watch, self._resting)
+        elif self._resting and not after.turns.at_rest:
             self._resting.cancel()
             self._resting = None
 
-    def _follow_waking(self) -> None:
-        if self._port.asleep:
+    def _follow_waking(self, turns: Snapshot) -> None:
+        if turns.asleep:
             self._wakes = True
-        elif self._port.passing in (Passing.REFUSED, Passing.GONE):
+        elif turns.permits.requests in (Passing.REFUSED, Passing.GONE):
             self._wakes = False
             self._kept.clear()
-        elif link := self._port.link:
+        elif link := self._core.link:
             self._wakes = False
             self.send_kept(link)
 
@@ -196,12 +166,12 @@ class Sleep:
                 if link is None or self._last() > since:
                     self.disturb()  # and look again after as long
                     continue
-                event("session.asleep", session=self._port.id, agent=link.name)
-                self._port.feed(ev.Sleep(link.epoch))
+                event("session.asleep", session=self._core.id, agent=link.name)
+                self._core.feed(ev.Sleep(link.epoch))
 
     def _last(self) -> float:
         """Return when the agent or a client did something last."""
-        link = self._port.link
+        link = self._core.link
         return (
             max(self._since, link.at_clients.touched, link.requests.touched)
             if link
@@ -210,27 +180,29 @@ class Sleep:
 
     async def _may_end(self) -> Link | None:
         """Return the process if it may end now."""
-        link = self._port.link
+        link = self._core.link
         if link is None or self._busy(link) or not self._remembers():
             return None
         if self._seen is None or self._seen[0] is not link or not await self._reloads.seen(link):
             return None
         now = await anyio.to_thread.run_sync(descendants, link.pid)
         if now is None or not now <= self._seen[1]:
-            event("session.wakeful", session=self._port.id, what="processes of the agent's")
+            event("session.wakeful", session=self._core.id, what="processes of the agent's")
             return None
-        return None if self._busy(link) or self._port.link is not link else link
+        return None if self._busy(link) or self._core.link is not link else link
 
     def _busy(self, link: Link) -> bool:
         """Return True while something is open."""
         at_clients = link.at_clients.questions or link.at_clients.terminals
-        open_here = self._port.occupied or self._updates.has_open_cards or link.peer.busy
-        return bool(link.gone or at_clients or open_here or self._port.workspace.mcp_servers)
+        open_here = self._updates.has_open_cards or self._unread() or self._asks()
+        behind = self._core.state.around.journal_behind  # then a reload would fail
+        busy = at_clients or open_here or behind or link.peer.busy
+        return bool(link.gone or busy or self._core.workspace.mcp_servers)
 
     def _remembers(self) -> bool:
         try:
             known = self._memory.known
         except JournalError as exc:
-            event("journal.failed", session=self._port.id, what=exc)
+            event("journal.failed", session=self._core.id, what=exc)
             return False
         return known.remembered and known.agent_session_id is not None

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from acp_bridge import notices
 from acp_bridge.machine.effects import Outcome
+from acp_bridge.session.core import SessionState
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 
-class BlockedPort(Protocol):
-    """What the notice needs of its session."""
-
-    @property
-    def blocked(self) -> bool:
-        """True while no process has the session, and none is on its way."""
-
-
 class BlockedNotice:
     """The notice is shown to the clients that are there, and not recorded."""
 
-    def __init__(self, port: BlockedPort, memory: Memory, transcript: TranscriptOut) -> None:
+    def __init__(self, memory: Memory, transcript: TranscriptOut) -> None:
         """Nothing was tried yet."""
-        self._port = port
         self._memory = memory
         self._transcript = transcript
         #: a prompt's answer, or the notice, has said why no process could be started.
@@ -38,8 +28,8 @@ class BlockedNotice:
         """Note what a prompt is answered with."""
         self._told |= answers.says_why_not_ready(outcome)
 
-    def look_again(self) -> None:
-        """Follow a change of the machine's state."""
-        if self._port.blocked and not self._told:
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Follow a change of the session's state."""
+        if after.turns.blocked and not self._told:
             self._told = True
             self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -21,23 +21,10 @@ from acp_bridge import errors, notices
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.log import event
 from acp_bridge.protocol import Json
-from acp_bridge.session.opening import Workspace
+from acp_bridge.session.core import Core
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.verdict import Verdict
-
-
-class HookRunsPort(Protocol):
-    """What is needed of the session."""
-
-    id: str
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the session works now."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,9 +39,9 @@ class Run:
 class HookRuns:
     """The hooks of one session, and those of them that run."""
 
-    def __init__(self, port: HookRunsPort, found: FoundHooks) -> None:
+    def __init__(self, core: Core, found: FoundHooks) -> None:
         """Nothing runs yet."""
-        self._port = port
+        self._core = core
         self._found = found
         self._runs: dict[int, Run] = {}
         self._last = 0
@@ -72,7 +59,7 @@ class HookRuns:
         """Run hooks in a task of their own; `behind` is called when they have ended."""
         self._last += 1
         run = self._runs[self._last] = Run(self._last)
-        self._port.spawn(self._beside, run, work, behind)
+        self._core.spawn(self._beside, run, work, behind)
         return run
 
     def stop(self) -> None:
@@ -118,8 +105,8 @@ class HookRuns:
         from acp_bridge.hooks.run import run
         from acp_bridge.hooks.verdict import interpret
 
-        cwd = self._port.workspace.cwd
-        common = {"session_id": self._port.id, "cwd": cwd, "hook_event_name": name}
+        cwd = self._core.workspace.cwd
+        common = {"session_id": self._core.id, "cwd": cwd, "hook_event_name": name}
         payload = json.dumps({**common, **given}).encode() + b"\n"
         said: list[Verdict] = []
         for hook in self._found.hooks:
@@ -130,7 +117,7 @@ class HookRuns:
             ran = await run(hook, payload, cwd, environment(os.environ, cwd))
             verdict = interpret(hook.event, ran)
             said.append(verdict)
-            event("hook.ran", session=self._port.id, what=name, how=verdict.problem or "well")
+            event("hook.ran", session=self._core.id, what=name, how=verdict.problem or "well")
             if verdict.problem is not None:
                 self.unsaid.append(notices.hook_failed(name, hook.shown, verdict.problem))
             if until(verdict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,11 +18,11 @@ from acp_bridge import notices, waits
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.log import event
-from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
-from acp_bridge.session.prompts.hook_runs import HookRuns, HookRunsPort, Run
+from acp_bridge.session.core import Core
+from acp_bridge.session.prompts.hook_runs import HookRuns, Run
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Ok
@@ -40,11 +40,10 @@ _MOMENTS = {
 }
 
 
-class HooksPort(HookRunsPort, Protocol):
-    """What the hooks need of their session."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
+def moments_of(found: FoundHooks | None) -> frozenset[Moment]:
+    """Return the moments of the machine for which there are hooks."""
+    names = {hook.event for hook in found.hooks} if found else set()
+    return frozenset(moment for name, moment in _MOMENTS.items() if name in names)
 
 
 class SessionHooks:
@@ -52,26 +51,21 @@ class SessionHooks:
 
     def __init__(
         self,
-        port: HooksPort,
+        core: Core,
         prompts: Prompts,
         transcript: TranscriptOut,
         found: FoundHooks | None,
     ) -> None:
         """Nothing runs yet. `found`: None if the session has no hooks at all."""
-        self._port = port
+        self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        self._runs = HookRuns(port, found or FoundHooks())
+        self._runs = HookRuns(core, found or FoundHooks())
         #: what hooks have to tell the agent: with the next prompt, and with one by its key.
         self._first_context = ""
         self._context: dict[int, str] = {}
         self._start: Run | None = None
         self._started = False
-
-    @property
-    def moments(self) -> frozenset[Moment]:
-        """The moments for which there are hooks."""
-        return frozenset(moment for name, moment in _MOMENTS.items() if self._runs.has(name))
 
     @property
     def decide_permissions(self) -> bool:
@@ -80,29 +74,8 @@ class SessionHooks:
 
     # --- on the machine's word -----------------------------------------------------------------
 
-    def perform(
-        self,
-        effect: ef.EndTurn | ef.RunHooks | ef.StopHooks | ef.RefuseFeedback | ef.TellDeath,
-    ) -> None:
-        """Carry out what the machine asks for."""
-        match effect:
-            case ef.EndTurn(key, answer):
-                self._prompts.end_turn(key, answer)
-            case ef.RunHooks(key, moment, again):
-                self._run(key, moment, again)
-            case ef.StopHooks():
-                self._runs.stop()
-            case ef.RefuseFeedback(key, enough):
-                text = self._prompts.forget(key)["prompt"][0]["text"]
-                if enough:
-                    self._transcript.notice(notices.enough_feedback(text))
-            case ef.TellDeath(how):
-                reason = how.describe() if isinstance(how, Exit) else "it is gone"
-                self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
-            case _:
-                assert_never(effect)
-
-    def _run(self, key: int, moment: Moment, again: int) -> None:
+    def run(self, key: int, moment: Moment, again: int) -> None:
+        """Run the hooks about a prompt; the machine is told when they have ended."""
         done: list[ev.HooksDone] = []
 
         async def work() -> None:
@@ -110,9 +83,24 @@ class SessionHooks:
             done.append(await (self._before(key) if before else self._after(key, again)))
 
         def behind(run: Run) -> None:
-            self._port.feed(done[0] if done else ev.HooksDone(key))
+            self._core.feed(done[0] if done else ev.HooksDone(key))
 
         self._runs.begin(work, behind)
+
+    def stop(self) -> None:
+        """Kill every hook that runs."""
+        self._runs.stop()
+
+    def refuse_feedback(self, key: int, *, enough: bool) -> None:
+        """Forget feedback that is not sent; `enough`: it is too much, which is said."""
+        text = self._prompts.forget(key)["prompt"][0]["text"]
+        if enough:
+            self._transcript.notice(notices.enough_feedback(text))
+
+    def tell_death(self, how: object) -> None:
+        """Run the hooks that are told of the agent's death."""
+        reason = how.describe() if isinstance(how, Exit) else "it is gone"
+        self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
 
     async def _before(self, key: int) -> ev.HooksDone:
         if self._start:
@@ -140,7 +128,7 @@ class SessionHooks:
         text = _joined([verdict.block or "" for verdict in said])
         if not text:
             return ev.HooksDone(key)
-        params = {"sessionId": self._port.id, **feedback_prompt(notices.feedback(text))}
+        params = {"sessionId": self._core.id, **feedback_prompt(notices.feedback(text))}
         return ev.HooksDone(key, feedback=self._prompts.add(params, None))
 
     # --- the life of the session ---------------------------------------------------------------
@@ -201,7 +189,7 @@ class SessionHooks:
             self._transcript.notice(notices.permission_refused(str(title), why))
         elif self._runs.person_asked:
             decision = Permission.ASK
-        event("hook.decided", session=self._port.id, what=decision.value)
+        event("hook.decided", session=self._core.id, what=decision.value)
         return decision.value
 
     async def _tell(self, name: str, given: Json, names: tuple[str, ...] = ()) -> None:
@@ -214,10 +202,10 @@ class SessionHooks:
 
         def behind(run: Run) -> None:
             then(run)
-            self._port.feed(ev.HookEnded(run.number))
+            self._core.feed(ev.HookEnded(run.number))
 
         run = self._runs.begin(work, behind)
-        self._port.feed(ev.HookBegan(run.number))
+        self._core.feed(ev.HookBegan(run.number))
         return run
 
     # --- what is said --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ user's go, the first comes again each minute, as a sign of life.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -28,6 +28,7 @@ from acp_bridge.protocol import (
     can_own,
     with_own_meta,
 )
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.opening import in_words
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -36,27 +37,12 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 METHODS: Final = frozenset({PAUSE, HOLD, GO})
 
 
-class PausesPort(Protocol):
-    """What is needed of the session."""
-
-    @property
-    def standstill(self) -> Standstill:
-        """What the user's pause or hold has come to."""
-
-    @property
-    def ending(self) -> bool:
-        """True once the session is being closed, or ends with the bridge."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-
 class Pauses:
     """Takes the user's word, carries it to the agent, and tells what becomes of it."""
 
-    def __init__(self, port: PausesPort, transcript: TranscriptOut, capabilities: object) -> None:
+    def __init__(self, core: Core, transcript: TranscriptOut, capabilities: object) -> None:
         """`capabilities`: what the agent says that it can do."""
-        self._port = port
+        self._core = core
         self._can_pause = can_own(capabilities, CAN_PAUSE)
         self._transcript = transcript
         self._told = Standstill.OPEN
@@ -73,46 +59,46 @@ class Pauses:
             case m if m == PAUSE and not self._can_pause:
                 raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
             case m if m == PAUSE:
-                self._port.feed(ev.Pause())
+                self._core.feed(ev.Pause())
             case m if m == HOLD:
-                self._port.feed(ev.HoldQueue())
+                self._core.feed(ev.HoldQueue())
             case _:
                 self.go()
-        result = {"state": self._port.standstill.value}
+        result = {"state": self._core.now.standstill.value}
         self._transcript.then(request.client, lambda: request.answer(result))
 
     def command(self, word: str) -> None:
         """Do what `/queue pause`, `hold` or `go` says, and say what came of it."""
-        before = self._port.standstill
+        before = self._core.now.standstill
         match word:
             case "pause" if not self._can_pause:
                 self._transcript.notice(notices.CANNOT_PAUSE)
                 return
             case "pause":
-                self._port.feed(ev.Pause())
+                self._core.feed(ev.Pause())
             case "hold":
-                self._port.feed(ev.HoldQueue())
+                self._core.feed(ev.HoldQueue())
             case _ if before is Standstill.OPEN:
                 self._transcript.notice(notices.NOTHING_PAUSED)
                 return
             case _:
                 self.go()
                 return
-        after = self._port.standstill
+        after = self._core.now.standstill
         if after is Standstill.OPEN:
             self._transcript.notice(notices.NOTHING_TO_PAUSE)
-        elif after is before:  # a change is said by `look_again`
+        elif after is before:  # a change is said by `follow`
             self._transcript.notice(notices.STANDSTILL[after.value])
 
     def go(self) -> None:
         """End a pause or a hold, and say so."""
-        if self._port.standstill is not Standstill.OPEN:
+        if self._core.now.standstill is not Standstill.OPEN:
             self._transcript.notice(notices.GOES_ON)
-            self._port.feed(ev.Go())
+            self._core.feed(ev.Go())
 
     def note_prompt(self, client: Client, *, interrupts: bool) -> None:
         """Say of a prompt of this client's that it waits, if only the user's go lets it run."""
-        stands = self._port.standstill
+        stands = self._core.now.standstill
         if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
             self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
 
@@ -130,7 +116,7 @@ class Pauses:
                     self._refusal, paused = in_words(error), False
                 case _:
                     paused = False
-            self._port.feed(ev.PauseAnswered(epoch, token, paused))
+            self._core.feed(ev.PauseAnswered(epoch, token, paused))
 
         link.request_for(None, PAUSE, {"sessionId": link.agent_session_id}, answered)
 
@@ -155,14 +141,14 @@ class Pauses:
         """The sentence about the state, for somebody who was not there when it began."""
         return notices.STANDSTILL.get(self._told.value)
 
-    def look_again(self) -> None:
-        """Tell a change of the state."""
-        stands = self._port.standstill
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell a change of the standstill."""
+        stands = after.turns.standstill
         if stands is self._told:
             return
         refused = self._told is Standstill.PAUSING and stands is Standstill.HELD
         self._told, self._since = stands, anyio.current_time()
-        if self._port.ending:
+        if after.turns.ending:
             return
         self._transcript.show_only(self._update())
         if refused and self._refusal:

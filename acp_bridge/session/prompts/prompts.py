@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 from uuid import uuid4
 
 import anyio
@@ -22,41 +21,23 @@ from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
+from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer
 
 
-class PromptsPort(Protocol):
-    """What the prompts need of their session."""
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, the oldest first."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-    def spawn(
-        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
-    ) -> None:
-        """Run a piece of work whose failure is this session's only: then feed `instead`."""
-
-    async def touch(self) -> None:
-        """Note in the listing that the session was used now. Raises JournalError."""
-
-
 @dataclass(slots=True)
 class Prompt:
-    """A prompt that waits, runs, or is held."""
+    """A prompt that waits, runs, or is left over."""
 
     params: Json
-    #: the request that waits for the answer; None for one held since a restart.
+    #: the request that waits for the answer; None for one that is left over.
     request: ClientRequest | None
     #: its number in the journal; 0 until it is written there.
     seq: int = 0
-    #: the journal has it as held; if that could not be written, it waits there still.
-    held: bool = False
+    #: the journal has it as left over; if that could not be written, it waits there still.
+    is_left_over: bool = False
     #: how the agent ended its turn, while hooks may still send the agent back to work.
     answer: object = None
     #: how often its client had been shown the session from the beginning when it sent this.
@@ -79,20 +60,27 @@ class Prompt:
 class Prompts:
     """Keys, requests and journal numbers of a session's prompts."""
 
-    def __init__(self, journal: SessionJournal, transcript: TranscriptOut, port: PromptsPort):
-        """No prompt is here yet."""
+    def __init__(
+        self,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        core: Core,
+        touch: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`touch` notes in the listing that the session was used now; it raises JournalError."""
         self._journal = journal
         self._transcript = transcript
-        self._port = port
+        self._core = core
+        self._touch = touch
         self._open: dict[int, Prompt] = {}
-        self._held: list[int] = []
+        self._left_over: list[int] = []
         self._last_key = 0
         self._catching_up = False
 
     @property
-    def held(self) -> dict[int, Json]:
+    def left_over(self) -> dict[int, Json]:
         """The parameters of the prompts that wait for the user's word, by key, in order (R12)."""
-        return {key: self._open[key].params for key in self._held}
+        return {key: self._open[key].params for key in self._left_over}
 
     def get(self, key: int) -> Prompt:
         """Return the prompt with this key; raises KeyError."""
@@ -123,18 +111,18 @@ class Prompts:
     def shown_by(self, prompt: Prompt) -> Client | None:
         """Return the client that shows a prompt's words by itself, if one does.
 
-        It is the one that sent it, unless it has loaded the session since; a prompt that was held
-        since a restart, or is a hook's, is shown by nobody.
+        It is the one that sent it, unless it has loaded the session since; a prompt that was left
+        over, or is a hook's, is shown by nobody.
         """
         client = prompt.request.client if prompt.request else None
         view = self._transcript.view_of(client) if client else None
         return client if view and view.replays == prompt.replays else None
 
-    def add_held(self, params: Json, seq: int) -> None:
+    def add_left_over(self, params: Json, seq: int) -> None:
         """Take a prompt that waited when another bridge ended."""
         key = self.add(params, None, seq)
-        self._open[key].held = True
-        self._held.append(key)
+        self._open[key].is_left_over = True
+        self._left_over.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
         """Return the key of the prompt that this request of this client brought, or waits for."""
@@ -151,21 +139,21 @@ class Prompts:
         try:
             prompt.seq = self._journal.accept(prompt.prompt_id, prompt.params)
         except JournalError as exc:
-            self._port.feed(ev.CommitFailed(key, str(exc)))
+            self._core.feed(ev.CommitFailed(key, str(exc)))
             return
         failed = ev.CommitFailed(key, "it could not be synced")
-        self._port.spawn(self._sync, key, prompt, instead=failed)
+        self._core.spawn(self._sync, key, prompt, instead=failed)
 
     async def _sync(self, key: int, prompt: Prompt) -> None:
         try:
             await self._journal.sync()
         except JournalError as exc:
-            self._port.feed(ev.CommitFailed(key, str(exc)))
+            self._core.feed(ev.CommitFailed(key, str(exc)))
             return
         event("prompt.accepted", session=self._session_id, turn=prompt.seq)
         if key in self._open:
             self._tell_accepted(prompt)
-        self._port.feed(ev.Committed(key))
+        self._core.feed(ev.Committed(key))
 
     def _tell_accepted(self, prompt: Prompt) -> None:
         if (request := prompt.request) and request.client.hears_accepted:
@@ -195,7 +183,7 @@ class Prompts:
 
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
         """Answer a `/queue wait`; first name what follows, unless its client waits for that."""
-        follows = self._port.unanswered[:1]
+        follows = self._core.now.unanswered[:1]
         if follows and request.client not in self.clients_of(*follows):
             self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))
         self._transcript.then(request.client, partial(request.respond, answer))
@@ -225,21 +213,21 @@ class Prompts:
         for key in keys:
             prompt = self._open[key]
             prompt.request = None
-            self._held.append(key)
+            self._left_over.append(key)
             if prompt.seq:
-                prompt.held = self._try(self._journal.hold, prompt.seq)
+                prompt.is_left_over = self._try(self._journal.hold, prompt.seq)
 
     def release(self, key: int) -> None:
-        """Let a held prompt run. Raises JournalError."""
+        """Let a prompt that was left over run. Raises JournalError."""
         prompt = self._open[key]
-        if prompt.held:
+        if prompt.is_left_over:
             self._journal.release(prompt.seq)
-        self._held.remove(key)
+        self._left_over.remove(key)
 
     def drop(self, key: int) -> None:
-        """Forget a held prompt. Raises JournalError."""
+        """Forget a prompt that was left over. Raises JournalError."""
         self._journal.drop(self._open[key].seq)
-        self._held.remove(key)
+        self._left_over.remove(key)
         del self._open[key]
 
     def _end(self, seq: int, told: Json, own: object) -> None:
@@ -247,7 +235,7 @@ class Prompts:
         self._transcript.end_turn(seq)
         if seq:
             self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
-            self._port.spawn(self._tidy, seq)
+            self._core.spawn(self._tidy, seq)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:
@@ -263,7 +251,7 @@ class Prompts:
             self._journal.sync,
             lambda: self._journal.compact(seq),
             self._journal.checkpoint,
-            self._port.touch,
+            self._touch,
         )
         for step in steps:
             if self._journal.closed:

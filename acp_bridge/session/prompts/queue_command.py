@@ -1,6 +1,6 @@
 """`/queue`: the user's word over prompts. Answered by the bridge at once, never queued.
 
-/queue            shows what waits, and what is held since a restart
+/queue            shows what waits, and what was left over by a bridge that ended
 /queue pause      lets the turn wait when its model or tool call in flight has ended, if the agent
                   can do that
 /queue hold       lets the turn end, and starts nothing more
@@ -11,9 +11,9 @@
 /queue title WORDS
                   gives the session a title, which stays
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
-/queue run        runs the held prompts, in order; this prompt stays open meanwhile (Stop
-                  reaches them)
-/queue drop [N]   forgets the held prompts, or the one of that number
+/queue run        runs the prompts that were left over, in order; this prompt stays open
+                  meanwhile (Stop reaches them)
+/queue drop [N]   forgets the prompts that were left over, or the one of that number
 /queue memory new, /queue memory restore
                   go on without the agent's session, if the agent won't load it (R15)
 """
@@ -21,7 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from acp_bridge import notices, work_notices
@@ -29,30 +29,12 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.session.core import Core
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import queue_words
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-
-
-class QueuePort(Protocol):
-    """What the command needs of its session."""
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The keys of the prompts in the queue, the next one first."""
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The keys of the requests that wait for an answer, the oldest first."""
-
-    @property
-    def running(self) -> int | None:
-        """The key of the request whose turn runs, or comes next by itself; None if none does."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
 
 
 def parse(prompt: list[Any]) -> list[str] | None:
@@ -69,7 +51,7 @@ class QueueCommand:
 
     def __init__(
         self,
-        port: QueuePort,
+        core: Core,
         prompts: Prompts,
         transcript: TranscriptOut,
         memory: Memory,
@@ -83,7 +65,7 @@ class QueueCommand:
         `ask` answers a prompt with a question beside the session; `set_title` returns the title
         as it is kept; `words` are those on offer.
         """
-        self._port = port
+        self._core = core
         self._memory = memory
         self._pauses = pauses
         self._ask = ask
@@ -100,7 +82,7 @@ class QueueCommand:
             case ["go"]:
                 needed = self._pauses.said is not None
             case ["wait" | "stop"]:
-                needed = bool(self._port.unanswered)
+                needed = bool(self._core.now.unanswered)
             case _:
                 needed = False
         return needed or not agent_has_one
@@ -119,9 +101,9 @@ class QueueCommand:
             )
         match words:
             case ["run"]:
-                self._run_held(request, params)
+                self._run_left_over(request, params)
                 return
-            case ["wait"] if unanswered := self._port.unanswered:
+            case ["wait"] if unanswered := self._core.now.unanswered:
                 self._prompts.wait_for(unanswered[0], request)
                 return
             case _:
@@ -133,9 +115,9 @@ class QueueCommand:
         """Do what the words say, and say what came of it."""
         match words:
             case []:
-                waiting = [self._prompts.get(key).params for key in self._port.waiting]
-                held = list(self._prompts.held.values())
-                self._transcript.notice(notices.queue(waiting, held, self._pauses.said))
+                waiting = [self._prompts.get(key).params for key in self._core.now.waiting]
+                left = list(self._prompts.left_over.values())
+                self._transcript.notice(notices.queue(waiting, left, self._pauses.said))
             case ["pause" | "hold" | "go" as word]:
                 self._pauses.command(word)
             case ["title", *given]:
@@ -155,19 +137,19 @@ class QueueCommand:
                 self._transcript.notice(self._usage)
 
     def _stop(self) -> None:
-        if (running := self._port.running) is not None:
+        if (running := self._core.now.foremost) is not None:
             stopped = self._prompts.get(running).params
             self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
-            self._port.feed(ev.Cancel())
+            self._core.feed(ev.Cancel())
         else:
             self._transcript.notice(work_notices.NOTHING_RUNS)
 
-    def _run_held(self, request: ClientRequest, params: Json) -> None:
-        held = list(self._prompts.held)
-        if not held:
+    def _run_left_over(self, request: ClientRequest, params: Json) -> None:
+        left = list(self._prompts.left_over)
+        if not left:
             self._transcript.notice(notices.NOTHING_HELD)
         keys = []
-        for key in held:
+        for key in left:
             try:
                 self._prompts.release(key)
             except JournalError:
@@ -179,10 +161,10 @@ class QueueCommand:
         elif keys:
             self._transcript.notice(notices.running(len(keys)))
         carrier = self._prompts.add(params, request)
-        self._port.feed(ev.RunLeftOver(carrier, tuple(keys)))
+        self._core.feed(ev.RunLeftOver(carrier, tuple(keys)))
 
     def _drop(self, words: list[str]) -> str:
-        keys = list(self._prompts.held)
+        keys = list(self._prompts.left_over)
         if words:
             number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
             if len(words) > 1 or not 1 <= number <= len(keys):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from acp_bridge import notices, work_notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
@@ -20,6 +18,7 @@ from acp_bridge.protocol import (
     without_own_meta,
     words_of,
 )
+from acp_bridge.session.core import Core
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
@@ -29,19 +28,12 @@ from acp_bridge.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
 
 
-class TurnPort(Protocol):
-    """What a turn needs of its session."""
-
-    def feed(self, event_: ev.Event) -> None:
-        """Give the machine an event."""
-
-
 class Turn:
     """Sends prompts and cancels of one session to its agent."""
 
     def __init__(
         self,
-        port: TurnPort,
+        core: Core,
         journal: SessionJournal,
         transcript: TranscriptOut,
         updates: Updates,
@@ -50,7 +42,7 @@ class Turn:
         hooks: SessionHooks,
     ) -> None:
         """No turn runs yet."""
-        self._port = port
+        self._core = core
         self._journal = journal
         self._transcript = transcript
         self._updates = updates
@@ -67,7 +59,7 @@ class Turn:
             self._journal.start_turn(prompt.seq)
         except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
             event("journal.failed", session=session_id, what=exc)
-            self._port.feed(ev.NotBegun(key))
+            self._core.feed(ev.NotBegun(key))
             return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks)
@@ -89,7 +81,7 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
-                self._port.feed(ev.AgentAnswered(epoch, key, answer))
+                self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
 

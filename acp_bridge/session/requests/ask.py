@@ -7,9 +7,8 @@ the session or the fork open (invariant P12). Nothing of a question is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 
@@ -18,7 +17,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.log import event
 from acp_bridge.protocol import ASK, CAN_ASK, ErrorCode, Json, can_ask, can_own
-from acp_bridge.session.opening import Workspace
+from acp_bridge.session.core import Core
 from acp_bridge.session.requests.forked_ask import ForkedAsk
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
@@ -27,17 +26,6 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: characters of an answer that are passed on.
 _LONGEST: Final = 1_000_000
-
-
-class AskPort(Protocol):
-    """What is needed of the session."""
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the session works."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +43,14 @@ class Ask:
 
     def __init__(
         self,
-        port: AskPort,
+        core: Core,
         context: SessionContext,
         to_agent: ToAgent,
         transcript: TranscriptOut,
         patience: float = waits.ASK,
     ) -> None:
         """`patience`: seconds for one answer."""
-        self._port = port
+        self._core = core
         self._context = context
         self._to_agent = to_agent
         self._transcript = transcript
@@ -84,7 +72,7 @@ class Ask:
 
     def command(self, request: ClientRequest, question: str) -> None:
         """Answer the prompt `/queue ask QUESTION`, later, with the answer shown before that."""
-        self._port.spawn(self._command, _Question(request, typed=True), question)
+        self._core.spawn(self._command, _Question(request, typed=True), question)
 
     async def _command(self, asked: _Question, question: str) -> None:
         client, stop = asked.request.client, "end_turn"
@@ -152,7 +140,7 @@ class Ask:
         if not can_ask(capabilities):
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_ASK)
         if not can_own(capabilities, CAN_ASK):
-            forked = ForkedAsk(self._to_agent, self._port.workspace, self._hide)
+            forked = ForkedAsk(self._to_agent, self._core.workspace, self._hide)
             return await forked.answer(request, question)
         asked: Json = {"sessionId": "", "question": question}
         _, result = await self._to_agent.ask_beside(request, ASK, asked)

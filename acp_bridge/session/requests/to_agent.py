@@ -5,10 +5,10 @@ Settings and whatever the bridge does not know go this way; answers come back as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, assert_never
 
 import anyio
 
@@ -18,29 +18,11 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.requests.asked import Asked
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
-
-
-class ToAgentPort(Protocol):
-    """What is needed of the session: its process, and what its state permits."""
-
-    @property
-    def link(self) -> Link | None:
-        """The process that has the session open and takes requests, or None."""
-
-    @property
-    def passing(self) -> Passing:
-        """What becomes of a request now."""
-
-    def wake(self) -> None:
-        """Have a process started if there is none, or a provisional one replaced."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
-
 
 _SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
@@ -59,13 +41,18 @@ class ToAgent:
 
     def __init__(
         self,
-        port: ToAgentPort,
+        core: Core,
         transcript: TranscriptOut,
         user_settings: UserSettings,
+        wake: Callable[[], None],
         patience: float = waits.REQUEST,
     ) -> None:
-        """`patience`: seconds for the agent to take a setting, or to fork the session."""
-        self._port = port
+        """`wake` has a process started if there is none, or a provisional one replaced.
+
+        `patience`: seconds for the agent to take a setting, or to fork the session.
+        """
+        self._core = core
+        self._wake = wake
         self._transcript = transcript
         self._user_settings = user_settings
         self._patience = patience
@@ -95,7 +82,7 @@ class ToAgent:
             self._settle(asked, Err(errors.cancelled()))
         else:
             self._call_back(asked)
-            self._port.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
+            self._core.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
@@ -143,17 +130,17 @@ class ToAgent:
                 raise error
 
     def _take(self, asked: Asked) -> None:
-        match self._port.passing:
+        match self._core.now.permits.requests:
             case Passing.SETTINGS if asked.method not in _SETTINGS:
                 self._deferred.append(asked)
-                self._port.wake()
+                self._wake()
             case Passing.NOW | Passing.SETTINGS:
-                if (link := self._port.link) is None:
+                if (link := self._core.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
                 self._send(link, asked)
             case Passing.STARTS | Passing.WAITS:
                 self._deferred.append(asked)
-                self._port.wake()
+                self._wake()
             case Passing.REFUSED:
                 self._user_settings.forget(asked.method, asked.params)
                 what = "the agent is not running; send a prompt to try again"
@@ -177,7 +164,7 @@ class ToAgent:
         asked.agent_request = request_id
         self._passed.append(asked)
         if asked.method in _BOUNDED:
-            self._port.spawn(self._end_silence, asked, link)
+            self._core.spawn(self._end_silence, asked, link)
 
     async def _end_silence(self, asked: Asked, link: Link) -> None:
         """Answer a request with an error if the agent is silent about it for too long."""
@@ -228,9 +215,9 @@ class ToAgent:
         settings.note_choice(request.method, request.params, result)
         return settings.news(known)
 
-    def look_again(self) -> None:
+    def follow(self, before: SessionState, after: SessionState) -> None:
         """Take what was deferred again, unless a process is on its way still."""
-        if self._deferred and self._port.passing not in (Passing.WAITS, Passing.SETTINGS):
+        if self._deferred and after.turns.permits.requests not in (Passing.WAITS, Passing.SETTINGS):
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
                 self._take(asked)
@@ -260,7 +247,7 @@ class ToAgent:
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
-        if link := self._port.link:
+        if link := self._core.link:
             link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:

@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import anyio
 
 from acp_bridge import waits
 from acp_bridge.log import event
+from acp_bridge.session.core import Core
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
@@ -25,28 +26,19 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 _FLOOD: Final = 4
 
 
-class PacingPort(Protocol):
-    """What is needed of the session."""
-
-    id: str
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
-
-
 class Pacing:
     """Watches how the clients of one session read."""
 
     def __init__(
         self,
-        port: PacingPort,
+        core: Core,
         transcript: TranscriptOut,
         limit: int,
         go_on_without: Callable[[ClientView], None],
         patience: float = waits.UNREAD,
     ) -> None:
         """`limit`: bytes that may wait for a client; `patience`: seconds without a byte taken."""
-        self._port = port
+        self._core = core
         self._transcript = transcript
         self._limit = limit
         self._go_on_without = go_on_without
@@ -74,7 +66,7 @@ class Pacing:
             view.let_pass()
             if view not in self._watched:  # one huge update alone is nobody's fault
                 self._watched.add(view)
-                self._port.spawn(self._watch, view)
+                self._core.spawn(self._watch, view)
             elif self._floods(view):
                 self._go_on_without(view)
                 continue
@@ -88,7 +80,7 @@ class Pacing:
 
     async def wait(self, slow: ClientView) -> None:
         """Wait until there may be room in a view, or `hurry` is called; the caller looks again."""
-        event("client.slow", session=self._port.id)
+        event("client.slow", session=self._core.id)
         with anyio.CancelScope() as self._pause:
             await slow.room(self._limit)
         self._pause = None

@@ -6,15 +6,15 @@ its place.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from acp_bridge import errors, notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
 from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, Json
+from acp_bridge.session.core import Core
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 #: characters of a title that is made of a prompt.
@@ -25,25 +25,18 @@ _OWN_LENGTH: Final = 200
 _OWN: Final = "titled"
 
 
-class TitlePort(Protocol):
-    """What the title needs of its session."""
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run a piece of work whose failure is this session's only."""
-
-
 class Title:
     """Keeps one session's title in the journal and its listing."""
 
     def __init__(
         self,
-        port: TitlePort,
+        core: Core,
         listing: Journal,
         journal: SessionJournal,
         transcript: TranscriptOut,
     ) -> None:
         """`listing` has the rows of all sessions."""
-        self._port = port
+        self._core = core
         self._transcript = transcript
         self._journal = journal
         self._own: str | None = None
@@ -62,7 +55,7 @@ class Title:
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(title)
         elif not self._listed:
-            self._port.spawn(self._keep, UNSET)
+            self._core.spawn(self._keep, UNSET)
         self._listed = self._journal.info.prompted
 
     def note_update(self, update: Json) -> Json:
@@ -103,7 +96,7 @@ class Title:
 
     def _set(self, title: str | None) -> None:
         self._known = True
-        self._port.spawn(self._keep, title)
+        self._core.spawn(self._keep, title)
 
     async def _keep(self, title: str | Unset | None) -> None:
         try:

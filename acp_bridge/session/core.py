@@ -1,0 +1,181 @@
+"""Where one session stands, and the one way to change that.
+
+- Every part of the session has the core, reads from it where the session stands, and tells it what
+  has happened (`feed`). An event is taken to its end before the next.
+- The frozen state is replaced as soon as the machine has taken an event, before what it asks for is
+  done. Followers are told once, when no event is left, of the state before and the state after, and
+  only if the two differ.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.machine import effects as ef
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.events import Moment
+from acp_bridge.machine.states import Snapshot
+from acp_bridge.machine.turns import TurnMachine
+from acp_bridge.session import failures
+from acp_bridge.session.opening import Workspace
+from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the parts of a session know beside its machine."""
+
+    #: what a person is asked and has not answered, a line each, in the order of asking.
+    asked: tuple[str, ...] = ()
+    #: how many clients have the session.
+    clients: int = 0
+    #: the agent has a request of a client that it has not answered.
+    agent_owes: bool = False
+    #: something could not be written into the journal yet.
+    journal_behind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """Where a session stands: its machine, and what is open around it."""
+
+    turns: Snapshot
+    around: Around
+
+
+#: is told the state before a change and the state after it.
+Follower: TypeAlias = Callable[[SessionState, SessionState], None]
+
+
+class Core:
+    """What all parts of one session share."""
+
+    def __init__(
+        self, session_id: str, workspace: Workspace, machine: TurnMachine, tasks: TaskGroup
+    ) -> None:
+        """Nothing happens before `begin`; `tasks` runs what is spawned."""
+        self.id = session_id
+        #: where the session works now.
+        self.workspace = workspace
+        #: set when nothing of the session is left.
+        self.closed = anyio.Event()
+        #: somebody has closed the session: it ends for all.
+        self.closing = False
+        self._machine = machine
+        self._tasks = tasks
+        self._look_around: Callable[[], Around] = Around
+        self._state = SessionState(machine.snapshot, Around())
+        self._told = self._state
+        self._events: deque[ev.Event] = deque()
+        self._busy = False
+        self._perform: Callable[[ef.Effect], None]
+        self._flush: Callable[[], None]
+        self._followers: tuple[Follower, ...] = ()
+        self._link_of: Callable[[int], Link | None]
+
+    def begin(
+        self,
+        link_of: Callable[[int], Link | None],
+        look_around: Callable[[], Around],
+        perform: Callable[[ef.Effect], None],
+        flush: Callable[[], None],
+        followers: tuple[Follower, ...],
+    ) -> None:
+        """Take the parts, before the first event.
+
+        `link_of` gives the process of an epoch, if it is there still; `perform` carries out an
+        effect without waiting; `flush` brings on its way what was shown. The followers are told in
+        this order.
+        """
+        self._link_of = link_of
+        self._look_around = look_around
+        self._perform = perform
+        self._flush = flush
+        self._followers = followers
+        self._told = self._look()
+
+    @property
+    def now(self) -> Snapshot:
+        """Where the machine stands."""
+        return self._machine.snapshot
+
+    @property
+    def link(self) -> Link | None:
+        """The process that has the session open and takes requests, or None."""
+        now = self.now
+        return self._link_of(now.epoch) if now.takes_requests else None
+
+    @property
+    def state(self) -> SessionState:
+        """Where the session stands, looked at now."""
+        return self._look()
+
+    def feed(self, event: ev.Event) -> None:
+        """Give the machine an event and do what it asks for, and so on until nothing is left."""
+        self._events.append(event)
+        self.settle()
+
+    def settle(self) -> None:
+        """Take the events that wait, then tell the followers; also what has changed around."""
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while True:
+                while self._events:
+                    self._step(self._events.popleft())
+                self._flush()
+                before, self._told = self._told, self._look()
+                if before == self._told:
+                    return
+                self._tell(before, self._told)
+        finally:
+            self._busy = False
+
+    def _look(self) -> SessionState:
+        turns, around = self._machine.snapshot, self._look_around()
+        if turns is not self._state.turns or around != self._state.around:
+            self._state = SessionState(turns, around)
+        return self._state
+
+    def _step(self, event: ev.Event) -> None:
+        self._flush()
+        for effect in self._machine.step(event):
+            try:
+                self._perform(effect)
+            except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
+                self._events.extend(failures.instead_of(effect, exc))
+
+    def _tell(self, before: SessionState, after: SessionState) -> None:
+        for follower in self._followers:
+            errors.contained(follower, before, after, what="a change could not be followed")
+
+    def spawn(
+        self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
+    ) -> None:
+        """Run work whose failure is this session's only: then the machine is told `instead`."""
+        failed = partial(self.feed, instead) if instead else lambda: None
+        self._tasks.start_soon(failures.contained, work, args, failed)
+
+
+def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> TurnMachine:
+    """Return the machine of a session, as the settings have it.
+
+    `link`: the process that has the session open already, if one has.
+    """
+    return TurnMachine(
+        epoch=1 if link else 0,
+        clear_on_cancel=settings.on_cancel is OnCancel.CLEAR,
+        always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
+        provisional=link is not None and link.light,
+        hooks=hooks,
+    )

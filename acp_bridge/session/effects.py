@@ -1,0 +1,121 @@
+"""Carries out what one session's machine asks for, each effect by the part that knows how.
+
+Nothing is waited for here: work that takes time runs in a task of its own and ends in an event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from acp_bridge.agents.link import Link
+from acp_bridge.machine import effects as ef
+from acp_bridge.session.core import Core
+from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.provisional import Provisional
+from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.prompts.blocked_notice import BlockedNotice
+from acp_bridge.session.prompts.hooks import SessionHooks
+from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.turn import Turn
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The parts that carry out effects."""
+
+    core: Core
+    processes: AgentProcesses
+    restart: Restart
+    provisional: Provisional
+    sleep: Sleep
+    prompts: Prompts
+    turn: Turn
+    pauses: Pauses
+    hooks: SessionHooks
+    deadlines: Deadlines
+    blocked: BlockedNotice
+    #: lets go of the session when nothing of it is left.
+    finish: Callable[[], Awaitable[None]]
+    #: seconds that an agent has to end by itself.
+    grace: float
+
+    def perform(self, effect: ef.Effect) -> None:
+        """Carry out one effect, without waiting."""
+        spawn, processes = self.core.spawn, self.processes
+        match effect:
+            # --- to the agent
+            case ef.SendPrompt(epoch, key):
+                self.sleep.note_turn()
+                self.turn.begin(processes.link(epoch), key)
+            case ef.SendCancel(epoch, key):
+                self.turn.cancel(processes.link(epoch), key)
+            case ef.SendPause(epoch, token):
+                self.pauses.ask_agent(processes.link(epoch), token)
+            case ef.SendGo(epoch):
+                self.pauses.tell_agent(processes.link(epoch))
+            # --- its processes
+            case ef.Start(epoch):
+                self.blocked.note_start()
+                spawn(processes.start, epoch, f"{self.core.id[:8]}#{epoch}")
+            case ef.Open(epoch):
+                spawn(self._open, processes.link(epoch))
+            case ef.Kill(epoch):
+                spawn(processes.kill, epoch)
+            case ef.CloseAgent(epoch):
+                spawn(processes.close, epoch, self.grace)
+            case ef.Release(epoch):
+                if link := processes.forget(epoch):
+                    link.at_clients.release()
+            # --- what becomes of prompts
+            case ef.Commit(key):
+                self.prompts.commit(key)
+            case ef.AnswerPrompt(key, outcome):
+                self.blocked.note_answer(outcome)
+                self.turn.say_not_run(key, outcome)
+                self.prompts.answer(key, outcome)
+            case ef.NoteOutcome(key, answer):
+                self.prompts.note(key, answer)
+            case ef.EndTurn(key, answer):
+                self.prompts.end_turn(key, answer)
+            case ef.Interrupted(key):
+                self.prompts.interrupt(key)
+            case ef.LeaveOver(keys):
+                self.prompts.leave_over(keys)
+            case ef.CloseCards():
+                self.turn.close_cards()
+            # --- hooks
+            case ef.RunHooks(key, moment, again):
+                self.hooks.run(key, moment, again)
+            case ef.StopHooks():
+                self.hooks.stop()
+            case ef.RefuseFeedback(key, enough):
+                self.hooks.refuse_feedback(key, enough=enough)
+            case ef.TellDeath(how):
+                self.hooks.tell_death(how)
+            # --- time, and the end
+            case ef.Arm(timer, token):
+                self.deadlines.arm(timer, token)
+            case ef.Disarm(timer):
+                self.deadlines.disarm(timer)
+            case ef.StillWaits():
+                self.pauses.give_sign()
+            case ef.Closed():
+                spawn(self.finish)
+            case ef.Dropped(event):
+                logger.debug("event.dropped session=%s what=%s", self.core.id, event)
+            case _:
+                assert_never(effect)
+
+    async def _open(self, link: Link) -> None:
+        """Give a process the session."""
+        self.core.feed(await self.restart.run(link))
+        if self.core.now.provisional:
+            self.provisional.begin(link)

@@ -1,0 +1,54 @@
+"""What another bridge left of a session is settled before anybody is shown it (invariants Q6, C16).
+
+Turns that it ran are interrupted and their open cards closed; prompts that waited are left over. Of
+an interrupted turn only the turn itself is read, unless it went on with a card of an older one.
+"""
+
+from __future__ import annotations
+
+from acp_bridge import notices
+from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.open_cards import OpenCards
+from acp_bridge.protocol import Json, is_feedback
+from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.wire.jsonrpc import encode
+
+
+class Recovery:
+    """Settles what another bridge left of one session."""
+
+    def __init__(self, journal: SessionJournal, prompts: Prompts) -> None:
+        """Nothing is read before `run`."""
+        self._journal = journal
+        self._prompts = prompts
+        #: what was said of the turn that ran: every client that saw the other bridge's end gets it.
+        self.said: list[Json] = []
+
+    async def run(self) -> None:
+        """End the turns that ran, and take the prompts that waited. Raises JournalError."""
+        ends: dict[int, bytes] = {}
+        for row in self._journal.prompts(PromptState.SENT):
+            said = [{"update": update} for update in await self._still_open(row.seq)]
+            lost = notices.MISSING if row.outcome else notices.INTERRUPTED
+            said.append(notices.notice(lost))
+            self.said += said
+            ends[row.seq] = b"".join(encode(params) for params in said)
+        waited = self._journal.recover(ends)
+        # A hook's feedback was to run before all that waited, however long they had.
+        for row in sorted(waited, key=lambda row: not is_feedback(row.params)):
+            self._prompts.add_left_over(row.params, row.seq)
+
+    async def _still_open(self, turn: int) -> list[Json]:
+        """Return the updates that end the cards which were shown in a turn and have no end."""
+        cards = await self._cards(turn)
+        if not cards.older:
+            return cards.closing()
+        still_open = (await self._cards(None)).closing()
+        return [update for update in cards.closing() if update in still_open]
+
+    async def _cards(self, turn: int | None) -> OpenCards:
+        cards = OpenCards()
+        async for page in self._journal.replay(turn=turn):
+            for params in page:
+                cards.note(params.get("update"))
+        return cards
