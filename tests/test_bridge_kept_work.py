@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from acp_bridge import attendance
-from acp_bridge.listening.bound_socket import BoundSocket
 from acp_bridge.listening.holder import Holder
+from acp_bridge.listening.listener import BoundSocket
 from acp_bridge.listening.places import new_socket_path
 from acp_bridge.sessions.kept_work import KeptWork
 from tests.sessions.agent import Gate, until

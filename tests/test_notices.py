@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge import notices
 from acp_bridge.protocol import own_meta
-from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts import queue_command
 
 Json = dict[str, Any]
 SENTENCES = [
@@ -87,8 +87,8 @@ def test_a_notice_is_an_agent_message_of_its_own_marked_as_the_bridges(sentence:
 def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None:
     for pause, ask in product((True, False), repeat=2):
         own = {"acp_bridge": {"pause": pause, "ask": ask}}
-        words = queue_words.offered({"_meta": own})
-        command = queue_words.command(words)
+        words = queue_command.offered({"_meta": own})
+        command = queue_command.command(words)
         hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
         optional = {"/queue pause": pause, "/queue ask QUESTION": ask}
         assert [hint for hint in hints if hint not in optional] == [
@@ -104,4 +104,4 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
         ]
         assert {hint: hint in hints for hint in optional} == optional
         for named in ("/queue", *hints):
-            assert f"`{named}`" in queue_words.usage(words)
+            assert f"`{named}`" in queue_command.usage(words)

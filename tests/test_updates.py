@@ -10,7 +10,7 @@ from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine.states import Phase
 from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import TRANSCRIPT, is_state
-from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts import queue_command
 from acp_bridge.updates import Leak, Updates, for_replay
 
 Json = dict[str, Any]
@@ -202,7 +202,7 @@ def test_odd_ids_states_and_commands_are_passed_on_and_break_nothing() -> None:
 
 
 def test_the_queue_command_is_added_to_the_agents_own_unless_it_has_one() -> None:
-    ours = queue_words.command(queue_words.offered(None))
+    ours = queue_command.command(queue_command.offered(None))
     updates = Updates(set(), ours)
     commands = [{"name": "compact", "description": "d"}, "odd", {"name": ["odd"]}]
     shown = live(

@@ -113,7 +113,7 @@ def _of_files(home: Path) -> list[SessionInfo]:
 
 
 def _up_to_date(home: Path, info: SessionInfo) -> SessionInfo:
-    """Return what a session's file says, if its row may be behind (`index_rows`)."""
+    """Return what a session's file says, if its row may be behind (`store.IndexRows`)."""
     if not info.prompted:
         with suppress(JournalError):
             return read_info(Journal(home).path(info.session_id), read_only=True) or info

@@ -25,9 +25,37 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment
 from acp_bridge.machine.states import Snapshot
 from acp_bridge.machine.turns import TurnMachine
-from acp_bridge.session import failures
 from acp_bridge.session.opening import Workspace
 from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
+from acp_bridge.wire.jsonrpc import Err
+
+
+def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
+    """Log that an effect failed; returns what the machine is told if a prompt waits for more."""
+    error = errors.internal(exc, f"{type(effect).__name__} failed")
+    match effect:
+        case ef.Commit(key):
+            return [ev.CommitFailed(key, error.message)]
+        case ef.SendPrompt(epoch, key):  # sending is the last thing done: the agent has nothing
+            return [ev.AgentAnswered(epoch, key, Err(error))]
+        case ef.RunHooks(key):
+            return [ev.HooksDone(key)]
+    return []
+
+
+async def contained(
+    work: Callable[..., Awaitable[None]], args: tuple[object, ...], failed: Callable[[], None]
+) -> None:
+    """Do a piece of work; if it fails, that is logged, and `failed` is called."""
+    what = getattr(work, "__qualname__", "work")
+    try:
+        await work(*args)
+    except Exception as exc:
+        errors.internal(exc, f"{what} failed")
+        try:
+            failed()
+        except Exception as worse:  # it must not end the other sessions
+            errors.internal(worse, f"{what} failed, and so did what is done then")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +181,7 @@ class Core:
             try:
                 self._perform(effect)
             except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
-                self._events.extend(failures.instead_of(effect, exc))
+                self._events.extend(instead_of(effect, exc))
 
     def _tell(self, before: SessionState, after: SessionState) -> None:
         for follower in self._followers:
@@ -164,7 +192,7 @@ class Core:
     ) -> None:
         """Run work whose failure is this session's only: then the machine is told `instead`."""
         failed = partial(self.feed, instead) if instead else lambda: None
-        self._tasks.start_soon(failures.contained, work, args, failed)
+        self._tasks.start_soon(contained, work, args, failed)
 
 
 def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> TurnMachine:

@@ -33,7 +33,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.prompts import queue_command, queue_words
+from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.blocked_notice import BlockedNotice
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
@@ -75,8 +75,8 @@ class Session:
         self.feed, self.spawn = core.feed, core.spawn
 
         # What the clients are shown, and what is kept.
-        words = queue_words.offered(context.capabilities)
-        self._updates = updates = Updates(set(journal.used_ids()), queue_words.command(words))
+        words = queue_command.offered(context.capabilities)
+        self._updates = updates = Updates(set(journal.used_ids()), queue_command.command(words))
         self.transcript = shown = TranscriptOut(self.id, journal, updates.take_new_ids)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)

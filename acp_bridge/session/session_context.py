@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
@@ -14,12 +14,86 @@ from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
-from acp_bridge.journal import Journal
+from acp_bridge.journal import Journal, JournalError
+from acp_bridge.journal.reloads import Reloads
+from acp_bridge.json_values import as_object
 from acp_bridge.listening.holder import Holder
+from acp_bridge.log import event
 from acp_bridge.open_files import OpenFiles
 from acp_bridge.protocol import SOCKET_PROTOCOL, has
-from acp_bridge.session.reloads import SeenReloads
 from acp_bridge.settings import Settings
+
+
+class Kept(Protocol):
+    """Where it is kept (`journal.index.Index`)."""
+
+    reloads: Reloads
+
+
+class SeenReloads:
+    """Tells whether the agent was seen to take up a session again, and so may be ended meanwhile.
+
+    It is kept for all bridges by the name and the version that the agent gives itself. Of an agent
+    without a version, which can be upgraded unseen, only what this bridge has seen counts. No
+    method raises.
+    """
+
+    def __init__(self, kept: Kept, settings: Settings) -> None:
+        """Nothing was seen yet."""
+        self._kept = kept.reloads
+        self._settings = settings
+        #: names and versions of which this bridge has seen a reload.
+        self._here: set[tuple[str, str]] = set()
+
+    @property
+    def is_ours(self) -> bool:
+        """True for the built-in agent: every child process of it is a tool at work."""
+        return self._settings.builtin
+
+    async def seen(self, link: Link) -> bool:
+        """Return True if a reload of the agent of this process has worked."""
+        name, version = self._known_as(link)
+        if self._settings.builtin or (not version and (name, version) in self._here):
+            return True
+        if not version:
+            return False
+        try:
+            return await self._kept.seen(name, version)
+        except JournalError as exc:
+            event("journal.failed", what=exc)
+            return False
+
+    async def note(self, link: Link) -> None:
+        """Note that a process of the agent has taken up a session that another one had."""
+        known = self._known_as(link)
+        if known in self._here or self._settings.builtin:
+            return
+        self._here.add(known)
+        if known[1]:
+            await _tried(self._kept.note(*known))
+
+    async def forget(self, link: Link) -> None:
+        """Note that a process of the agent has refused a session that it should know."""
+        known = self._known_as(link)
+        self._here.discard(known)
+        if known[1]:
+            await _tried(self._kept.forget(*known))
+
+    def _known_as(self, link: Link) -> tuple[str, str]:
+        """Return the agent's name, the bridge's if it gives none, and its version or ""."""
+        info = as_object(link.initialized.get("agentInfo"))
+        name, version = info.get("name"), info.get("version")
+        return (
+            name if isinstance(name, str) and name else self._settings.agent_name,
+            version if isinstance(version, str) else "",
+        )
+
+
+async def _tried(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except JournalError as exc:
+        event("journal.failed", what=exc)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from acp_bridge.notices import (
 )
 from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.prompts import queue_words
+from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand, parse
@@ -83,7 +83,7 @@ class Stage:
             Pauses(self.core, self.transcript, None),
             lambda request, question: self.asked.append(question),
             str.upper,
-            queue_words.offered(None),
+            queue_command.offered(None),
         )
         self._asked = 0
         #: the questions beside the session.
@@ -213,7 +213,7 @@ async def test_other_words_get_the_usage_and_do_nothing(
 ) -> None:
     stage = Stage(journal, "a")
     assert stage.types(f"/queue {words}") == [
-        queue_words.usage(queue_words.offered(None)),
+        queue_command.usage(queue_command.offered(None)),
         DONE,
     ]
     assert (stage.held, stage.core.fed) == (["a"], [])

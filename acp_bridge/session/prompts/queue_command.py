@@ -21,20 +21,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from acp_bridge import notices, work_notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import Json, user_chunk, with_own_meta
+from acp_bridge.protocol import CAN_PAUSE, Json, can_ask, can_own, user_chunk, with_own_meta
 from acp_bridge.session.core import Core
 from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.prompts import queue_words
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+#: what stands behind `/queue` for every agent.
+_WORDS: Final = (
+    "hold",
+    "go",
+    "wait",
+    "stop",
+    "run",
+    "drop [number]",
+    "memory new",
+    "memory restore",
+    "title WORDS",
+)
+
+
+def offered(capabilities: object) -> tuple[str, ...]:
+    """Return what may stand behind `/queue`, for an agent that can do this."""
+    pause = ("pause",) if can_own(capabilities, CAN_PAUSE) else ()
+    return (*pause, *_WORDS, *(("ask QUESTION",) if can_ask(capabilities) else ()))
+
+
+def command(words: tuple[str, ...]) -> Json:
+    """Return the command as clients list it."""
+    return {
+        "name": "queue",
+        "description": (
+            "Show the prompts that wait; wait for or stop the turn that runs; hold, run or drop"
+            " what waits"
+        ),
+        "input": {"hint": " | ".join(words)},
+    }
+
+
+def usage(words: tuple[str, ...]) -> str:
+    """Return the answer to words that `/queue` doesn't know."""
+    return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
 def parse(prompt: list[Any]) -> list[str] | None:
@@ -70,7 +105,7 @@ class QueueCommand:
         self._pauses = pauses
         self._ask = ask
         self._set_title = set_title
-        self._usage = queue_words.usage(words)
+        self._usage = usage(words)
         self._prompts = prompts
         self._transcript = transcript
 

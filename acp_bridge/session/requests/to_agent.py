@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -19,7 +20,6 @@ from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.session.core import Core, SessionState
-from acp_bridge.session.requests.asked import Asked
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -27,6 +27,27 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 _SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
 #: what an agent answers quickly, if at all. Other requests may last as long as a turn.
 _BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request on its way to the agent, and who is told of its one answer."""
+
+    request: ClientRequest
+    tell: Callable[[Answer], None]
+    method: str
+    params: Any
+    #: it is asked beside the session: nothing of the session depends on it, or waits for it.
+    beside: bool = False
+    #: takes an answer that comes when somebody has answered in the agent's place.
+    tell_late: Callable[[Link, Answer], None] | None = None
+    #: the process that has it, and its id there.
+    link: Link | None = None
+    agent_request: int = 0
+    #: the process was told that nobody waits for the answer.
+    called_back: bool = False
+    #: set when it is answered, by the agent or in its place.
+    settled: anyio.Event = field(default_factory=anyio.Event)
 
 
 def for_agent(link: Link, params: Any) -> Any:
