@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards states man test-clients test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -48,6 +48,9 @@ mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec and t
 
 hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants.md
 	@$(PY) -m tests.hazards
+
+hops: $(VENV)/.ready ## files and functions that a message passes in a real bridge
+	@$(PY) -m tests.benchmarks.hops $(ARGS)
 
 states: $(VENV)/.ready ## write the table of the states into docs/architecture.md
 	@$(PY) -m tests.machine.table

@@ -24,6 +24,8 @@ from typing import Any
 import anyio
 
 ROOT = Path(__file__).parents[2]
+#: seconds in which a bridge ends what it does behind an answer.
+_QUIET = 0.5
 
 
 # --- in the bridge -------------------------------------------------------------------------------
@@ -87,6 +89,7 @@ async def measure(tree: Path) -> dict[str, dict[str, int]]:
                 session_id = await client.new_session(cwd)
                 await client.prompt("say warm")
 
+                await anyio.sleep(_QUIET)
                 asked = client.send_prompt("say words")
                 await client.answer_to(asked)
                 ways["a prompt, until it is answered"] = _between(client, asked)
@@ -95,12 +98,14 @@ async def measure(tree: Path) -> dict[str, dict[str, int]]:
                 async with joined(str(found.socket)) as other:
                     await other.initialize()
                     params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
+                    await anyio.sleep(_QUIET)
                     load = other.send_request("session/load", params)
                     await other.answer_to(load)
                     ways["a second client's load, until it is answered"] = _between(other, load)
 
                 stuck = client.send_prompt("say words; gate g")
                 await gates.reached("g")
+                await anyio.sleep(_QUIET)
                 begun = time.monotonic()
                 client.notify("session/cancel", {"sessionId": session_id})
                 await client.answer_to(stuck, within=20)
