@@ -11,6 +11,7 @@ from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import (
+    SESSION_SCHEMA,
     connect,
     journal_errors,
     make_file,
@@ -19,7 +20,6 @@ from acp_bridge.journal.schema import (
     sync_path,
     wal_of,
 )
-from acp_bridge.journal.tables import SESSION_SCHEMA
 
 #: what stands for a column that files of earlier versions lack.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}

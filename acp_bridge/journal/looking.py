@@ -14,9 +14,8 @@ from pathlib import Path
 
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import read_info
-from acp_bridge.journal.index_file import is_damage
-from acp_bridge.journal.schema import connect, wal_of
-from acp_bridge.journal.tables import INDEX_SCHEMA
+from acp_bridge.journal.index import is_damage
+from acp_bridge.journal.schema import INDEX_SCHEMA, connect, wal_of
 
 #: seconds that the making of a session's file takes at most.
 _MAKING = 60.0

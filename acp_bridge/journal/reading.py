@@ -18,11 +18,10 @@ from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSessio
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.merge import Entry, Merger
+from acp_bridge.journal.prompt_rows import prompt_of, read_words
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
-from acp_bridge.journal.schema import connect, is_damage, journal_errors
+from acp_bridge.journal.schema import INDEX_SCHEMA, connect, is_damage, journal_errors
 from acp_bridge.journal.store import Journal
-from acp_bridge.journal.tables import INDEX_SCHEMA
-from acp_bridge.journal.words import prompt_of, read_words
 
 #: what stands for a column that an index of an earlier version lacks.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "1"}

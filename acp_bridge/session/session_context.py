@@ -15,7 +15,7 @@ from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal, JournalError
-from acp_bridge.journal.reloads import Reloads
+from acp_bridge.journal.index import Reloads
 from acp_bridge.json_values import as_object
 from acp_bridge.listening.holder import Holder
 from acp_bridge.log import event

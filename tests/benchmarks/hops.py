@@ -64,69 +64,82 @@ def looked_again(calls: Iterable[tuple[int, str, str]], begin: float, end: float
     return names["look_again"] + names["follow"]
 
 
+Ways = dict[str, tuple[float, float]]
+_DEAF = "a deaf cancel, until the session is idle"
+#: what else happens at a moment is counted too, so each is counted so often, and the least is told.
+_ROUNDS = 3
+
+
 async def measure(tree: Path) -> dict[str, dict[str, int]]:
     """Return the figures of each way, by its name."""
+    rounds = [await _round(tree) for _ in range(_ROUNDS)]
+    return {
+        way: {name: min(each[way][name] for each in rounds) for name in figures}
+        for way, figures in rounds[0].items()
+    }
+
+
+async def _round(tree: Path) -> dict[str, dict[str, int]]:
     from tests.support.client import RecordingClient
     from tests.support.fixture_agents import FixtureLog, fixture_command
     from tests.support.gates import Gates
-    from tests.support.joined import listening, joined
 
-    ways: dict[str, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        out, log, cwd = folder / "calls.json", FixtureLog(folder / "agent.log"), folder / "w"
-        cwd.mkdir()
+        out, log = folder / "calls.json", FixtureLog(folder / "agent.log")
         agent = fixture_command("ignores-cancel")
-        options = ["--drain-timeout", "0.5", "--", *agent]
-        command = [sys.executable, __file__, "--serve", str(out), *options]
+        serving = [sys.executable, __file__, "--serve", str(out), "--drain-timeout", "0.5", "--"]
         async with Gates() as gates:
             home = {"ACP_BRIDGE_HOME": str(folder / "home"), "FIXTURE_HOME": str(folder / "a")}
             env = {**gates.env, **log.env, **home, "PYTHONPATH": str(tree)}
-            start = RecordingClient.start(command, env=env, cwd=tree, exit_within=30)
+            start = RecordingClient.start([*serving, *agent], env=env, cwd=tree, exit_within=30)
             async with start as client:
-                own = {"_meta": {"acp_bridge": {"state": True}}}
-                await client.initialize(own)
-                session_id = await client.new_session(cwd)
+                await client.initialize({"_meta": {"acp_bridge": {"state": True}}})
+                await client.new_session(folder)
                 await client.prompt("say warm")
-
-                await anyio.sleep(_QUIET)
-                asked = client.send_prompt("say words")
-                await client.answer_to(asked)
-                ways["a prompt, until it is answered"] = _between(client, asked)
-
-                found = await listening(folder / "home")
-                async with joined(str(found.socket)) as other:
-                    await other.initialize()
-                    params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
-                    await anyio.sleep(_QUIET)
-                    load = other.send_request("session/load", params)
-                    await other.answer_to(load)
-                    ways["a second client's load, until it is answered"] = _between(other, load)
-
-                stuck = client.send_prompt("say words; gate g")
+                ways = await _prompted(client) | await _loaded(client, folder)
+                client.send_prompt("say words; gate g")
                 await gates.reached("g")
-                await anyio.sleep(_QUIET)
-                begun = time.monotonic()
-                client.notify("session/cancel", {"sessionId": session_id})
-                await client.answer_to(stuck, within=20)
-                sent = next(
-                    event["time"]
-                    for event in log.events("received")
-                    if event["message"].get("method") == "session/cancel"
-                )
-                idle = await client.until(_is_idle, since=client.mark() - 1, within=20)
-                at = next(r.time for r in reversed(client.recording) if r.message is idle)
-                ways["a cancel, until it is sent"] = begun, sent
-                ways["a deaf cancel, until the session is idle"] = begun, at
+                ways |= await _cancelled(client, log)
         calls = json.loads(out.read_text())
     figures = {name: counted(calls, *moments) for name, moments in ways.items()}
-    deaf = "a deaf cancel, until the session is idle"
-    figures[deaf]["looks"] = looked_again(calls, *ways[deaf])
+    figures[_DEAF]["looks"] = looked_again(calls, *ways[_DEAF])
     return figures
 
 
+async def _prompted(client: Any) -> Ways:
+    await anyio.sleep(_QUIET)
+    asked = client.send_prompt("say words")
+    await client.answer_to(asked)
+    return {"a prompt, until it is answered": _between(client, asked)}
+
+
+async def _loaded(client: Any, folder: Path) -> Ways:
+    from tests.support.joined import joined, listening
+
+    found = await listening(folder / "home")
+    async with joined(str(found.socket)) as other:
+        await other.initialize()
+        await anyio.sleep(_QUIET)
+        params = {"sessionId": client.session_id, "cwd": str(folder), "mcpServers": []}
+        load = other.send_request("session/load", params)
+        await other.answer_to(load)
+        return {"a second client's load, until it is answered": _between(other, load)}
+
+
+async def _cancelled(client: Any, log: Any) -> Ways:
+    await anyio.sleep(_QUIET)
+    begun, since = time.monotonic(), client.mark()
+    client.notify("session/cancel", {"sessionId": client.session_id})
+    idle = await client.until(_is_idle, since=since, within=20)
+    ended = next(each.time for each in client.recording if each.message is idle)
+    received = [event for event in log.events("received") if event["time"] > begun]
+    sent = next(e["time"] for e in received if e["message"].get("method") == "session/cancel")
+    return {"a cancel, until it is sent": (begun, sent), _DEAF: (begun, ended)}
+
+
 def _is_idle(message: dict[str, Any]) -> bool:
-    params = message.get("params")
+    params = message.get("params") or {}
     return message.get("method") == "_acp_bridge/state" and params["state"] == "idle"
 
 

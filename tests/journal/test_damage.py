@@ -17,11 +17,13 @@ from acp_bridge.journal import (
 )
 from acp_bridge.journal import files as session_files
 from acp_bridge.journal.schema import (
+    INDEX_SCHEMA,
     PAGE_BYTES,
+    SESSION_SCHEMA,
+    Schema,
     connect,
     migrate,
 )
-from acp_bridge.journal.tables import INDEX_SCHEMA, SESSION_SCHEMA, Schema
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, text_of, tool, transcript

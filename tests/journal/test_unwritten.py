@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal
-from acp_bridge.journal import unwritten as unwritten_module
+from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal, file
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, text_of, transcript
 
@@ -177,7 +176,7 @@ async def test_while_it_is_behind_everything_reads_as_if_it_were_written(
 async def test_updates_are_kept_up_to_a_bound_and_the_gap_is_named_where_it_is(
     session: SessionJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unwritten_module, "LIMIT_BYTES", 300)
+    monkeypatch.setattr(file, "LIMIT_BYTES", 300)
     seq = session.accept("a", HELLO)
     with full(session):
         session.start_turn(seq)
@@ -298,6 +297,6 @@ async def test_a_closed_journal_keeps_nothing(session: SessionJournal) -> None:
 
 def test_an_error_may_pass_unless_it_is_about_the_value() -> None:
     for passing in (sqlite3.OperationalError("full"), OSError(28, "no space")):
-        assert unwritten_module.may_pass(passing)
+        assert file.may_pass(passing)
     for lasting in (UnicodeError(), sqlite3.DataError(), RuntimeError(), JournalError("closed")):
-        assert not unwritten_module.may_pass(lasting)
+        assert not file.may_pass(lasting)
