@@ -161,7 +161,9 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
 @pytest.mark.parametrize("name", ["README.md", "docs/editors.md", "docs/agents.md"])
 def test_the_snippets_use_options_that_there_are(name: str) -> None:
     own = [line.partition(" -- ")[0] for line in text(ROOT / name).splitlines()]
-    assert set(OPTION.findall("\n".join(own))) <= options() | set(OPTION.findall(setup.HELP))
+    assert set(OPTION.findall("\n".join(own))) <= options() | set(
+        OPTION.findall(setup.parser().format_help())
+    )
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)

@@ -108,7 +108,7 @@ IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess"
 #: What the front never needs. (`import acp` costs 0.7 s, `import litellm` 3 s.)
 HEAVY = {
     *("acp", "litellm", "pydantic", "rich", "prompt_toolkit", "click", "typer", "argparse"),
-    *("agent", "openai"),
+    *("agent", "openai", "shtab"),
 }
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
 COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
