@@ -8,9 +8,8 @@ from typing import Final
 from acp_bridge import signals
 from acp_bridge.cli import serve
 from acp_bridge.cli.commands import COMMANDS, Command
-from acp_bridge.cli.naming import agent_name
 
-__all__ = ["COMMANDS", "agent_name", "run"]
+__all__ = ["COMMANDS", "run"]
 
 
 def _run(command: Command, arguments: Sequence[str]) -> int:

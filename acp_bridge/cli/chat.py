@@ -7,19 +7,18 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from acp_bridge import log
-from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.options import split
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
     add_options,
-    divided,
     environment,
-    not_its_agent,
     own_bridge,
+    session_to_go_on,
 )
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.terminal import known
@@ -28,9 +27,6 @@ from acp_bridge.terminal.chat.main import Plan, converse, unfit
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import over_process
-
-if TYPE_CHECKING:
-    from acp_bridge.journal.records import SessionInfo
 
 _ABOUT: Final = """\
 Talk with an agent in this terminal: the built-in one, or any other ACP agent. The session is kept
@@ -52,15 +48,13 @@ HISTORY: Final = "chat_history"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
-    try:
-        given, bridge = _parsed(arguments)
-        if (why := unfit(os.environ)) is not None:
-            return fail("chat", why, Exit.USAGE)
-        session = _resumed(given, bridge) if given.resume is not None else None
-        folder = Path(session.cwd) if session else known.here()
-    except SystemExit as exc:
-        return exc.code if isinstance(exc.code, int) else Exit.USAGE
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    given, bridge = _parsed(arguments)
+    if (why := unfit(os.environ)) is not None:
+        return fail("chat", why, Exit.USAGE)
+    asked = given.resume is not None
+    session = session_to_go_on("chat", bridge, given.resume or None) if asked else None
+    folder = Path(session.cwd) if session else known.here()
     log.configure("error", None)
     home = bridge.settings.home
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,23 +66,6 @@ def main(arguments: Sequence[str]) -> int:
         "acp-bridge chat --resume {} goes on with it",
     )
     return anyio.run(converse, plan)
-
-
-def _resumed(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo:
-    """Return the session to go on with. Raises SystemExit after a message on stderr."""
-    settings = bridge.settings
-    agent = AgentIdentity(settings.agent_name, settings.former_names)
-    try:
-        if given.resume:
-            info = known.session(settings.home, given.resume)
-        else:
-            owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, known.here(), owner)
-    except known.NotFound as why:
-        raise SystemExit(fail("chat", why)) from None
-    if (wrong := not_its_agent(bridge, info)) is not None:
-        raise SystemExit(fail("chat", wrong, Exit.USAGE))
-    return info
 
 
 def parser() -> CommandParser:
@@ -114,6 +91,6 @@ def parser() -> CommandParser:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
-    words, agent = divided(arguments)
+    words, agent = split(arguments)
     given = parser().parse_args(words)
     return given, own_bridge(given, agent)

@@ -13,8 +13,9 @@ from typing import Final
 import anyio
 
 from acp_bridge import log
+from acp_bridge.cli.options import split
 from acp_bridge.cli.own_agent import hindrance
-from acp_bridge.cli.own_bridge import add_options, divided, own_bridge
+from acp_bridge.cli.own_bridge import add_options, own_bridge
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.doctor.examination import examine
 from acp_bridge.doctor.findings import Silent, Subject, in_thread
@@ -60,7 +61,7 @@ def parser() -> CommandParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    words, agent = divided(arguments)
+    words, agent = split(arguments)
     reader = parser()
     given = reader.parse_args(words)
     bridge = own_bridge(given, agent)

@@ -12,7 +12,7 @@ import anyio
 from acp_bridge import log
 from acp_bridge.agents import origin
 from acp_bridge.cli import own_bridge
-from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.options import data_folder, split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.terminal import known, live
@@ -180,7 +180,7 @@ def delete_parser() -> CommandParser:
 
 def delete(arguments: Sequence[str]) -> int:
     """Run `acp-bridge delete`; returns the exit code."""
-    words, agent = own_bridge.divided(arguments)
+    words, agent = split(arguments)
     given = read(delete_parser(), words)
     home = data_folder(given.home)
 

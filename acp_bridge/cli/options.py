@@ -56,10 +56,11 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
 
     Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
     """
-    own, dashes, command = split(arguments)
+    own, agent = split(arguments)
     given = _parsed(own, env)
-    if dashes and not command:
+    if agent == []:
         fail("there is no command after --")
+    command = agent or []
     packages = own_agent.OPENHANDS if given.openhands else own_agent.built_in(given.model)
     return Options(
         settings=_settings(given, command, env),
@@ -77,11 +78,13 @@ def data_folder(home: str | None) -> Path:
     return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
 
 
-def split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
-    """Divide into the bridge's own arguments, whether there is a --, and the agent's command."""
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
     words = list(arguments)
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], at < len(words), words[at + 1 :]
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:

@@ -14,7 +14,10 @@ from acp_bridge.cli import options
 from acp_bridge.cli.parser import Parser
 from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
 from acp_bridge.settings import Settings
+from acp_bridge.terminal import known
+from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
+from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
@@ -37,12 +40,6 @@ class OwnBridge:
     agent_given: bool
     #: what its agent needs that an installation may lack, if it is one of ours.
     packages: Sequence[str]
-
-
-def divided(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
-    words, dashes, agent = options.split(arguments)
-    return words, agent if dashes else None
 
 
 def add_options(parser: Parser, but: Collection[str] = ()) -> None:
@@ -91,6 +88,26 @@ def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
         return None
     hint = "" if bridge.agent_given else ": give its command after --"
     return f"session {info.session_id[:8]} is of the agent '{one_line(info.agent)}'{hint}"
+
+
+def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> SessionInfo:
+    """Return the session whose id begins so; None: the one that was used last in this folder.
+
+    Raises SystemExit after a message on stderr.
+    """
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
+    try:
+        if given is not None:
+            info = known.session(settings.home, given)
+        else:
+            owner = agent if bridge.agent_given else None
+            info = known.last_used(settings.home, known.here(), owner)
+    except known.NotFound as why:
+        raise SystemExit(fail(command, why)) from None
+    if (wrong := not_its_agent(bridge, info)) is not None:
+        raise SystemExit(fail(command, wrong, Exit.USAGE))
+    return info
 
 
 def prompt_given(parser: Parser, prompt: str) -> str:

@@ -6,25 +6,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 import anyio
 
 from acp_bridge import log
-from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.options import split
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
     add_options,
-    divided,
     environment,
-    not_its_agent,
     own_bridge,
     prompt_given,
+    session_to_go_on,
 )
 from acp_bridge.cli.parser import CommandParser
-from acp_bridge.journal.records import SessionInfo
 from acp_bridge.terminal import headless, known
-from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.printing import fail
@@ -113,7 +110,7 @@ def parser() -> CommandParser:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
-    words, agent = divided(arguments)
+    words, agent = split(arguments)
     reader = parser()
     given = reader.parse_args(words)
     if given.prompt is None:
@@ -138,7 +135,8 @@ def _seconds(parser: CommandParser, given: str | None) -> float | None:
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return what is to be done. Raises SystemExit after a message on stderr."""
-    info = _session(given, bridge)
+    goes_on = given.again or given.session is not None
+    info = session_to_go_on("run", bridge, given.session) if goes_on else None
     return headless.Order(
         prompt_given(parser(), given.prompt),
         info.cwd if info else str(known.here()),
@@ -150,25 +148,3 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
         drain_timeout=bridge.settings.drain_timeout,
         has_login=not bridge.settings.builtin,
     )
-
-
-def _session(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo | None:
-    settings = bridge.settings
-    agent = AgentIdentity(settings.agent_name, settings.former_names)
-    try:
-        if given.session is not None:
-            info = known.session(settings.home, given.session)
-        elif given.again:
-            owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, known.here(), owner)
-        else:
-            return None
-    except known.NotFound as why:
-        _fail(str(why), Exit.FAILED)
-    if (wrong := not_its_agent(bridge, info)) is not None:
-        _fail(wrong)
-    return info
-
-
-def _fail(why: str, code: Exit = Exit.USAGE) -> NoReturn:
-    raise SystemExit(fail("run", why, code))

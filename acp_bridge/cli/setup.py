@@ -12,7 +12,6 @@ from typing import Final
 
 from acp_bridge.cli import options
 from acp_bridge.cli.naming import agent_name
-from acp_bridge.cli.own_bridge import divided
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.serving_parser import OPTIONS, words_of
 from acp_bridge.setup import installation
@@ -44,7 +43,7 @@ _ORDER: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    words, agent = divided(arguments)
+    words, agent = options.split(arguments)
     given = parser().parse_args(words)
     try:
         launch = _launch(given, agent)
