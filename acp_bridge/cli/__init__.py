@@ -25,7 +25,7 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _fill_standard_descriptors() -> None:
-    """Give those that are closed to /dev/null, or what is opened next would get their output."""
+    """Open /dev/null as each closed one of 0 to 2; the next file opened would take its place."""
     for _ in range(3):
         opened = os.open(os.devnull, os.O_RDWR)
         if opened > 2:
@@ -62,7 +62,7 @@ def _has_folder() -> bool:
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
-    """Say how a package that is missing is added; raises what is a mistake of this project."""
+    """Tell the command that installs a missing package; raise if it is Python's or our own."""
     if package in _OURS or package in sys.stdlib_module_names:
         raise missing
     from acp_bridge.cli.own_agent import install_command, isolated_path

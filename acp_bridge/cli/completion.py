@@ -166,7 +166,7 @@ def script(shell: str) -> str:
 
 
 def _in_zsh(script: str) -> str:
-    """Return shtab's script, whose first line and whose end know one name of the program alone."""
+    """Return shtab's script with its last lines replaced, and for both names of the program."""
     head, _, rest = script.partition("\n")
     functions = rest.partition("\ntypeset -A opt_args")[0]
     return f"{head} acp-stdio-bridge\n{functions}\n{_ZSH}"

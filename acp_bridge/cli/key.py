@@ -52,7 +52,7 @@ _LONGEST: Final = 64 * 1024
 
 
 class _NoAnswer(Exception):
-    """The user gave none; the text says what is missing."""
+    """No provider or key was given; the text says which."""
 
 
 def parser() -> CommandParser:

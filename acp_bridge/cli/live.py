@@ -53,7 +53,10 @@ Act = Callable[[Connection, LiveSession], Awaitable[int]]
 
 
 def read(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments of a command on sockets. Raises SystemExit."""
+    """Read the arguments of a command on live sessions.
+
+    Raises SystemExit, also if an agent has started the command.
+    """
     log.configure("error", None)
     given = parser.parse_args(arguments)
     if origin.runs_in_agent():
@@ -240,6 +243,7 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
 
 
 async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
+    """Send a request about a session to its bridge; returns the result."""
     await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
     params: Json = {"sessionId": session.session_id}
     return await connection.request(method, params, within=PATIENCE)
@@ -250,4 +254,4 @@ def _deaf(session: LiveSession) -> Deaf:
 
 
 def _ignore(line: str) -> None:
-    """Drop a line of the bridge's log."""
+    """Ignore a line of the bridge's log."""

@@ -243,7 +243,7 @@ def _of_container(program: str, words: list[str], depth: int) -> str:
 
 
 def _after_options(words: list[str]) -> list[str]:
-    """Leave out docker's options: nearly all of them have a value."""
+    """Return the words behind docker's options, of which nearly all have a value."""
     while words and words[0].startswith("-"):
         flag = words[0] in _DOCKER_FLAGS or "=" in words[0] or re.fullmatch(r"-[itd]+", words[0])
         words = words[1 if flag else 2 :]
@@ -255,7 +255,7 @@ def _is_script(word: str) -> bool:
 
 
 def _without_settings(words: list[str], *prefixes: str) -> list[str]:
-    """Leave out what may stand before a command: variables, and these words."""
+    """Return the words behind settings such as NAME=value, and behind these prefixes."""
     while words and (words[0] in prefixes or _SETTING.match(words[0])):
         words = words[1:]
     return words

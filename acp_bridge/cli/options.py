@@ -40,7 +40,7 @@ _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the bridge, and where its log goes; None for what was not given."""
+    """What the arguments mean: the bridge's settings, its agent, and its log."""
 
     settings: Settings
     #: the agent is one of this project's: the built-in one, or OpenHands'.
@@ -104,7 +104,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
 
 
 def _meant(word: str) -> str:
-    """Return what may be meant by a word that is no option."""
+    """Return a hint for an unknown word: a command of a like name, or `--` before an agent."""
     if word.startswith("-"):
         return ""
     from difflib import get_close_matches
@@ -117,7 +117,7 @@ def _meant(word: str) -> str:
 
 
 def _place(name: str, value: str | None) -> str:
-    """Return where a value stands, as the user has it: the option, or the variable."""
+    """Return the name of what the user gave a value by: the option, or its variable."""
     return variable(name) if isinstance(value, OfEnvironment) else f"--{name}"
 
 

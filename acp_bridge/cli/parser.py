@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
         return self.help_for(None)
 
     def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
-        """Take the data folder, which the environment may name as well."""
+        """Add `--home`, whose default is the variable ACP_BRIDGE_HOME."""
         home = os.environ.get("ACP_BRIDGE_HOME")
         self.add_argument("--home", metavar="FOLDER", default=home, help=about)
 

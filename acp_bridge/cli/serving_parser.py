@@ -41,14 +41,14 @@ DEFAULTS: Final = Settings(command=(), agent_name="", home=Path())
 
 
 class Switch(StrEnum):
-    """Says if something is done."""
+    """The value of an option that turns something on or off."""
 
     ON = "on"
     OFF = "off"
 
 
 class OfEnvironment(str):
-    """A value that stands in the environment."""
+    """A value that came from an environment variable: messages then name that."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Option:
 
     @property
     def argument(self) -> str:
-        """Return it as it stands in a command line, without its value."""
+        """Return the option as it is typed, without its value."""
         return f"--{self.name}" if self.value else f"--no-{self.name}"
 
     @property
