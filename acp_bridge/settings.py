@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from acp_bridge import waits
+
+#: seconds that an agent may take to stop.
+DRAIN: Final = 2.0
 
 
 class Delivery(StrEnum):
@@ -49,7 +53,8 @@ class Settings:
     delivery: Delivery = Delivery.QUEUE
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
-    drain_timeout: float = 2.0
+    #: for an agent to stop, from the cancel on.
+    drain_timeout: float = DRAIN
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
     #: how long work may go on without a client; 0: the bridge ends with its client.

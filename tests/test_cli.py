@@ -16,8 +16,9 @@ import pytest
 from acp_bridge import cli, demo, log
 from acp_bridge.agents import guard
 from acp_bridge.agents.orphans import ORPHANS
-from acp_bridge.cli import options, own_agent
+from acp_bridge.cli import doctor, options, own_agent, serving_parser
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
+from acp_bridge.terminal.headless import Order
 from acp_bridge.wire import stdio
 
 
@@ -48,7 +49,7 @@ def test_an_installation_that_lacks_a_package_names_it_and_what_adds_it(
     def lacking(arguments: Sequence[str]) -> int:
         raise ModuleNotFoundError("No module named 'anyio'", name="anyio.abc")
 
-    monkeypatch.setattr(cli, "COMMANDS", {"doctor": lacking})
+    monkeypatch.setattr(doctor, "main", lacking)
     monkeypatch.setattr(cli.serve, "main", lacking)
     assert cli.run(words) == 2
     said = capsys.readouterr().err
@@ -85,7 +86,12 @@ def test_without_arguments_it_is_the_built_in_agent_and_the_defaults() -> None:
     assert settings.command == (sys.executable, "-I", "-m", "agent")
     assert (settings.builtin, settings.agent_name) == (True, "built-in")
     assert (settings.delivery, settings.on_cancel) == (Delivery.QUEUE, OnCancel.KEEP)
-    assert (settings.reload_after_cancel, settings.drain_timeout) == ("unclean", 2.0)
+    assert settings.reload_after_cancel is ReloadAfterCancel.UNCLEAN
+    assert (
+        settings.drain_timeout
+        == serving_parser.DEFAULTS.drain_timeout
+        == Order("p", "/").drain_timeout
+    )
     assert (parsed.log_file, parsed.log_level) == (None, None)
 
 
@@ -132,7 +138,8 @@ def test_a_command_wins_over_an_agent_server_of_the_environment() -> None:
     env = {"ACP_BRIDGE_OPENHANDS": "http://h", "ACP_BRIDGE_OPENHANDS_PROFILE": "p"}
     parsed = options.parse(["--", "an-agent"], env)
     assert parsed.settings.command == ("an-agent",)
-    assert (parsed.settings.drain_timeout, parsed.own_agent) == (2, False)
+    assert parsed.settings.drain_timeout == serving_parser.DEFAULTS.drain_timeout
+    assert not parsed.own_agent
 
 
 def test_a_spare_process_is_kept_only_where_the_user_says_so() -> None:
@@ -160,7 +167,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_LOG_FILE": "/log",
         "ACP_BRIDGE_LOG_LEVEL": "debug",
     }
-    assert {options.variable(name) for name in options.NAMES} == env.keys()
+    names = serving_parser.OPTIONS.keys() - {"listen"}  # which nothing but "off" turns off
+    assert set(map(serving_parser.variable, names)) == env.keys()
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
@@ -200,7 +208,7 @@ def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
 def test_a_wrong_value_is_named_as_the_user_has_it_and_an_empty_variable_is_none(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    variable = options.variable(name)
+    variable = serving_parser.variable(name)
     with pytest.raises(SystemExit):
         options.parse([], {variable: "x"})
     assert capsys.readouterr().err.startswith(f"acp-bridge: {variable}: ")
@@ -267,9 +275,10 @@ def test_wrong_usage_is_told_in_one_line_and_ends_with_2(
 def test_help_names_every_option_variable_and_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--help", "--"]) == 0
     text = capsys.readouterr().out
-    assert set(re.findall(r"^  --([a-z-]+) ", text, re.M)) >= set(options.NAMES)
-    names = {*options.NAMES, *options.SWITCHES}
-    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(options.variable, names))
+    known = serving_parser.OPTIONS
+    shown = re.findall(r"^  (--[a-z-]+) ", text, re.M)
+    assert shown == [option.argument for option in known.values()]
+    assert set(re.findall(r"ACP_BRIDGE_\w+", text)) == set(map(serving_parser.variable, known))
     text = text.replace("approve|deny", "approve acp-bridge deny")
     assert all(f"acp-bridge {name}" in text for name in cli.COMMANDS)
 

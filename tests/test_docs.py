@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import setup
+from acp_bridge.cli import openhands, setup
+from acp_bridge.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
 from acp_bridge.terminal.exits import Exit
 from agent.providers.known_providers import PROVIDERS, Provider
 from tests.machine import table
@@ -88,6 +89,27 @@ def test_the_exit_codes_are_all_described() -> None:
     assert [int(code) for code in listed] == [code.value for code in Exit]
 
 
+def test_the_settings_and_the_readme_name_the_defaults_that_count() -> None:
+    drain = f"{DEFAULTS.drain_timeout:g}; {openhands.DRAIN:g} with `--openhands`"
+    sleep = f"{DEFAULTS.sleep_after / 60:g}; the built-in agent's {SLEEP:g}"
+    named = {
+        "delivery": f"`{DEFAULTS.delivery}`",
+        "on-cancel": f"`{DEFAULTS.on_cancel}`",
+        "drain-timeout": drain,
+        "reload-after-cancel": f"`{DEFAULTS.reload_after_cancel}`",
+        "request-timeout": f"{DEFAULTS.request_timeout:g}",
+        "sleep-after": sleep,
+        "spare": "`on`" if DEFAULTS.spare else "`off`",
+        "no-listen": "`on`" if DEFAULTS.listen else "`off`",
+        "keep": f"{DEFAULTS.keep:g}",
+        "log-level": f"`{STDERR_LEVEL}`; `{FILE_LEVEL}` in a file",
+    }
+    rows = re.findall(r"^\| `--([a-z-]+).*?` \| [^|]*\| ([^|]*) \|", text(SETTINGS), re.M)
+    assert {name: default for name, default in rows if name in named} == named
+    seconds = ["no", "one", "two", "three", "four", "five"][int(DEFAULTS.drain_timeout)]
+    assert f"ignores it for {seconds} seconds" in text(README)
+
+
 def test_the_settings_name_every_environment_variable_and_no_other() -> None:
     assert set(VARIABLE.findall(entries(SETTINGS))) == set(VARIABLE.findall(code()))
 
@@ -161,7 +183,9 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
 @pytest.mark.parametrize("name", ["README.md", "docs/editors.md", "docs/agents.md"])
 def test_the_snippets_use_options_that_there_are(name: str) -> None:
     own = [line.partition(" -- ")[0] for line in text(ROOT / name).splitlines()]
-    assert set(OPTION.findall("\n".join(own))) <= options() | set(OPTION.findall(setup.HELP))
+    assert set(OPTION.findall("\n".join(own))) <= options() | set(
+        OPTION.findall(setup.parser().format_help())
+    )
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)

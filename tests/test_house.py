@@ -108,10 +108,16 @@ IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess"
 #: What the front never needs. (`import acp` costs 0.7 s, `import litellm` 3 s.)
 HEAVY = {
     *("acp", "litellm", "pydantic", "rich", "prompt_toolkit", "click", "typer", "argparse"),
-    *("agent", "openai"),
+    *("agent", "openai", "shtab"),
 }
 #: What the front never needs of ours: the commands of a terminal, which import the two above.
 COMMANDS = ("acp_bridge.terminal", "acp_bridge.setup")
+
+#: The modules of the command line that serving needs; the others are what people run.
+CLI_SERVES = (
+    *("serve", "options", "serving_parser", "parser", "commands", "naming", "own_agent"),
+    "openhands",
+)
 
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES = 600, 500, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
@@ -231,6 +237,14 @@ def test_imports_of_the_front_go_down_the_floors() -> None:
     for module, path in known.items():
         for below in ours(imports(tree(path), lazy=True), known):
             assert floor(module) <= floor(below), f"{module} imports {below}, which is above it"
+
+
+def test_what_serves_imports_nothing_of_the_other_commands() -> None:
+    known = modules("acp_bridge/cli")
+    for name in CLI_SERVES:
+        module = f"acp_bridge.cli.{name}"
+        for below in ours(imports(tree(known[module]), lazy=True), known):
+            assert below.rpartition(".")[2] in CLI_SERVES, f"{module} imports {below}"
 
 
 def test_the_rows_of_the_architecture_stand_in_the_order_of_the_imports() -> None:

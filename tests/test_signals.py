@@ -95,6 +95,7 @@ if {when!r} == "before it is known":
     sys.modules["acp_bridge.cli"] = cli
 else:
     from acp_bridge import cli
+    from acp_bridge.cli import commands
     if {when!r} == "before it is loaded":
         before = cli.run
         def run(arguments):
@@ -104,7 +105,7 @@ else:
     else:
         def import_module(name):
             {kill}
-        cli.import_module = import_module
+        commands.import_module = import_module
 sys.exit(__main__.main())
 """
     done = run(code)

@@ -2,38 +2,30 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from typing import Final
 
 from acp_bridge import signals
 from acp_bridge.cli import serve
-from acp_bridge.cli.naming import agent_name
+from acp_bridge.cli.commands import COMMANDS, Command
 
-__all__ = ["COMMANDS", "agent_name", "run"]
+__all__ = ["COMMANDS", "run"]
 
 
-def _command(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
-    """Return a command that imports what it needs only when it is run, so serving never waits."""
-
-    def main(arguments: Sequence[str]) -> int:
-        _fill_standard_descriptors()
-        try:
-            signals.interrupt()  # no bridge is to be ended in order; some have their own handlers
-            found: Callable[[Sequence[str]], int] = getattr(
-                import_module(f"acp_bridge.{module}"), function
-            )
-            return found(arguments)
-        except SystemExit as exc:
-            return exc.code if isinstance(exc.code, int) else 2
-        except KeyboardInterrupt:
-            return signals.INTERRUPTED
-
-    return main
+def _run(command: Command, arguments: Sequence[str]) -> int:
+    """Run a command; its module is imported only now, so serving never waits for it."""
+    _fill_standard_descriptors()
+    try:
+        signals.interrupt()  # no bridge is to be ended in order; some have their own handlers
+        return command.main(arguments)
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else 2
+    except KeyboardInterrupt:
+        return signals.INTERRUPTED
 
 
 def _fill_standard_descriptors() -> None:
-    """Give those that are closed to /dev/null, or what is opened next would get their output."""
+    """Open /dev/null as each closed one of 0 to 2; the next file opened would take its place."""
     for _ in range(3):
         opened = os.open(os.devnull, os.O_RDWR)
         if opened > 2:
@@ -43,34 +35,13 @@ def _fill_standard_descriptors() -> None:
 
 #: the packages of this project.
 _OURS: Final = ("acp_bridge", "agent")
-#: Each takes the arguments after its name and returns the exit code.
-COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
-    "chat": _command("cli.chat"),
-    "attach": _command("cli.attach"),
-    "run": _command("cli.run_command"),
-    "sessions": _command("cli.reading", "sessions"),
-    "show": _command("cli.reading", "show"),
-    "ps": _command("cli.live", "ps_main"),
-    "send": _command("cli.send"),
-    "cancel": _command("cli.live", "cancel"),
-    "approve": _command("cli.asked", "approve"),
-    "deny": _command("cli.asked", "deny"),
-    "close": _command("cli.live", "close"),
-    "delete": _command("cli.live", "delete"),
-    "trust": _command("cli.trust"),
-    "doctor": _command("cli.doctor"),
-    "key": _command("cli.key"),
-    "setup": _command("cli.setup"),
-    "completion": _command("cli.completion"),
-    "demo": _command("demo"),
-}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, or serve; returns the exit code."""
     command = COMMANDS.get(arguments[0]) if arguments else None
     try:
-        return command(arguments[1:]) if command else serve.main(arguments)
+        return _run(command, arguments[1:]) if command else serve.main(arguments)
     except ModuleNotFoundError as missing:
         return _not_whole((missing.name or "").partition(".")[0], missing)
     except FileNotFoundError:
@@ -91,7 +62,7 @@ def _has_folder() -> bool:
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
-    """Say how a package that is missing is added; raises what is a mistake of this project."""
+    """Tell the command that installs a missing package; raise if it is Python's or our own."""
     if package in _OURS or package in sys.stdlib_module_names:
         raise missing
     from acp_bridge.cli.own_agent import install_command, isolated_path

@@ -11,10 +11,9 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.cli import live_help
 from acp_bridge.cli.live import at_session, named, read
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit
@@ -26,29 +25,63 @@ from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.wire.stdio import Reader
 
+_APPROVE_ABOUT: Final = """\
+Show what the agent asks for in a session, and allow it, once, after a yes. The answer is for what
+was shown alone: if it was settled elsewhere meanwhile, this is said, and nothing else is answered.
+An agent can't use this command. ID is the session's id; its first characters are enough."""
+_APPROVE_AFTER: Final = """\
+exit code: 0 allowed, 1 not: nothing is asked, it was settled elsewhere, the answer was no, no such
+session, or nobody answers, 2 wrong usage, 130 interrupted."""
+_DENY_ABOUT: Final = """\
+Show what the agent asks for in a session, and deny it, once.
+ID is the session's id; its first characters are enough."""
+_DENY_AFTER: Final = """\
+exit code: 0 denied, 1 not: nothing is asked, it was settled elsewhere, no such session, or nobody
+answers, 2 wrong usage, 130 interrupted."""
 #: bytes of an answer on the terminal that are looked at.
 _MOST: Final = 1000
 
 
+def approve_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge approve`."""
+    examples = ["acp-bridge approve 3f2a", "acp-bridge approve 3f2a --option allow_once"]
+    texts = _APPROVE_ABOUT, examples, _APPROVE_AFTER
+    return _parser("approve", *texts, "by its id, its kind or its name, without a yes")
+
+
+def deny_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge deny`."""
+    texts = _DENY_ABOUT, ["acp-bridge deny 3f2a"], _DENY_AFTER
+    return _parser("deny", *texts, "by its id, its kind or its name")
+
+
+def _parser(
+    command: str, about: str, examples: Sequence[str], after: str, chosen: str
+) -> CommandParser:
+    usage = f"acp-bridge {command} ID [--option OPTION]"
+    parser = CommandParser(command, usage, about, examples, after)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("--option", metavar="OPTION", help=f"choose this option, {chosen}")
+    parser.add_home()
+    return parser
+
+
 def approve(arguments: Sequence[str]) -> int:
     """Run `acp-bridge approve`; returns the exit code."""
-    return _run("approve", live_help.APPROVE, arguments, allow=True)
+    return _run(approve_parser(), arguments, allow=True)
 
 
 def deny(arguments: Sequence[str]) -> int:
     """Run `acp-bridge deny`; returns the exit code."""
-    return _run("deny", live_help.DENY, arguments, allow=False)
+    return _run(deny_parser(), arguments, allow=False)
 
 
-def _run(command: str, help: str, arguments: Sequence[str], *, allow: bool) -> int:
-    parser = Parser(command, help)
-    parser.add_argument("session", metavar="ID")
-    parser.add_argument("--option")
+def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int:
     given = read(parser, arguments)
     if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
         parser.error("nobody can say yes where stdin is no terminal: give it --option")
     home = data_folder(given.home)
-    return anyio.run(_answered, _Order(command, home, given.session, given.option, allow))
+    return anyio.run(_answered, _Order(parser.name, home, given.session, given.option, allow))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import anyio
 from acp_bridge.cli.chat import HISTORY
 from acp_bridge.cli.live import read
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.terminal import known, live
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
@@ -21,36 +21,47 @@ from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
 
-HELP: Final = """\
-usage: acp-bridge attach [ID] [--read-only]
-
+_ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
 it open: its transcript, what goes on, its questions. What you enter goes onto the session's queue;
-a permission is answered by whoever is first. 'acp-bridge ps' lists what is live.
-
-  acp-bridge attach
-  acp-bridge attach 3f2a --read-only
-
-  ID              the session; its first characters are enough. Without it, the one that was used
-                  last in this folder
-  --read-only     look on: nothing is sent, asked of you, or stopped
-  --home FOLDER   where sessions are kept (ACP_BRIDGE_HOME)
-  --help          show this
-
+a permission is answered by whoever is first. 'acp-bridge ps' lists what is live."""
+_AFTER: Final = """\
 Keys are those of 'acp-bridge chat'. Ctrl-C stops the turn, whoever asked for it; twice, or Ctrl-D
 on an empty line, leaves, and the session goes on.
 
 exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
-no terminal.
-"""
+no terminal."""
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    parser = CommandParser(
+        "attach",
+        "acp-bridge attach [ID] [--read-only]",
+        _ABOUT,
+        ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
+        _AFTER,
+        column=18,
+    )
+    parser.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the session; its first characters are enough. Without it, the one that was used\n"
+        "last in this folder",
+    )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        help="look on: nothing is sent, asked of you, or stopped",
+    )
+    parser.add_home()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
-    parser = Parser("attach", HELP)
-    parser.add_argument("id", nargs="?")
-    parser.add_argument("--read-only", action="store_true")
-    given = read(parser, arguments)
+    given = read(parser(), arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("attach", why, Exit.USAGE)
     return anyio.run(_attach, data_folder(given.home), given.id, given.read_only)

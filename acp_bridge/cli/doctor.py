@@ -13,8 +13,10 @@ from typing import Final
 import anyio
 
 from acp_bridge import log
+from acp_bridge.cli.options import split
 from acp_bridge.cli.own_agent import hindrance
-from acp_bridge.cli.own_bridge import Parser, add_options, divided, own_bridge
+from acp_bridge.cli.own_bridge import add_options, own_bridge
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.doctor.examination import examine
 from acp_bridge.doctor.findings import Silent, Subject, in_thread
 from acp_bridge.doctor.masking import Mask
@@ -22,46 +24,51 @@ from acp_bridge.doctor.report import Section, as_json, as_text, exit_code, summa
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import columns, print_json, print_text
 
-HELP: Final = """\
-usage: acp-bridge doctor [OPTIONS] [-- COMMAND ARGS...]
-
+_ABOUT: Final = """\
 Look at everything that acp-bridge needs, and say of each thing if it is well, and what to do if
 not: Python, the data folder and its disk, the sessions, the bridges that run, keys and the model
 that follows from them, the agent, and the settings of editors. Nothing is changed, and no key is
-shown. The agent is started, asked to introduce itself, and ended; it gets no session.
-
-  acp-bridge doctor
-  acp-bridge doctor -- codex-acp
-  acp-bridge doctor --json > report.json
-
-  --json           write the report as one line of JSON
-  --strict         a warning counts for the exit code
-  --online         send the built-in agent's model one short request, too; without it, nothing goes
-                   to the network but what the agent does that is started
-  --home FOLDER    the data folder (ACP_BRIDGE_HOME)
-  --help           show this
-
+shown. The agent is started, asked to introduce itself, and ended; it gets no session."""
+_EXAMPLES: Final = (
+    "acp-bridge doctor",
+    "acp-bridge doctor -- codex-acp",
+    "acp-bridge doctor --json > report.json",
+)
+_AFTER: Final = """\
 The options of 'acp-bridge' itself may be given too: what is looked at is what they would start.
 
-exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted.
-"""
+exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted."""
 #: seconds for the file of keys to be read, all of which is masked.
 _PATIENCE: Final = 10.0
 
 
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = "acp-bridge doctor [OPTIONS] [-- COMMAND ARGS...]"
+    parser = CommandParser("doctor", usage, _ABOUT, _EXAMPLES, _AFTER)
+    parser.add_argument("--json", action="store_true", help="write the report as one line of JSON")
+    parser.add_argument("--strict", action="store_true", help="a warning counts for the exit code")
+    parser.add_argument(
+        "--online",
+        action="store_true",
+        help="send the built-in agent's model one short request, too; without it, nothing goes\n"
+        "to the network but what the agent does that is started",
+    )
+    parser.add_argument("--home", metavar="FOLDER", help="the data folder (ACP_BRIDGE_HOME)")
+    add_options(parser, but=["home"])
+    return parser
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    words, agent = divided(arguments)
-    parser = Parser("doctor", HELP)
-    for name in ("json", "strict", "online"):
-        parser.add_argument(f"--{name}", action="store_true")
-    add_options(parser)
-    given = parser.parse_args(words)
+    words, agent = split(arguments)
+    reader = parser()
+    given = reader.parse_args(words)
     bridge = own_bridge(given, agent)
     settings = bridge.settings
     own_agent = agent is None
     if given.online and not settings.builtin:
-        parser.error("--online asks the built-in agent's model, and no other agent")
+        reader.error("--online asks the built-in agent's model, and no other agent")
     why_not = hindrance(os.environ, bridge.packages, openhands=not settings.builtin)
     subject = Subject(
         settings,

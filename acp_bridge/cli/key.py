@@ -13,7 +13,7 @@ from acp_bridge import log
 from acp_bridge.agents import origin
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_agent import foreign_agent, isolated_path
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.keys import FILE, file
 from acp_bridge.keys.forms import (
     KNOWN,
@@ -29,59 +29,64 @@ from acp_bridge.terminal.harmless import harmless, one_line
 from acp_bridge.terminal.printing import columns, fail, print_text
 from acp_bridge.terminal.table import table
 
-HELP: Final = """\
-usage: acp-bridge key [NAME] [--home FOLDER]
-       acp-bridge key --remove NAME
-       acp-bridge key --list
-
+_USAGE: Final = """\
+acp-bridge key [NAME] [--home FOLDER]
+acp-bridge key --remove NAME
+acp-bridge key --list"""
+_ABOUT: Final = """\
 Ask for a key of the built-in agent, without showing it, and keep it in keys.env in the data folder,
 which nobody else may read. NAME is the variable, such as ANTHROPIC_API_KEY, or the provider, such
-as anthropic; without it you are asked for that, too. From a pipe the first line is taken.
-
-  acp-bridge key anthropic
-  pass show openai | acp-bridge key OPENAI_API_KEY
-  acp-bridge key --list
-
-  --list           show which keys the agent finds, in the environment and in keys.env, and which
-                   model follows from them; never a key itself
-  --remove         remove NAME from keys.env
-  --home FOLDER    the data folder (ACP_BRIDGE_HOME)
-  --help           show this
-
+as anthropic; without it you are asked for that, too. From a pipe the first line is taken."""
+_EXAMPLES: Final = (
+    "acp-bridge key anthropic",
+    "pass show openai | acp-bridge key OPENAI_API_KEY",
+    "acp-bridge key --list",
+)
+_AFTER: Final = """\
 The agent reads keys.env whenever it needs a key: open sessions have a new one with their next
 prompt. A key in the agent's environment wins over one in keys.env.
 
-exit code: 0 done, 1 not done: nothing was changed, 2 wrong usage.
-"""
+exit code: 0 done, 1 not done: nothing was changed, 2 wrong usage."""
 #: bytes of a line on stdin.
 _LONGEST: Final = 64 * 1024
 
 
 class _NoAnswer(Exception):
-    """The user gave none; the text says what is missing."""
+    """No provider or key was given; the text says which."""
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    parser = CommandParser("key", _USAGE, _ABOUT, _EXAMPLES, _AFTER)
+    parser.add_argument("name", nargs="?", metavar="PROVIDER")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="show which keys the agent finds, in the environment and in keys.env, and which\n"
+        "model follows from them; never a key itself",
+    )
+    parser.add_argument("--remove", action="store_true", help="remove NAME from keys.env")
+    parser.add_home("the data folder (ACP_BRIDGE_HOME)")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    parser = Parser("key", HELP)
-    given = _parsed(parser, arguments)
+    reader = parser()
+    given = _parsed(reader, arguments)
     home = data_folder(given.home)
     if given.list:
         return _list(home)
     if origin.runs_in_agent():
         return fail("key", "an agent can't change keys: use a terminal of your own")
     try:
-        variable = _variable(parser, given.name)
+        variable = _variable(reader, given.name)
         return _remove(home, variable) if given.remove else _set(home, variable)
     except (_NoAnswer, NotAKey, file.Unusable) as why:
         return fail("key", why)
 
 
-def _parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    parser.add_argument("name", nargs="?")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--remove", action="store_true")
-    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
+def _parsed(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
     log.configure("error", None)
     given, rest = parser.parse_known_args(list(arguments))
     if rest:  # it may be a key: it is not repeated
@@ -93,7 +98,7 @@ def _parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     return given
 
 
-def _variable(parser: Parser, word: str | None) -> str:
+def _variable(parser: CommandParser, word: str | None) -> str:
     """Return the variable that is meant. Raises SystemExit, _NoAnswer."""
     asked = word is None
     if word is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,19 +11,40 @@ import anyio
 
 from acp_bridge import log
 from acp_bridge.agents import origin
-from acp_bridge.cli import live_help, own_bridge
-from acp_bridge.cli.options import data_folder
+from acp_bridge.cli import own_bridge
+from acp_bridge.cli.options import data_folder, split
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
-from acp_bridge.terminal import known, live, ps
+from acp_bridge.terminal import known, live
 from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.live import Asleep, Deaf, LiveSession
 from acp_bridge.terminal.printing import columns, fail, print_json, print_text
 from acp_bridge.terminal.process import over_process
+from acp_bridge.terminal.ps import as_json, as_text
 from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
+_PS_ABOUT: Final = """\
+List the sessions that are live: those that an editor, 'acp-bridge chat' or 'acp-bridge run' has
+open now. Shown are the state and for how long, how many prompts wait, and how many clients have the
+session. What an agent asks stands below, with the command that answers."""
+_CANCEL_ABOUT: Final = """\
+Cancel the turn that runs in a session, whoever asked for it. Prompts that wait run after it.
+ID is the session's id; its first characters are enough."""
+_CANCEL_AFTER: Final = """\
+exit code: 0 it was cancelled, 1 nothing runs there, no such session, or nobody answers, 2 wrong
+usage."""
+_CLOSE_ABOUT: Final = """\
+Close a live session for all clients that have it: its turn is cancelled and its agent ends. It is
+kept, and can be loaded again. ID is the session's id; its first characters are enough."""
+_CLOSE_AFTER: Final = """\
+exit code: 0 closed, 1 no such live session, or nobody answers, 2 wrong usage."""
+_DELETE_ABOUT: Final = """\
+Delete a session for good, here and at its agent, also one that is live.
+One that is not live needs its agent for that: its command stands after --, but for the built-in
+agent. ID is the session's id; its first characters are enough."""
 #: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.
 PATIENCE: Final = 30.0
 
@@ -32,11 +52,13 @@ PATIENCE: Final = 30.0
 Act = Callable[[Connection, LiveSession], Awaitable[int]]
 
 
-def read(parser: own_bridge.Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments of a command on sockets. Raises SystemExit."""
+def read(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments of a command on live sessions.
+
+    Raises SystemExit, also if an agent has started the command.
+    """
     log.configure("error", None)
-    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
-    given = parser.parse_args(list(arguments))
+    given = parser.parse_args(arguments)
     if origin.runs_in_agent():
         raise SystemExit(fail(parser.name, "an agent can't do that: use a terminal of your own"))
     return given
@@ -81,11 +103,27 @@ def named(session: LiveSession) -> str:
     return f"{short} ({one_line(title)})" if isinstance(title, str) and title else short
 
 
-def ps_main(arguments: Sequence[str]) -> int:
+def ps_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge ps`."""
+    parser = CommandParser(
+        "ps",
+        "acp-bridge ps [--json]",
+        _PS_ABOUT,
+        ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
+        "exit code: 0 done, 2 wrong usage.",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one line of JSON for each session, and for each bridge that does not answer",
+    )
+    parser.add_home()
+    return parser
+
+
+def ps(arguments: Sequence[str]) -> int:
     """Run `acp-bridge ps`; returns the exit code."""
-    parser = own_bridge.Parser("ps", live_help.PS)
-    parser.add_argument("--json", action="store_true")
-    given = read(parser, arguments)
+    given = read(ps_parser(), arguments)
 
     async def ask() -> list[live.Answer]:
         bridges = await live.bridges_of(data_folder(given.home))
@@ -93,8 +131,13 @@ def ps_main(arguments: Sequence[str]) -> int:
 
     answers = anyio.run(ask)
     if given.json:
-        return print_json(ps.as_json(answers))
-    return print_text(ps.as_text(answers, columns()))
+        return print_json(as_json(answers))
+    return print_text(as_text(answers, columns()))
+
+
+def cancel_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge cancel`."""
+    return _simple_parser("cancel", _CANCEL_ABOUT, _CANCEL_AFTER)
 
 
 def cancel(arguments: Sequence[str]) -> int:
@@ -106,7 +149,12 @@ def cancel(arguments: Sequence[str]) -> int:
             return fail("cancel", f"nothing runs in session {named(session)}")
         return print_text(f"Cancelled the turn in session {named(session)}.\n")
 
-    return _simple("cancel", live_help.CANCEL, arguments, act)
+    return _simple(cancel_parser(), arguments, act)
+
+
+def close_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge close`."""
+    return _simple_parser("close", _CLOSE_ABOUT, _CLOSE_AFTER)
 
 
 def close(arguments: Sequence[str]) -> int:
@@ -116,15 +164,27 @@ def close(arguments: Sequence[str]) -> int:
         await _told(connection, CLOSE_FOR_ALL, session)
         return print_text(f"Closed session {named(session)}.\n")
 
-    return _simple("close", live_help.CLOSE, arguments, act)
+    return _simple(close_parser(), arguments, act)
+
+
+def delete_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge delete`."""
+    parser = CommandParser(
+        "delete",
+        "acp-bridge delete ID [-- COMMAND ARGS...]",
+        _DELETE_ABOUT,
+        ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a -- codex-acp"],
+        "exit code: 0 deleted, 1 not: no such session, or nobody answers, 2 wrong usage.",
+    )
+    parser.add_argument("session", metavar="ID")
+    parser.add_home()
+    return parser
 
 
 def delete(arguments: Sequence[str]) -> int:
     """Run `acp-bridge delete`; returns the exit code."""
-    words, agent = own_bridge.divided(arguments)
-    parser = own_bridge.Parser("delete", live_help.DELETE)
-    parser.add_argument("session", metavar="ID")
-    given = read(parser, words)
+    words, agent = split(arguments)
+    given = read(delete_parser(), words)
     home = data_folder(given.home)
 
     async def act(connection: Connection, session: LiveSession) -> int:
@@ -160,11 +220,18 @@ async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: 
     return print_text(f"Deleted session {session_id[:8]}{title}.\n")
 
 
-def _simple(command: str, help: str, arguments: Sequence[str], act: Act) -> int:
-    """Run a command that needs nothing but a live session; returns the exit code."""
-    parser = own_bridge.Parser(command, help)
+def _simple_parser(command: str, about: str, after: str) -> CommandParser:
+    """Return the parser of a command that needs nothing but a live session."""
+    usage, example = f"acp-bridge {command} ID", f"acp-bridge {command} 3f2a"
+    parser = CommandParser(command, usage, about, [example], after)
     parser.add_argument("session", metavar="ID")
-    given = read(parser, arguments)
+    parser.add_home()
+    return parser
+
+
+def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
+    """Run a command that needs nothing but a live session; returns the exit code."""
+    given, command = read(parser, arguments), parser.name
 
     async def work() -> int:
         try:
@@ -176,6 +243,7 @@ def _simple(command: str, help: str, arguments: Sequence[str], act: Act) -> int:
 
 
 async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
+    """Send a request about a session to its bridge; returns the result."""
     await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
     params: Json = {"sessionId": session.session_id}
     return await connection.request(method, params, within=PATIENCE)
@@ -186,4 +254,4 @@ def _deaf(session: LiveSession) -> Deaf:
 
 
 def _ignore(line: str) -> None:
-    """Drop a line of the bridge's log."""
+    """Ignore a line of the bridge's log."""

@@ -10,37 +10,94 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.agents.identity import without_version
-from acp_bridge.cli.launchers import DOCKER_FLAGS, LAUNCHERS, SHELLS, Kind, Launcher
 
-_SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar", ".dll"})
-#: commands of a shell script that only prepare the agent.
-_PREPARING: Final = frozenset(
-    {
-        "cd",
-        "pushd",
-        "export",
-        "source",
-        ".",
-        "set",
-        "unset",
-        "eval",
-        "umask",
-        "ulimit",
-        "nvm",
-        "fnm",
-    }
+_Launcher = tuple[str, Mapping[str, str]]
+
+
+def _launch(names: str, starts: str, **options: str) -> dict[str, _Launcher]:
+    """Return an entry for each launcher, of which some have a subcommand.
+
+    `starts`: what its first word that is no option names: a `command`, a `package`, a `script`.
+    `options`: those with a value, and what it is: a mere `value`; `named`, what is started if no
+    word says so; `last`, the same, and what follows is for the agent; `code` that is run.
+    """
+    kinds = {option: kind for kind, named in options.items() for option in named.split()}
+    return dict.fromkeys(names.split(", "), (starts, kinds))
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_NPM = "-w --workspace --prefix --registry --cache -C --dir"
+_NPX = {"value": _NPM, "named": "-p --package", "code": "-c --call"}
+_UV = """--with --with-editable --with-requirements --python -p --directory --index-url --index
+    --extra-index-url --default-index --find-links -i -f --project --env-file --cache-dir --group
+    --config-file --extra --package --color --refresh-package --pip-args --fetch-python"""
+_UV_RUN = {"value": _UV, "named": "--from", "last": "-m --module"}
+_DENO = """-r --require --import --loader --experimental-loader --env-file -C --conditions
+    --tsconfig --config --cwd"""
+_NODE = {"value": _DENO, "code": "-e --eval -p --print"}
+_PYTHON = {"value": "-W -X --check-hash-based-pycs", "last": "-m", "code": "-c"}
+_CLASSES = "-cp -classpath --class-path --module-path"
+_IN_ENVIRONMENT = "-n --name -p --prefix -C --directory -P --project"
+#: A launcher with its subcommand, or alone: of those that fit the longest counts.
+_LAUNCHERS: Final = {
+    **_launch("npx, pnpx, bunx, npm, npm exec, npm x", "package", **_NPX),
+    **_launch("pnpm, pnpm dlx, yarn, yarn dlx", "package", value=_NPM),
+    **_launch("pnpm exec, yarn exec", "command", value=_NPM),
+    **_launch("uvx", "package", value=_UV, named="--from --spec"),
+    **_launch("pipx, pipx run", "package", value=_UV, named="--spec"),
+    **_launch("uv tool run", "package", **_UV_RUN),
+    **_launch("uv, uv run", "command", **_UV_RUN),
+    **_launch("python", "script", **_PYTHON),
+    **_launch("node, tsx, ts-node, bun, bun run", "script", **_NODE),
+    **_launch("bun x", "package", **_NODE),
+    **_launch("deno, deno run", "script", value=_DENO),
+    **_launch("ruby, perl, php, lua", "script", value="-I -d", code="-e -r"),
+    **_launch("java", "package", value=_CLASSES, last="-jar -m --module"),
+    **_launch("dotnet, dotnet exec, go, go run", "script"),
+    **_launch("nix, nix run", "package"),
+    **_launch("flatpak, flatpak run", "package", value="--command"),
+    **_launch("poetry, poetry run, pipenv, pipenv run", "command", value=_IN_ENVIRONMENT),
+    **_launch("pdm, pdm run, hatch, hatch run, rye, rye run", "command", value=_IN_ENVIRONMENT),
+    **_launch("conda, conda run, mamba, mamba run", "command", value=_IN_ENVIRONMENT),
+    **_launch("micromamba, micromamba run", "command", value=_IN_ENVIRONMENT),
+    **_launch("env", "command", value="-u --unset -C --chdir"),
+    **_launch("sudo", "command", value="-u -g -C -h -p -D"),
+    **_launch("doas", "command", value="-u -C"),
+    **_launch("nice", "command", value="-n"),
+    **_launch("nohup, setsid, mise, mise exec, mise x", "command"),
+    **_launch("stdbuf", "command", value="-i -o -e"),
+    **_launch("timeout", "command", value="-s -k"),
+    **_launch("direnv, direnv exec", "command"),
+    **_launch("ssh", "command", value="-i -p -o -l -F -J -b"),
+    **_launch("wsl", "command", value="-d -u --cd"),
+}
+#: those whose own word comes first: a duration, a folder, a host.
+_OWN_WORD: Final = _set("timeout direnv ssh")
+_SHELLS: Final = _set("bash sh zsh dash ksh fish cmd pwsh powershell")
+_CONTAINERS: Final = _set("docker podman nerdctl")
+#: options of `docker run` and `docker exec` without a value; all others have one.
+_DOCKER_FLAGS: Final = _set(
+    """--rm --init --interactive --tty --detach --privileged --read-only -P --publish-all -D -T -q
+    --no-healthcheck --oom-kill-disable --sig-proxy --quiet --no-TTY --no-deps --build --attach -a
+    -ai -ia --service-ports --use-aliases --remove-orphans --tls --tlsverify --debug"""
 )
-_OPERATORS: Final = frozenset({"&&", "||", ";", "&", "(", ")", "{", "}"})
+_SCRIPTS: Final = _set(".py .js .mjs .cjs .ts .sh .rb .jar .dll")
+#: commands of a shell script that only prepare the agent.
+_PREPARING: Final = _set("cd pushd export source . set unset eval umask ulimit nvm fnm")
+_OPERATORS: Final = _set("&& || ; & ( ) { }")
 _SETTING: Final = re.compile(r"\w+=")
 #: one agent starts another, which starts another: deeper than this is no command of a person.
 _DEEPEST: Final = 8
 #: the launchers whose names `former_names` left out, as earlier versions of the bridge did.
-_FORMER: Final = frozenset({"npx", "bunx", "uvx", "pipx", "node", "bun", "deno", "env"})
+_FORMER: Final = _set("npx bunx uvx pipx node bun deno env")
 _NO_NAME: Final = re.compile(r"-|.*(=|://)")
 
 
@@ -61,67 +118,59 @@ def former_names(command: Sequence[str]) -> frozenset[str]:
 
 def _name(words: list[str], depth: int) -> str | None:
     """Return the name that a command line gives; None if there is nothing to name."""
-    while words and _SETTING.match(words[0]):
-        words = words[1:]
+    words = _without_settings(words)
     if not words or not depth:
         return None
     program = Path(words[0]).name.removesuffix(".exe").removesuffix(".cmd")
     kind = program.rstrip("0123456789.")
-    if kind in SHELLS:
+    if kind in _SHELLS:
         return _of_shell(program, words[1:], depth)
-    if kind in ("docker", "podman", "nerdctl"):
+    if kind in _CONTAINERS:
         return _of_container(kind, words[1:], depth)
-    launcher = LAUNCHERS.get(kind)
-    if launcher is None:
-        return _of_file(words[0]) if _is_script(words[0]) else without_version(program)
-    return _of_launcher(kind, launcher, words[1:], depth) or kind
+    if kind in _LAUNCHERS:
+        return _of_launcher(kind, words[1:], depth) or kind
+    return _of_file(words[0]) if _is_script(words[0]) else without_version(program)
 
 
-def _of_launcher(program: str, launcher: Launcher, words: list[str], depth: int) -> str | None:
-    kind, words = launcher.kind, list(words)
-    for subcommand, its_kind in launcher.subcommands:
-        if words[: len(subcommand)] == list(subcommand):
-            kind, words = its_kind, words[len(subcommand) :]
-            break
-    named = None
+def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
+    """Return the name of what a launcher starts; None if it starts nothing."""
+    known = (" ".join([program, *words[:count]]) for count in (2, 1, 0))
+    name = next(each for each in known if each in _LAUNCHERS)
+    (starts, options), words = _LAUNCHERS[name], words[name.count(" ") :]
+    named = ""
     while words and (words[0].startswith("-") or _is_setting(words[0])):
-        option = words.pop(0)
-        name, equals, value = option.partition("=")
-        if option == "--":
+        word, *words = words
+        if word == "--":
             break
-        if name in launcher.code and words:
+        option, equals, value = word.partition("=")
+        kind = options.get(option)
+        if kind == "code" and words:
             return f"{program} {_digest(words[0])}"
-        if name in launcher.named:
-            named = value if equals else words.pop(0) if words else None
-            if name in launcher.ends:
-                return _of_word(named, depth, []) if named else None
-        elif name in launcher.values and not equals and words:
-            words.pop(0)
-    for _ in range(launcher.skipped):
-        words = words[1:]
-    if not words:
-        return _of_word(named, depth, []) if named else None
-    if kind is Kind.COMMAND:
+        if kind in ("value", "named", "last") and not equals:
+            value, words = "".join(words[:1]), words[1:]
+        if kind in ("named", "last"):
+            named = value
+        if kind == "last":
+            words = []
+    words = words[1:] if program in _OWN_WORD else words
+    if starts == "command" and words:
         return _name(words, depth - 1)
-    if kind is Kind.SCRIPT:
+    if starts == "script" and words:
         return _of_file(words[0])
-    return _of_word(words[0], depth, words[1:])
+    word, *rest = words or [named]
+    return _of_word(word, depth, rest) if word else None
 
 
 def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
     """Return the name of a package, which may start another one itself."""
     if "://" in word or word.startswith(("github:", "git+")):
-        return _of_address(word)
+        # The last part of an address, without what may be a secret or a version.
+        path = re.split(r"[?#]", word)[0].rstrip("/").rpartition("/")[2]
+        return without_version(path.removesuffix(".git").partition(".git@")[0])
     if word.startswith(("/", ".", "~")) or _is_script(word):
         return _of_file(word)
     name = without_version(word)
-    return _name([name, *rest], depth - 1) if rest and name in LAUNCHERS else name
-
-
-def _of_address(address: str) -> str:
-    """Return the last part of an address, without what may be a secret or a version."""
-    path = re.split(r"[?#]", address)[0].rstrip("/").rpartition("/")[2]
-    return without_version(path.removesuffix(".git").partition(".git@")[0])
+    return _name([name, *rest], depth - 1) if rest and name in _LAUNCHERS else name
 
 
 def _of_file(word: str) -> str:
@@ -139,6 +188,7 @@ def _of_file(word: str) -> str:
 
 
 def _of_shell(program: str, words: list[str], depth: int) -> str:
+    """Return the name of what a shell runs: a script, or the last command of one."""
     for number, word in enumerate(words):
         if re.fullmatch(r"-[a-z]*c|/c|-Command", word) and number + 1 < len(words):
             script = words[number + 1]
@@ -149,64 +199,53 @@ def _of_shell(program: str, words: list[str], depth: int) -> str:
 
 
 def _of_script(script: str, depth: int) -> str | None:
-    """Return the name of the last command that a shell script runs: the agent."""
+    """Return the name of the last command that a shell script runs; None if it can't be read."""
     commands: list[list[str]] = [[]]
     try:
         for line in script.splitlines():
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
-            for token in lexer:
+            for token in (*lexer, ";"):
                 if token in _OPERATORS:
                     commands.append([])
                 else:
                     commands[-1].append(token)
-            commands.append([])
     except ValueError:
         return None
-    folder = ""
-    found = None
+    folder, found = "", list[str]()
     for words in commands:
         words = words[: words.index("|")] if "|" in words else words
-        while words and (words[0] in ("exec", "command") or _is_setting(words[0])):
-            words = words[1:]
+        words = _without_settings(words, "exec", "command")
         if words[:1] == ["cd"] and len(words) > 1:
             folder = words[1]
         elif words and words[0] not in _PREPARING:
             found = words
-    if found and folder:
-        found = [_from(folder, word) for word in found]
-    return _name(found, depth - 1) if found else None
+    return _name([_from(folder, word) for word in found], depth - 1)
 
 
 def _from(folder: str, word: str) -> str:
+    """Return a word of a command that runs in this folder; a relative path is made whole."""
     relative = word.startswith(".") or ("/" in word and _is_script(word))
-    return f"{folder}/{word.removeprefix('./')}" if relative and word[0] not in "/~$" else word
+    whole = not folder or not relative or word[0] in "/~$"
+    return word if whole else f"{folder}/{word.removeprefix('./')}"
 
 
 def _of_container(program: str, words: list[str], depth: int) -> str:
+    """Return the image or the container without its version, and the command that is given it."""
     words = _after_options(words)
-    if words[:1] == ["compose"]:
-        words = _after_options(words[1:])
-    if words[:1] == ["container"]:
-        words = words[1:]
-    if len(words) < 2 or words[0] not in ("run", "exec", "start"):
-        return program
-    words = _after_options(words[1:])
-    if not words:
-        return program
-    image = words[0].partition("@")[0]
-    path, slash, last = image.rpartition("/")
-    image = path + slash + last.partition(":")[0]
-    inside = words[1:]
-    if inside and not inside[0].startswith("-") and (name := _name(inside, depth - 1)):
-        return f"{image} {name}"
-    return image
+    for word in ("compose", "container"):
+        words = _after_options(words[1:]) if words[:1] == [word] else words
+    starts = words[:1] in (["run"], ["exec"], ["start"])
+    image, *inside = (_after_options(words[1:]) if starts else []) or [program]
+    image = re.sub(r"@.*|:[^/@]*(?=@|$)", "", image)
+    name = _name(inside, depth - 1) if inside and not inside[0].startswith("-") else None
+    return f"{image} {name}" if name else image
 
 
 def _after_options(words: list[str]) -> list[str]:
-    """Leave out docker's options: nearly all of them have a value."""
+    """Return the words behind docker's options, of which nearly all have a value."""
     while words and words[0].startswith("-"):
-        flag = words[0] in DOCKER_FLAGS or "=" in words[0] or re.fullmatch(r"-[itd]+", words[0])
+        flag = words[0] in _DOCKER_FLAGS or "=" in words[0] or re.fullmatch(r"-[itd]+", words[0])
         words = words[1 if flag else 2 :]
     return words
 
@@ -215,8 +254,15 @@ def _is_script(word: str) -> bool:
     return Path(word).suffix in _SCRIPTS
 
 
+def _without_settings(words: list[str], *prefixes: str) -> list[str]:
+    """Return the words behind settings such as NAME=value, and behind these prefixes."""
+    while words and (words[0] in prefixes or _SETTING.match(words[0])):
+        words = words[1:]
+    return words
+
+
 def _is_setting(word: str) -> bool:
-    return bool(_SETTING.match(word)) and "==" not in word
+    return bool(_SETTING.match(word)) and "==" not in word  # that is a package's version
 
 
 def _digest(text: str) -> str:

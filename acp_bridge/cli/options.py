@@ -1,4 +1,4 @@
-"""The options of `acp-bridge`: from arguments and environment to settings."""
+"""From the arguments of `acp-bridge` and the environment to settings."""
 
 from __future__ import annotations
 
@@ -7,54 +7,40 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from acp_bridge import __version__, waits
 from acp_bridge.cli import openhands, own_agent
-from acp_bridge.cli.help import HELP
+from acp_bridge.cli.commands import COMMANDS
 from acp_bridge.cli.naming import agent_name, former_names
+from acp_bridge.cli.parser import fail
+from acp_bridge.cli.serving_parser import (
+    DEFAULTS,
+    LEVELS,
+    SLEEP,
+    STDERR_LEVEL,
+    OfEnvironment,
+    Switch,
+    parser,
+    variable,
+)
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 
-#: Each may also be given by an environment variable: `--log-file` by ACP_BRIDGE_LOG_FILE.
-NAMES: Final = (
-    *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
-    *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
-    *("sleep-after", "spare", "keep"),
-)
-#: may stand without a value, which then is "on".
-FLAGS: Final = frozenset({"spare"})
-#: Each is on unless `--no-NAME` is given, or the environment variable is `off`.
-SWITCHES: Final = ("listen",)
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: seconds that unattended work may go on at most.
 _MOST_KEPT: Final = 7 * 86400
-#: minutes of rest after which the built-in agent is ended until it is needed again.
-_SLEEP: Final = 60.0
 #: the name under which the built-in agent's sessions are kept.
 _BUILT_IN: Final = "built-in"
-#: seconds that an agent may take to stop.
-_DRAIN: Final = 2.0
-_LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-class Switch(StrEnum):
-    """Says if something is done."""
-
-    ON = "on"
-    OFF = "off"
-
-
 _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the bridge, and where its log goes; None for what was not given."""
+    """What the arguments mean: the bridge's settings, its agent, and its log."""
 
     settings: Settings
     #: the agent is one of this project's: the built-in one, or OpenHands'.
@@ -65,26 +51,16 @@ class Options:
     log_level: str | None
 
 
-class _OfEnvironment(str):
-    """A value that stands in the environment."""
-
-    __slots__ = ()
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        fail(message)
-
-
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     """Read the arguments; those that are not given are looked for in `env`.
 
     Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
     """
-    own, dashes, command = split(arguments)
+    own, agent = split(arguments)
     given = _parsed(own, env)
-    if dashes and not command:
+    if agent == []:
         fail("there is no command after --")
+    command = agent or []
     packages = own_agent.OPENHANDS if given.openhands else own_agent.built_in(given.model)
     return Options(
         settings=_settings(given, command, env),
@@ -102,58 +78,36 @@ def data_folder(home: str | None) -> Path:
     return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
 
 
-def variable(option: str) -> str:
-    """Return the name of the environment variable for an option."""
-    return "ACP_BRIDGE_" + option.upper().replace("-", "_")
-
-
-def split(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
-    """Divide into the bridge's own arguments, whether there is a --, and the agent's command."""
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
     words = list(arguments)
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], at < len(words), words[at + 1 :]
-
-
-def parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Return what reads the options; what is not given is taken from `env`."""
-    parser = _Parser(prog="acp-bridge", add_help=False, allow_abbrev=False)
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    for name in SWITCHES:
-        parser.add_argument(f"--no-{name}", dest=name, action="store_false")
-    for name in NAMES:
-        found = env.get(variable(name))  # an empty one is none
-        default = _OfEnvironment(found) if found else None
-        if name in FLAGS:
-            parser.add_argument(f"--{name}", nargs="?", const="on", default=default)
-        else:
-            parser.add_argument(f"--{name}", default=default)
-    return parser
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
-    given, rest = parser(env).parse_known_args(arguments)
+    reader = parser(env)
+    given, rest = reader.parse_known_args(arguments)
     if given.help:
-        from acp_bridge.cli.help_text import fitted
         from acp_bridge.terminal.printing import columns
 
-        _say(fitted(HELP, columns()))
+        _say(reader.help_for(columns()))
     if given.version:
         _say(f"acp-bridge {__version__}\n")
     if rest:
         fail(f"unknown argument {rest[0]!r}{_meant(rest[0])}")
-    if (given.log_level or "info").lower() not in _LEVELS:
-        fail(f"{_place('log-level', given.log_level)}: choose from {', '.join(_LEVELS)}")
+    if (given.log_level or STDERR_LEVEL).lower() not in LEVELS:
+        fail(f"{_place('log-level', given.log_level)}: choose from {', '.join(LEVELS)}")
     return given
 
 
 def _meant(word: str) -> str:
-    """Return what may be meant by a word that is no option."""
+    """Return a hint for an unknown word: a command of a like name, or `--` before an agent."""
     if word.startswith("-"):
         return ""
     from difflib import get_close_matches
-
-    from acp_bridge.cli import COMMANDS
 
     if word in COMMANDS:
         return f"; a command stands before its options: acp-bridge {word} ..."
@@ -163,8 +117,8 @@ def _meant(word: str) -> str:
 
 
 def _place(name: str, value: str | None) -> str:
-    """Return where a value stands, as the user has it: the option, or the variable."""
-    return variable(name) if isinstance(value, _OfEnvironment) else f"--{name}"
+    """Return the name of what the user gave a value by: the option, or its variable."""
+    return variable(name) if isinstance(value, OfEnvironment) else f"--{name}"
 
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
@@ -179,7 +133,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
     if wrong is not None:
         fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else _BUILT_IN
-    drain = openhands.DRAIN if other and not command else _DRAIN
+    drain = openhands.DRAIN if other and not command else DEFAULTS.drain_timeout
+    sleep = DEFAULTS.sleep_after / 60 if other else SLEEP
     return Settings(
         command=tuple(other or _built_in(given)),
         agent_name=given.agent_name or found,
@@ -188,16 +143,18 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         home=data_folder(given.home),
         builtin=not other,
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
-        delivery=_choice(Delivery, "delivery", given.delivery) or Delivery.QUEUE,
-        on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or OnCancel.KEEP,
+        delivery=_choice(Delivery, "delivery", given.delivery) or DEFAULTS.delivery,
+        on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or DEFAULTS.on_cancel,
         reload_after_cancel=_choice(
             ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
         )
-        or ReloadAfterCancel.UNCLEAN,
-        listen=given.listen and _is_on("listen", env),
+        or DEFAULTS.reload_after_cancel,
+        listen=not given.no_listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
-        request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
-        sleep_after=60 * _minutes("sleep-after", given.sleep_after, 0 if other else _SLEEP),
+        request_timeout=_seconds(
+            "request-timeout", given.request_timeout, DEFAULTS.request_timeout, 1
+        ),
+        sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
     )
@@ -269,12 +226,3 @@ def _say(text: str) -> NoReturn:
     from acp_bridge.terminal.printing import print_text
 
     raise SystemExit(print_text(text))
-
-
-def fail(message: str, program: str = "acp-bridge") -> NoReturn:
-    """Say what is wrong with the arguments; raises SystemExit."""
-    from acp_bridge.terminal.harmless import exact
-    from acp_bridge.terminal.printing import say_on_stderr
-
-    say_on_stderr(f"{program}: {exact(message)}\nTry '{program} --help'.\n")
-    raise SystemExit(2)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.cli import options
-from acp_bridge.cli.help_text import fitted
+from acp_bridge.cli.parser import Parser
+from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
 from acp_bridge.settings import Settings
+from acp_bridge.terminal import known
+from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
-from acp_bridge.terminal.printing import columns, print_text
+from acp_bridge.terminal.printing import fail
 from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
@@ -24,46 +25,9 @@ if TYPE_CHECKING:
 
 #: the options of the bridge that a command takes: those that always have a value, and not what
 #: lets a bridge outlive its client.
-_NAMES: Final = tuple(name for name in options.NAMES if name not in {*options.FLAGS, "keep"})
-
-
-#: where the parsers go whose help is asked for, instead of it being printed.
-_CAUGHT: ContextVar[list[Parser] | None] = ContextVar("_CAUGHT", default=None)
-
-
-class Parser(argparse.ArgumentParser):
-    """Reads the arguments of a command; what is wrong is said in one line, with exit code 2."""
-
-    def __init__(self, command: str, help: str) -> None:
-        super().__init__(prog=f"acp-bridge {command}", allow_abbrev=False)
-        #: the name of the command.
-        self.name = command
-        self._help = help
-
-    def format_help(self) -> str:
-        """Return the help that a person wrote."""
-        return self._help
-
-    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        """Print the help, or let the parser itself be looked at. Raises SystemExit: it is done."""
-        if (caught := _CAUGHT.get()) is None:
-            raise SystemExit(print_text(fitted(self._help, columns())))
-        caught.append(self)
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong; raises SystemExit."""
-        options.fail(message, self.prog)
-
-
-@contextmanager
-def parsers_caught() -> Iterator[list[Parser]]:
-    """Give a list that gets the parser of each command whose help is asked for in the body."""
-    caught: list[Parser] = []
-    token = _CAUGHT.set(caught)
-    try:
-        yield caught
-    finally:
-        _CAUGHT.reset(token)
+_OPTIONS: Final = [
+    option for option in OPTIONS.values() if not option.optional and option.name != "keep"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +42,20 @@ class OwnBridge:
     packages: Sequence[str]
 
 
-def divided(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
-    words, dashes, agent = options.split(arguments)
-    return words, agent if dashes else None
+def add_options(parser: Parser, but: Collection[str] = ()) -> None:
+    """Let a command take the options of `acp-bridge`, which its help doesn't list.
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Let a command take the options of `acp-bridge`."""
-    for name in _NAMES:
-        parser.add_argument(f"--{name}")
-    for name in options.SWITCHES:
-        parser.add_argument(f"--no-{name}", action="store_true")
+    `but`: the names of those that it has itself.
+    """
+    unlisted = parser.add_argument_group()
+    for option in _OPTIONS:
+        if option.name not in but:
+            option.add_to(unlisted, {})
 
 
 def none_given(**given: str | None) -> dict[str, str | None]:
     """Return the options of the bridge by name, of which only these are given."""
-    switches = {f"no_{name}": None for name in options.SWITCHES}
-    return {name.replace("-", "_"): None for name in _NAMES} | switches | given
+    return {option.attribute: None for option in _OPTIONS} | given
 
 
 def own_bridge(
@@ -105,11 +65,7 @@ def own_bridge(
 
     Raises SystemExit: 2 after a message on stderr.
     """
-    words: list[str] = []
-    for name in _NAMES:
-        if (value := getattr(given, name.replace("-", "_"))) is not None:
-            words += [f"--{name}", value]
-    words += [f"--no-{name}" for name in options.SWITCHES if getattr(given, f"no_{name}")]
+    words = words_of(given, _OPTIONS)
     if agent is not None:
         words += ["--", *agent]
     parsed = options.parse(words, env)
@@ -119,7 +75,7 @@ def own_bridge(
 
 def environment() -> dict[str, str]:
     """Return the environment of a bridge that ends with the command, whatever the user's says."""
-    return {key: value for key, value in os.environ.items() if key != options.variable("keep")}
+    return {key: value for key, value in os.environ.items() if key != variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
@@ -132,6 +88,26 @@ def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
         return None
     hint = "" if bridge.agent_given else ": give its command after --"
     return f"session {info.session_id[:8]} is of the agent '{one_line(info.agent)}'{hint}"
+
+
+def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> SessionInfo:
+    """Return the session whose id begins so; None: the one that was used last in this folder.
+
+    Raises SystemExit after a message on stderr.
+    """
+    settings = bridge.settings
+    agent = AgentIdentity(settings.agent_name, settings.former_names)
+    try:
+        if given is not None:
+            info = known.session(settings.home, given)
+        else:
+            owner = agent if bridge.agent_given else None
+            info = known.last_used(settings.home, known.here(), owner)
+    except known.NotFound as why:
+        raise SystemExit(fail(command, why)) from None
+    if (wrong := not_its_agent(bridge, info)) is not None:
+        raise SystemExit(fail(command, wrong, Exit.USAGE))
+    return info
 
 
 def prompt_given(parser: Parser, prompt: str) -> str:

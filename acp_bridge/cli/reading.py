@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Final
 
 from acp_bridge import log
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.journal import JournalError, PromptRow, SessionInfo
 from acp_bridge.journal.reading import transcript, waiting_prompts
 from acp_bridge.notices import summary
@@ -22,48 +21,60 @@ from acp_bridge.terminal.table import table
 from acp_bridge.terminal.transcript_markdown import markdown
 from acp_bridge.updates import for_replay
 
-SESSIONS_HELP: Final = """\
-usage: acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]
-
+_SESSIONS_ABOUT: Final = """\
 List the sessions that are kept, the one that was used last first. Nothing is started, and nothing
-is changed.
-
-  acp-bridge sessions --cwd .
-  acp-bridge sessions --search parser
-
-  --cwd FOLDER     only sessions that work in this folder
-  --search TEXT    only sessions whose title, folder, agent or id has this text; capitals don't
-                   matter
-  --json           one line of JSON for each session, whole
-  --home FOLDER    where sessions are kept (ACP_BRIDGE_HOME)
-  --help           show this
-
-exit code: 0 done, 1 the list can't be read, 2 wrong usage.
-"""
-SHOW_HELP: Final = """\
-usage: acp-bridge show [ID] [--json]
-
+is changed."""
+_SHOW_ABOUT: Final = """\
 Write the transcript of a session as Markdown: what was said, tool calls with their changes, and
 the prompts that wait. It may be a session that runs now. Nothing is started or changed. ID may be
-shortened; without one, it is the session that was used last in this folder.
+shortened; without one, it is the session that was used last in this folder."""
 
-  acp-bridge show 3f2a | less
-  acp-bridge show --json 3f2a > session.jsonl
 
-  --json           each update as one line of JSON, as an editor would get it
-  --home FOLDER    where sessions are kept (ACP_BRIDGE_HOME)
-  --help           show this
+def sessions_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge sessions`."""
+    parser = CommandParser(
+        "sessions",
+        "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]",
+        _SESSIONS_ABOUT,
+        ["acp-bridge sessions --cwd .", "acp-bridge sessions --search parser"],
+        "exit code: 0 done, 1 the list can't be read, 2 wrong usage.",
+    )
+    parser.add_argument("--cwd", metavar="FOLDER", help="only sessions that work in this folder")
+    parser.add_argument(
+        "--search",
+        metavar="TEXT",
+        help="only sessions whose title, folder, agent or id has this text; capitals don't\nmatter",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one line of JSON for each session, whole"
+    )
+    parser.add_home()
+    return parser
 
-exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.
-"""
+
+def show_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge show`."""
+    parser = CommandParser(
+        "show",
+        "acp-bridge show [ID] [--json]",
+        _SHOW_ABOUT,
+        ["acp-bridge show 3f2a | less", "acp-bridge show --json 3f2a > session.jsonl"],
+        "exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.",
+    )
+    parser.add_argument("session", nargs="?", metavar="ID")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="each update as one line of JSON, as an editor would get it",
+    )
+    parser.add_home()
+    return parser
 
 
 def sessions(arguments: Sequence[str]) -> int:
     """Run `acp-bridge sessions`; returns the exit code."""
-    parser = Parser("sessions", SESSIONS_HELP)
-    parser.add_argument("--cwd")
-    parser.add_argument("--search")
-    given = _given(parser, arguments)
+    log.configure("error", None)
+    given = sessions_parser().parse_args(arguments)
     try:
         found = known.listing(data_folder(given.home))
     except known.NotFound as why:
@@ -93,9 +104,8 @@ def sessions(arguments: Sequence[str]) -> int:
 
 def show(arguments: Sequence[str]) -> int:
     """Run `acp-bridge show`; returns the exit code."""
-    parser = Parser("show", SHOW_HELP)
-    parser.add_argument("session", nargs="?")
-    given = _given(parser, arguments)
+    log.configure("error", None)
+    given = show_parser().parse_args(arguments)
     home = data_folder(given.home)
     try:
         if given.session is None:
@@ -112,14 +122,6 @@ def show(arguments: Sequence[str]) -> int:
         return print_text(_page(info, said, waits))
     shown = (each for each in said if not own_meta(each).get(CONTEXT))
     return print_json({"sessionId": info.session_id, **each} for each in shown)
-
-
-def _given(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments. Raises SystemExit."""
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
-    log.configure("error", None)
-    return parser.parse_args(list(arguments))
 
 
 def _page(info: SessionInfo, said: Sequence[Json], waits: Sequence[PromptRow]) -> str:

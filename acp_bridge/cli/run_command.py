@@ -6,25 +6,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 import anyio
 
 from acp_bridge import log
-from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.cli.options import split
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
-    Parser,
     add_options,
-    divided,
     environment,
-    not_its_agent,
     own_bridge,
     prompt_given,
+    session_to_go_on,
 )
-from acp_bridge.journal.records import SessionInfo
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.terminal import headless, known
-from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.printing import fail
@@ -32,34 +29,23 @@ from acp_bridge.terminal.process import over_process
 from acp_bridge.terminal.screen import std_screen
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 
-HELP: Final = """\
-usage: acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]
-
+_ABOUT: Final = """\
 Give an agent one prompt, without a person: its answer is written to stdout, what it does to
 stderr. PROMPT may be - to be read from stdin. The session is kept like any other: an editor can
-load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs.
-
-  acp-bridge run "Which of these tests are slow?"
-  git diff | acp-bridge run - -- codex-acp
-  acp-bridge run --permissions allow --timeout 600 "Fix the lint errors" || exit
-
-  --permissions deny|allow   what the agent may do where it asks. deny, the default: calls that it
-                             says only read, search or think are allowed, everything else is
-                             denied. allow: everything, each call once
-  --continue                 go on with the session that was used last in this folder
-  --session ID               go on with this session; its first characters are enough
-  --timeout SECONDS          cancel the turn when it takes longer, the start included
-  --json                     write each update as one line of JSON, and the outcome as the last one
-  --help                     show this
-
+load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs."""
+_EXAMPLES: Final = (
+    'acp-bridge run "Which of these tests are slow?"',
+    "git diff | acp-bridge run - -- codex-acp",
+    'acp-bridge run --permissions allow --timeout 600 "Fix the lint errors" || exit',
+)
+_AFTER: Final = """\
 An agent may not ask before it does something: what it asks for is a matter of its own settings.
 A session of another agent than the built-in one needs its command after --.
 The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
 
 exit code: 0 the turn has ended, 1 an error of acp-bridge, 2 wrong usage, 3 something was denied,
 4 a limit of tokens or requests was reached, 5 the agent refuses, 6 the agent failed, 7 the time
-was over, 8 somebody else cancelled the turn, 9 the agent wants a login, 130 interrupted.
-"""
+was over, 8 somebody else cancelled the turn, 9 the agent wants a login, 130 interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
 
 
@@ -85,28 +71,59 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
     return stop.reason or code
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
-    words, agent = divided(arguments)
-    parser = Parser("run", HELP)
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = 'acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]'
+    parser = CommandParser("run", usage, _ABOUT, _EXAMPLES, _AFTER, column=29)
     parser.add_argument("prompt", nargs="?")
-    parser.add_argument("--permissions", default=Policy.DENY)
-    parser.add_argument("--continue", dest="again", action="store_true")
-    parser.add_argument("--session", metavar="ID")
-    parser.add_argument("--timeout")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--permissions",
+        default=Policy.DENY,
+        metavar="|".join((Policy.DENY, Policy.ALLOW)),
+        help="what the agent may do where it asks. deny, the default: calls that it\n"
+        "says only read, search or think are allowed, everything else is\n"
+        "denied. allow: everything, each call once",
+    )
+    parser.add_argument(
+        "--continue",
+        dest="again",
+        action="store_true",
+        help="go on with the session that was used last in this folder",
+    )
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="go on with this session; its first characters are enough",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        help="cancel the turn when it takes longer, the start included",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="write each update as one line of JSON, and the outcome as the last one",
+    )
     add_options(parser)
-    given = parser.parse_args(words)
+    return parser
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+    words, agent = split(arguments)
+    reader = parser()
+    given = reader.parse_args(words)
     if given.prompt is None:
-        parser.error('give it a prompt: acp-bridge run "PROMPT"')
+        reader.error('give it a prompt: acp-bridge run "PROMPT"')
     if given.again and given.session is not None:
-        parser.error("--continue and --session name two sessions; choose one")
+        reader.error("--continue and --session name two sessions; choose one")
     if given.permissions not in tuple(Policy):
-        parser.error(f"--permissions: choose from {', '.join(Policy)}")
-    given.timeout = _seconds(parser, given.timeout)
+        reader.error(f"--permissions: choose from {', '.join(Policy)}")
+    given.timeout = _seconds(reader, given.timeout)
     return given, own_bridge(given, agent)
 
 
-def _seconds(parser: Parser, given: str | None) -> float | None:
+def _seconds(parser: CommandParser, given: str | None) -> float | None:
     try:
         seconds = float(given) if given is not None else None
     except ValueError:
@@ -118,9 +135,10 @@ def _seconds(parser: Parser, given: str | None) -> float | None:
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return what is to be done. Raises SystemExit after a message on stderr."""
-    info = _session(given, bridge)
+    goes_on = given.again or given.session is not None
+    info = session_to_go_on("run", bridge, given.session) if goes_on else None
     return headless.Order(
-        prompt_given(Parser("run", HELP), given.prompt),
+        prompt_given(parser(), given.prompt),
         info.cwd if info else str(known.here()),
         info.session_id if info else None,
         policy=Policy(given.permissions),
@@ -130,25 +148,3 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
         drain_timeout=bridge.settings.drain_timeout,
         has_login=not bridge.settings.builtin,
     )
-
-
-def _session(given: argparse.Namespace, bridge: OwnBridge) -> SessionInfo | None:
-    settings = bridge.settings
-    agent = AgentIdentity(settings.agent_name, settings.former_names)
-    try:
-        if given.session is not None:
-            info = known.session(settings.home, given.session)
-        elif given.again:
-            owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, known.here(), owner)
-        else:
-            return None
-    except known.NotFound as why:
-        _fail(str(why), Exit.FAILED)
-    if (wrong := not_its_agent(bridge, info)) is not None:
-        _fail(wrong)
-    return info
-
-
-def _fail(why: str, code: Exit = Exit.USAGE) -> NoReturn:
-    raise SystemExit(fail("run", why, code))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import anyio
 
 from acp_bridge.agents import lease
-from acp_bridge.cli import live_help
 from acp_bridge.cli.live import at_session, named, read, said
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_bridge import Parser, prompt_given
+from acp_bridge.cli.own_bridge import prompt_given
+from acp_bridge.cli.parser import CommandParser
 from acp_bridge.journal import JournalError
 from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit, of_error
@@ -25,19 +26,54 @@ from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.wire.jsonrpc import RpcError
 
+_ABOUT: Final = """\
+Put a prompt onto the queue of a session; it is done when the prompt is on the disk. It runs when
+those before it have ended, and it runs though this command has left. PROMPT may be - to be read
+from stdin. ID is the session's id; its first characters are enough.
+
+To a session that is not live, the prompt is recorded and held: nothing runs it until somebody opens
+the session and says /queue run."""
+_EXAMPLES: Final = (
+    'acp-bridge send 3f2a "When you are done, update the changelog"',
+    "acp-bridge send --wait 3f2a - < prompt.txt",
+)
+_AFTER: Final = """\
+exit code: 0 the prompt is in the queue, or held; 1 no such session, or nobody answers; 2 wrong
+usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run'."""
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt] [--json]'
+    parser = CommandParser("send", usage, _ABOUT, _EXAMPLES, _AFTER)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("prompt", metavar="PROMPT")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="stay, and write the answer to stdout, as 'acp-bridge run' does",
+    )
+    parser.add_argument(
+        "--interrupt",
+        action="store_true",
+        help="cancel the turn that runs; this prompt is next",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --wait: each update as one line of JSON, the outcome as the last one",
+    )
+    parser.add_home()
+    return parser
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    parser = Parser("send", live_help.SEND)
-    parser.add_argument("session", metavar="ID")
-    parser.add_argument("prompt", metavar="PROMPT")
-    parser.add_argument("--wait", action="store_true")
-    parser.add_argument("--interrupt", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    given = read(parser, arguments)
+    reader = parser()
+    given = read(reader, arguments)
     if given.json and not given.wait:
-        parser.error("--json shows a turn: it needs --wait")
-    given.prompt = prompt_given(parser, given.prompt)
+        reader.error("--json shows a turn: it needs --wait")
+    given.prompt = prompt_given(reader, given.prompt)
     if sys.stdout is None:
         return fail("send", "there is no stdout to say what was done")
     return anyio.run(_send, given)

@@ -19,6 +19,7 @@ from acp_bridge import keep, log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import hindrance
+from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
 #: interpreter's default.
@@ -97,8 +98,8 @@ def _become(command: Sequence[str]) -> int:
 def _open_log(options: Options) -> bool:
     file, stderr = options.log_file, None
     if options.settings.keep:  # nobody may be there for stderr
-        file, stderr = file or options.settings.home / _LOG, options.log_level or "warning"
-    level = options.log_level or ("info" if file else "warning")
+        file, stderr = file or options.settings.home / _LOG, options.log_level or STDERR_LEVEL
+    level = options.log_level or (FILE_LEVEL if file else STDERR_LEVEL)
     try:
         if file and not options.log_file:
             _make_room(file)

@@ -12,7 +12,8 @@ from typing import Final
 
 from acp_bridge.cli import options
 from acp_bridge.cli.naming import agent_name
-from acp_bridge.cli.own_bridge import Parser, divided
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.serving_parser import OPTIONS, words_of
 from acp_bridge.setup import installation
 from acp_bridge.setup.editor import Editor, Launch
 from acp_bridge.setup.editors import EDITORS
@@ -20,34 +21,29 @@ from acp_bridge.setup.settings_file import NotWritten, Written, write
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.printing import fail, print_text
 
-HELP: Final = f"""\
-usage: acp-bridge setup EDITOR [--write] [OPTIONS] [-- COMMAND ARGS...]
-
+_ABOUT: Final = f"""\
 Print what makes an editor start this acp-bridge as its agent: what goes into its settings, with
 this installation's path, where that goes, and what you do in the editor then. EDITOR is one of
-{", ".join(EDITORS)}.
-
-  acp-bridge setup zed
-  acp-bridge setup zed --write -- codex-acp
-
-  --write          write it, where the settings are plain JSON (zed, jetbrains, acpx): a backup is
-                   made first, and everything else in the file stays, comments too. For the others
-                   it says why not
-  --help           show this
-
+{", ".join(EDITORS)}."""
+_AFTER: Final = """\
 With a command after -- it is that agent that runs behind the bridge, under a name of its own in
 the editor. The options of 'acp-bridge' itself may be given too, such as --model, --keep and
 --home; the editor hands them on.
 
-exit code: 0 printed, or written, 1 not written, or there is nothing to start, 2 wrong usage.
-"""
-#: the options whose value is a path, which an editor would take from a folder of its own.
-_PATHS: Final = frozenset({"home", "log-file"})
+exit code: 0 printed, or written, 1 not written, or there is nothing to start, 2 wrong usage."""
+
+#: The options in the order in which they are written into an editor's settings. It stays as it is,
+#: so that what an earlier version has written is known as the same.
+_ORDER: Final = (
+    *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
+    *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
+    *("sleep-after", "spare", "keep", "listen"),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
-    words, agent = divided(arguments)
+    words, agent = options.split(arguments)
     given = parser().parse_args(words)
     try:
         launch = _launch(given, agent)
@@ -68,29 +64,37 @@ def main(arguments: Sequence[str]) -> int:
         return fail("setup", why)
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """Return what reads the arguments."""
-    parser = Parser("setup", HELP)
+    parser = CommandParser(
+        "setup",
+        "acp-bridge setup EDITOR [--write] [OPTIONS] [-- COMMAND ARGS...]",
+        _ABOUT,
+        ["acp-bridge setup zed", "acp-bridge setup zed --write -- codex-acp"],
+        _AFTER,
+    )
     parser.add_argument("editor", metavar="EDITOR", choices=tuple(EDITORS))
-    parser.add_argument("--write", action="store_true")
-    for name in options.NAMES:
-        if name in options.FLAGS:
-            parser.add_argument(f"--{name}", nargs="?", const="on")
-        else:
-            parser.add_argument(f"--{name}")
-    for name in options.SWITCHES:
-        parser.add_argument(f"--no-{name}", action="store_true")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write it, where the settings are plain JSON (zed, jetbrains, acpx): a backup is\n"
+        "made first, and everything else in the file stays, comments too. For the others\n"
+        "it says why not",
+    )
+    unlisted = parser.add_argument_group()
+    for option in OPTIONS.values():
+        option.add_to(unlisted, {})
     return parser
 
 
 def _launch(given: argparse.Namespace, agent: list[str] | None) -> Launch:
     """Return the command that the editor is to start. Raises NotInstalled, SystemExit."""
-    words: list[str] = []
-    for name in options.NAMES:
-        if (value := getattr(given, name.replace("-", "_"))) is not None:
-            path = name in _PATHS
-            words += [f"--{name}", os.path.abspath(os.path.expanduser(value)) if path else value]
-    words += [f"--no-{name}" for name in options.SWITCHES if getattr(given, f"no_{name}")]
+    for option in OPTIONS.values():
+        value = getattr(given, option.attribute)
+        if value is not None and option.value in ("FOLDER", "FILE"):
+            # An editor would take it from a folder of its own.
+            setattr(given, option.attribute, os.path.abspath(os.path.expanduser(value)))
+    words = words_of(given, [OPTIONS[name] for name in _ORDER])
     if agent is not None:
         words += ["--", *_fixed(agent)]
     options.parse(words, {})  # says what is wrong with them

@@ -10,39 +10,43 @@ from typing import Final
 
 from acp_bridge.agents import origin
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import Parser
 from acp_bridge.hooks import config, read, trust
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 from acp_bridge.terminal.harmless import exact
 
-HELP: Final = """\
-usage: acp-bridge trust [--home FOLDER] FOLDER
-       acp-bridge trust [--home FOLDER] --list
-       acp-bridge trust [--home FOLDER] --remove FOLDER
-
+_USAGE: Final = """\
+acp-bridge trust [--home FOLDER] FOLDER
+acp-bridge trust [--home FOLDER] --list
+acp-bridge trust [--home FOLDER] --remove FOLDER"""
+_ABOUT: Final = """\
 Show the hooks of a project (FOLDER/.acp_bridge/hooks.toml) and every file of the project that
 their commands name, and ask if they may run in sessions that work in that folder. They may as long
 as none of these files changes.
 
-Only a person at a terminal can say so; an agent can't.
+Only a person at a terminal can say so; an agent can't."""
 
-  --list           show what is trusted, and what of it has changed since
-  --remove FOLDER  trust a project's hooks no more
-  --home FOLDER    where that is kept (ACP_BRIDGE_HOME)
 
-exit code: 0 done, 1 not trusted, 2 wrong usage.
-"""
+def parser() -> Parser:
+    """Return what reads the arguments."""
+    after = "exit code: 0 done, 1 not trusted, 2 wrong usage."
+    parser = Parser("acp-bridge trust", _USAGE, _ABOUT, (), after, column=19)
+    parser.add_argument("-h", "--help", action="help")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="show what is trusted, and what of it has changed since",
+    )
+    parser.add_argument("--remove", metavar="FOLDER", help="trust a project's hooks no more")
+    parser.add_home("where that is kept (ACP_BRIDGE_HOME)")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
-    parser = Parser("trust", HELP)
-    parser.add_argument("folder", metavar="FOLDER", nargs="?")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--remove", metavar="FOLDER")
-    parser.add_argument("--home", default=os.environ.get("ACP_BRIDGE_HOME"))
-    given = parser.parse_args(list(arguments))
+    given = parser().parse_args(arguments)
     home = data_folder(given.home)
     try:
         match given.list, given.remove, given.folder:

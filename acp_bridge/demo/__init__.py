@@ -3,6 +3,6 @@
 Read play.py first, then steps.py (what the clients do) and checks.py (what must hold).
 """
 
-from acp_bridge.demo.command import main
+from acp_bridge.demo.command import main, parser
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]

@@ -16,48 +16,60 @@ from typing import TextIO
 import anyio
 
 from acp_bridge import __version__
-from acp_bridge.cli.own_bridge import Parser
+from acp_bridge.cli.parser import Entry, Parser
 from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
 from acp_bridge.terminal.process import BRIDGE
 
-_HELP = """\
-usage: acp-bridge demo [--record FILE]
-
+_ABOUT = """\
 Shows what the bridge is for, without a network and in a few seconds. A client
 starts real bridges with real agents behind them, gives them trouble, and
 records every line that it sends and gets. Each line printed is a check made on
-that recording: the step, the time measured, and what was found.
-
-  1 three at once   three prompts wait their turn; each is answered once
-  2 cancel          a turn is stopped in mid-stream; the next one works
-  3 interrupt       a prompt takes the place of the one that runs
-  4 deaf agent      the agent ignores the cancel: it is killed and restarted,
-                    and still knows what it was told
-  5 agent killed    kill -9 of the agent; the session goes on
-  6 bridge killed   kill -9 of the bridge; another one shows all that was
-                    shown, and holds the prompt that waited
-  7 the end         nothing is left running
-
-  --record FILE     write the recording to FILE, as JSON lines: the client, the
-                    direction (in, out, or note), the time in seconds, the line
-  -h, --help        show this
-
+that recording: the step, the time measured, and what was found."""
+_STEPS = (
+    Entry("1 three at once", "three prompts wait their turn; each is answered once"),
+    Entry("2 cancel", "a turn is stopped in mid-stream; the next one works"),
+    Entry("3 interrupt", "a prompt takes the place of the one that runs"),
+    Entry(
+        "4 deaf agent",
+        "the agent ignores the cancel: it is killed and restarted,\n"
+        "and still knows what it was told",
+    ),
+    Entry("5 agent killed", "kill -9 of the agent; the session goes on"),
+    Entry(
+        "6 bridge killed",
+        "kill -9 of the bridge; another one shows all that was\n"
+        "shown, and holds the prompt that waited",
+    ),
+    Entry("7 the end", "nothing is left running"),
+)
+_AFTER = """\
 Your own sessions are not touched: everything is kept in a temporary folder,
 removed at the end. Colour is for terminals, and not used if NO_COLOR is set.
 
-exit code: 0 every check passed, 1 one failed, 2 wrong usage, 130 interrupted.
-"""
+exit code: 0 every check passed, 1 one failed, 2 wrong usage, 130 interrupted."""
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def parser() -> Parser:
+    """Return what reads the arguments."""
+    usage = "acp-bridge demo [--record FILE]"
+    parser = Parser("acp-bridge demo", usage, _ABOUT, _STEPS, _AFTER, column=20)
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        help="write the recording to FILE, as JSON lines: the client, the\n"
+        "direction (in, out, or note), the time in seconds, the line",
+    )
+    parser.add_argument("-h", "--help", action="help", help="show this")
+    return parser
 
 
 def main(arguments: Sequence[str], *, bridge: Sequence[str] = BRIDGE) -> int:
     """Run the demo with this command as the bridge; returns the exit code."""
-    parser = Parser("demo", _HELP)
-    parser.add_argument("--record", metavar="FILE")
     try:
-        options = parser.parse_args(list(arguments))
+        options = parser().parse_args(arguments)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
     if options.record is None:

@@ -31,6 +31,7 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
 )
+from acp_bridge.settings import DRAIN
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener
 from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
@@ -65,7 +66,7 @@ class Order:
     timeout: float | None = None
     #: how long an agent may take to open a session, and to stop.
     open_timeout: float = waits.REQUEST
-    drain_timeout: float = 2.0
+    drain_timeout: float = DRAIN
     #: the agent has a command to log in; the built-in one says itself which key is missing.
     has_login: bool = True
 

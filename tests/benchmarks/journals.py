@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge.cli import agent_name
+from acp_bridge.cli.naming import agent_name
 from acp_bridge.journal import Journal
 from acp_bridge.wire.jsonrpc import encode
 

@@ -1,18 +1,19 @@
 """`acp-bridge completion`: what the real shells complete, and that it is what the parsers take."""
 
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import options
-from acp_bridge.cli.completion import SHELLS
-from acp_bridge.cli.described import Command, commands
-from acp_bridge.cli.own_bridge import parsers_caught
+from acp_bridge.cli import completion, serving_parser
+from acp_bridge.cli.commands import COMMANDS
+from acp_bridge.journal import Journal
 from acp_bridge.setup.editors import EDITORS
 from tests.support.terminal import on_a_terminal
 
@@ -20,24 +21,33 @@ from tests.support.terminal import on_a_terminal
 LIMIT = 60
 
 
-@pytest.fixture(scope="module")
-def described() -> Mapping[str, Command]:
-    return {command.name: command for command in commands()}
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the shells are started: a folder and a file to be completed, and an agent's command."""
+    """Where the shells are started: a folder, a file and sessions to be completed, and commands."""
     (tmp_path / "work" / "my folder").mkdir(parents=True)
     (tmp_path / "work" / "my file").touch()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "acp-bridge-an-agent").touch(mode=0o755)
+    program = tmp_path / "bin" / "acp-bridge"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m acp_bridge "$@"\n')
+    program.chmod(0o755)
+    anyio.run(keep_sessions, tmp_path / "home")
     return tmp_path / "work"
+
+
+async def keep_sessions(home: Path) -> None:
+    """Two sessions, and one whose id a shell would run."""
+    journal = Journal(home)
+    for session_id in ("3f2a0001", "3f2b0002", "3$(touch run)"):
+        session = await journal.create(session_id, cwd="/w", agent="an-agent")
+        session.start_turn(session.accept("p", {"prompt": [{"type": "text", "text": "please"}]}))
+        await journal.touch(session_id, title="It's: a $(touch run) `title`")
+    await journal.close()
 
 
 def written(tmp_path: Path, shell: str) -> Path:
     script = tmp_path / f"completion.{shell}"
-    script.write_text(SHELLS[shell](commands()))
+    script.write_text(completion.script(shell))
     return script
 
 
@@ -48,43 +58,21 @@ def shell(name: str) -> str:
     return path
 
 
-def test_every_command_and_each_of_its_options_is_described(
-    described: Mapping[str, Command],
-) -> None:
-    assert described.keys() == {"", *cli.COMMANDS}
-    for name, command in described.items():
-        assert command.about or not name
+def test_every_command_and_each_of_its_options_is_explained() -> None:
+    parsers = {name: command.parser() for name, command in COMMANDS.items()}
+    assert all(command.about for command in COMMANDS.values())
+    for parser in (serving_parser.parser({}), *parsers.values()):
         assert not [
-            option
-            for option in command.options
-            if option.names[0][:2] == "--"
-            and not option.about
-            and option.names[0] not in ("--version", "--help")
+            action.option_strings
+            for action in parser._actions
+            if action.option_strings and not action.help and action.dest not in ("help", "version")
         ]
 
 
-def test_the_parsers_themselves_are_what_is_described(described: Mapping[str, Command]) -> None:
-    for name in cli.COMMANDS:
-        with parsers_caught() as caught:
-            assert cli.run([name, "--help"]) == 0
-        (parser,) = caught
-        taken = {text for action in parser._actions for text in action.option_strings}
-        assert {text for option in described[name].options for text in option.names} == taken
-    own = {f"--{name}" for name in options.NAMES}
-    assert own <= {text for option in described[""].options for text in option.names}
-
-
-def test_asking_for_a_parser_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    commands()
-    assert capsys.readouterr() == ("", "")
-    cli.run(["ps", "--help"])
-    assert capsys.readouterr().out.startswith("usage: acp-bridge ps")
-
-
-@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("name", completion.SHELLS)
 def test_the_command_prints_the_script(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["completion", name]) == 0
-    assert capsys.readouterr().out == SHELLS[name](commands())
+    assert capsys.readouterr().out == completion.script(name)
     assert cli.run(["completion", "csh"]) == 2
 
 
@@ -100,11 +88,29 @@ CASES = {
     "acp-bridge run --permissions ": {"allow", "deny"},
     "acp-bridge run --perm": {"--permissions"},
     "acp-bridge ps --j": {"--json"},
+    "acp-bridge send --wa": {"--wait"},
     "acp-bridge ps --wr": set(),
     "acp-bridge completion f": {"fish"},
     "acp-bridge chat --model x": set(),
     "acp-bridge chat --resume --mod": {"--model"},
+    "acp-bridge --model demo --deliv": {"--delivery"},
+    "acp-bridge --spare --deliv": {"--delivery"},
+    "acp-bridge run --model demo --js": {"--json"},
+    "acp-bridge key anth": {"anthropic"},
+    "acp-bridge key --remove fire": {"fireworks_ai"},
+    "acp-bridge cancel 3": {"3f2a0001", "3f2b0002"},
+    "acp-bridge show 3f2a": {"3f2a0001"},
+    "acp-bridge chat --resume 3f2b": {"3f2b0002"},
+    "acp-bridge run --session 3f2b": {"3f2b0002"},
+    "acp-bridge send 3f2a0001 x": set(),
     "acp-bridge -- acp-bridge-an-ag": {"acp-bridge-an-agent"},
+    "acp-bridge -- approv": set(),
+}
+#: What bash makes of --delivery=, of which it sees the = as a word.
+EQUALS = {
+    "acp-bridge --delivery =": {"queue", "interrupt"},
+    "acp-bridge --delivery = int": {"interrupt"},
+    "acp-bridge run --permissions = d": {"deny"},
 }
 HOME, FILE = "acp-bridge --home my", "acp-bridge demo --record my"
 
@@ -113,7 +119,7 @@ HOME, FILE = "acp-bridge --home my", "acp-bridge demo --record my"
 def test_bash_completes(tmp_path: Path, folder: Path) -> None:
     script = written(tmp_path, "bash")
     lines = [f"source {script}"]
-    for line in [*CASES, HOME, FILE]:
+    for line in [*CASES, HOME, FILE, *EQUALS]:
         *before, word = line.split(" ")
         lines += [
             f"COMP_WORDS=({' '.join(before)} '{word}'); COMP_CWORD={len(before)}; _acp_bridge",
@@ -121,11 +127,13 @@ def test_bash_completes(tmp_path: Path, folder: Path) -> None:
         ]
     command = [shell("bash"), "--norc", "--noprofile", "-c", "\n".join(lines)]
     found = [set(part.split("\n")) - {""} for part in printed(command, folder).split("END\n")]
-    assert dict(zip([*CASES, HOME, FILE], found, strict=False)) == {
+    assert dict(zip([*CASES, HOME, FILE, *EQUALS], found, strict=False)) == {
         **CASES,
         HOME: {"my folder"},
         FILE: {"my file", "my folder"},
+        **EQUALS,
     }
+    assert not (folder / "run").exists()
 
 
 @pytest.mark.process
@@ -142,6 +150,10 @@ def test_fish_completes(tmp_path: Path, folder: Path) -> None:
         HOME: {"my folder/"},
         FILE: {"my file", "my folder/"},
     }
+    told = dict(line.split("\t") for part in parts for line in part.splitlines() if "\t" in line)
+    assert told["--wait"].startswith("stay, and write the answer")
+    assert told["3f2a0001"] == "It's: a $(touch run) `title`"
+    assert not (folder / "run").exists()
 
 
 def printed(command: list[str], cwd: Path) -> str:
@@ -160,7 +172,8 @@ def printed(command: list[str], cwd: Path) -> str:
 
 def environment(cwd: Path) -> dict[str, str]:
     path = f"{cwd.parent / 'bin'}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(cwd.parent), "TERM": "dumb"}
+    home = {"HOME": str(cwd.parent), "ACP_BRIDGE_HOME": str(cwd.parent / "home")}
+    return {"PATH": path, "TERM": "dumb", **home}
 
 
 #: What is typed on a terminal, with < for the Tab key, and what acp-bridge gets.
@@ -170,6 +183,11 @@ TYPED = {
     "run --perm<al< x": "run|--permissions|allow|x",
     "completion f<": "completion|fish",
     "--home my<": "--home|my folder",
+    "--spare --deliv<": "--spare|--delivery",
+    "--model demo --deliv<": "--model|demo|--delivery",
+    "key anth<": "key|anthropic",
+    "cancel 3f2a<": "cancel|3f2a0001",
+    "chat --resume 3f2b<": "chat|--resume|3f2b0002",
     "-- acp-bridge-an-ag<": "--|acp-bridge-an-agent",
     "chat -- acp-bridge-an-ag< my\\ fi<": "chat|--|acp-bridge-an-agent|my file",
 }
@@ -194,3 +212,4 @@ def test_zsh_completes(tmp_path: Path, folder: Path, installed: bool) -> None:
             terminal.until("READY> ")
             terminal.type(f"acp-bridge {line.replace('<', chr(9))}\n")
             assert terminal.until(":END").rpartition("GOT:")[2] == f"{words}:END"
+    assert not (folder / "run").exists()

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acp_bridge import __version__
-from acp_bridge.cli.described import Command, commands
-from acp_bridge.cli.help_text import Entry, Example, Heading, Paragraph, Part, parts_of, usage_of
+from acp_bridge.cli.commands import COMMANDS
+from acp_bridge.cli.parser import Entry, Example, Heading, Paragraph, Parser, Part
+from acp_bridge.cli.serving_parser import parser
 
 FILE = Path(__file__).parents[2] / "packaging" / "acp-bridge.1"
 _ABOUT = "stands between an editor and its coding agent"
@@ -16,7 +17,7 @@ _ABOUT = "stands between an editor and its coding agent"
 
 def page() -> str:
     """The page, as roff with the macros of man."""
-    serving, *others = commands()
+    serving = parser({})
     lines = [
         f'.TH ACP\\-BRIDGE 1 "" "acp\\-bridge {_plain(__version__)}" "User Commands"',
         *(".SH NAME", f"acp\\-bridge \\- {_ABOUT}", ".SH SYNOPSIS"),
@@ -24,21 +25,21 @@ def page() -> str:
         ".SH DESCRIPTION",
         *_body(serving),
     ]
-    for command in others:
-        lines += [f".SH ACP\\-BRIDGE {_plain(command.name.upper())}", *_usage(command)]
-        lines += _body(command)
+    for name, command in COMMANDS.items():
+        own = command.parser()
+        lines += [f".SH ACP\\-BRIDGE {_plain(name.upper())}", *_usage(own), *_body(own)]
     return "\n".join(lines) + "\n"
 
 
-def _usage(command: Command) -> Iterator[str]:
-    for line in usage_of(command.help):
+def _usage(parser: Parser) -> Iterator[str]:
+    for line in (parser.usage or "").split("\n"):
         yield from (".nf", f"\\fB{_plain(line)}\\fR", ".fi")
 
 
-def _body(command: Command) -> Iterator[str]:
+def _body(parser: Parser) -> Iterator[str]:
     """The parts in order; examples that follow each other stand together."""
     example = False
-    for part in parts_of(command.help):
+    for part in parser.parts():
         if isinstance(part, Example) != example:
             example = not example
             yield from (".PP", ".RS 4", ".nf") if example else (".fi", ".RE")
@@ -62,7 +63,8 @@ def _lines(part: Part) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """The text without what roff would take for its own."""
+    """The text without its lines, and without what roff would take for its own."""
+    text = " ".join(text.split("\n"))
     text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{text}" if text.startswith((".", "'")) else text
 

@@ -6,29 +6,10 @@ import tomllib
 
 import pytest
 
-from acp_bridge.cli.described import commands
-from acp_bridge.cli.help_text import Entry, Example, Heading, Paragraph, parts_of, usage_of
+from acp_bridge.cli import serving_parser
+from acp_bridge.cli.commands import COMMANDS
+from acp_bridge.cli.parser import Entry, Heading
 from tests.packaging.man_page import FILE, page
-
-HELP = """\
-usage: acp-bridge x [ID]
-       acp-bridge x --list
-
-What it does, in
-two lines.
-
-  acp-bridge x 3f2a | less
-
-Things:
- of one kind
-  --long-option this|that
-                   its text, in
-                   two lines
-  --short ID       another: 'x'
-  --bare, --help
-
-exit code: 0 done.
-"""
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -41,31 +22,14 @@ def test_the_page_is_installed_where_man_looks() -> None:
     assert shared == {"packaging/acp-bridge.1": "share/man/man1/acp-bridge.1"}
 
 
-def test_a_help_text_has_these_parts() -> None:
-    assert usage_of(HELP) == ["acp-bridge x [ID]", "acp-bridge x --list"]
-    assert list(parts_of(HELP)) == [
-        Paragraph("What it does, in two lines."),
-        Example("acp-bridge x 3f2a | less"),
-        Heading("Things", 1),
-        Heading("of one kind", 2),
-        Entry("--long-option this|that", "its text, in two lines"),
-        Entry("--short ID", "another: 'x'"),
-        Entry("--bare, --help", ""),
-        Paragraph("exit code: 0 done."),
-    ]
-
-
-def test_no_word_of_any_help_is_lost() -> None:
-    for command in commands():
-        words = " ".join(usage_of(command.help)).split()
-        for part in parts_of(command.help):
-            words += (
-                f"{part.name} {part.text}".split()
-                if isinstance(part, Entry)
-                else (part.text.split())
-            )
+def test_no_word_of_any_help_is_lost_in_its_parts() -> None:
+    for parser in (serving_parser.parser({}), *(each.parser() for each in COMMANDS.values())):
+        words = (parser.usage or "").split()
+        for part in parser.parts():
+            said = f"{part.name} {part.text}" if isinstance(part, Entry) else part.text
+            words += said.split()
             words[-1] += ":" if isinstance(part, Heading) and part.level == 1 else ""
-        assert words == command.help.removeprefix("usage:").split()
+        assert words == parser.format_help().removeprefix("usage:").split()
 
 
 @pytest.mark.process

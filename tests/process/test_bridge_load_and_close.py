@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.cli import agent_name
+from acp_bridge.cli.naming import agent_name
 from acp_bridge.journal import Journal, JournalError, SessionJournal, history
 from tests.process.bridge_support import World, fails, stopped
 from tests.support.client import RecordingClient

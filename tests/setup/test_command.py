@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.cli.serving_parser import OPTIONS
 from acp_bridge.setup import installation
 from acp_bridge.setup.editors import EDITORS
 
@@ -222,3 +223,35 @@ def test_a_command_that_a_tool_may_throw_away_is_warned_of(
     monkeypatch.setattr(sys, "argv", [str(command)])
     assert "may be thrown away" in run(capsys, "zed")[1]
     assert "may be thrown away" in run(capsys, "zed", "--write")[1]
+
+
+def test_options_are_written_in_one_order_however_they_were_given(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {
+        "queue|interrupt": "queue",
+        "keep|clear": "keep",
+        "unclean|always": "always",
+        "on|off": "on",
+        "SECONDS": "9",
+        "MINUTES": "9",
+        "DURATION": "9m",
+        "debug|info|warning|error": "info",
+        "FOLDER": "/h",
+        "FILE": "/log",
+    }
+    options = [each for each in OPTIONS.values() if each.name not in ("openhands-profile", "model")]
+    own = [
+        [each.argument, *([values.get(each.value, "http://h")] if each.value else [])]
+        for each in options
+    ]
+    _, out, _ = run(capsys, "zed", *(word for words in own for word in words))
+    _, again, _ = run(capsys, "zed", *(word for words in reversed(own) for word in words))
+    assert out == again
+    (server,) = document(out)["agent_servers"].values()
+    names = [word for word in server["args"] if word.startswith("--")]
+    assert sorted(names) == sorted(each.argument for each in options)
+    assert names[4:] == [
+        *("--request-timeout", "--openhands", "--agent-name", "--home", "--log-file"),
+        *("--log-level", "--sleep-after", "--spare", "--keep", "--no-listen"),
+    ]

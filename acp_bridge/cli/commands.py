@@ -1,0 +1,68 @@
+"""The commands of `acp-bridge`: what the help says of each, and the module that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from acp_bridge.cli.parser import Parser
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, whose module is imported when it is needed."""
+
+    about: str
+    module: str
+    #: what the help of `acp-bridge` says that may follow its name.
+    arguments: str = ""
+    #: the name of its function in the module, if there are several commands.
+    function: str = ""
+
+    @property
+    def main(self) -> Callable[[Sequence[str]], int]:
+        """Return its function: from the arguments after the command's name to the exit code."""
+        main: Callable[[Sequence[str]], int] = self._of_module(self.function or "main")
+        return main
+
+    @property
+    def parser(self) -> Callable[[], Parser]:
+        """Return the function that makes the parser of its arguments."""
+        name = f"{self.function}_parser" if self.function else "parser"
+        parser: Callable[[], Parser] = self._of_module(name)
+        return parser
+
+    def _of_module(self, name: str) -> Any:
+        return getattr(import_module(f"acp_bridge.{self.module}"), name)
+
+
+_ANSWER: Final = "answer what the agent asks"
+COMMANDS: Final[Mapping[str, Command]] = {
+    "chat": Command("talk with an agent in this terminal", "cli.chat"),
+    "attach": Command("see one in this terminal, and take part in it", "cli.attach", "[ID]"),
+    "run": Command(
+        "one prompt from a script: the answer on stdout, exit codes", "cli.run_command", '"PROMPT"'
+    ),
+    "sessions": Command("list them", "cli.reading", "", "sessions"),
+    "show": Command("the transcript of one", "cli.reading", "[ID]", "show"),
+    "ps": Command("list them: what each does, what waits, what is asked", "cli.live", "", "ps"),
+    "send": Command("put a prompt onto the queue of one", "cli.send", 'ID "PROMPT"'),
+    "cancel": Command("stop the turn that runs", "cli.live", "ID", "cancel"),
+    "approve": Command(_ANSWER, "cli.asked", "ID", "approve"),
+    "deny": Command(_ANSWER, "cli.asked", "ID", "deny"),
+    "close": Command("end it; it is kept", "cli.live", "ID", "close"),
+    "delete": Command("delete it for good", "cli.live", "ID", "delete"),
+    "trust": Command("let the hooks of a project run (docs/hooks.md)", "cli.trust", "FOLDER"),
+    "doctor": Command("look if all is well, and say what to do if not", "cli.doctor"),
+    "key": Command("keep a key for the built-in agent, without showing it", "cli.key", "[NAME]"),
+    "setup": Command(
+        "make an editor start this: what goes where, or written there", "cli.setup", "EDITOR"
+    ),
+    "completion": Command(
+        "complete commands and options in bash, zsh or fish", "cli.completion", "SHELL"
+    ),
+    "demo": Command("show it working, offline, in under 20 seconds", "demo"),
+}

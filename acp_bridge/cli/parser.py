@@ -1,0 +1,231 @@
+"""The arguments of `acp-bridge` and of its commands, with the sentences that their help has.
+
+A person has written the sentences and broken their lines. They are printed like that, but for a
+terminal that is too narrow. The man page and the completion of shells are made from them, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO, Final, NoReturn
+
+#: the column in which the text of an option begins where the terminal is narrow.
+_NARROW: Final = 8
+#: columns that a help text is given at least.
+_NARROWEST: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Lines that are read as one text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line above entries; `level` is 1, or 2 for one within a group."""
+
+    text: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An option or a command, and what it does, in lines; nothing is said of some."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A line that can be typed."""
+
+    text: str
+
+
+Part = Paragraph | Heading | Entry | Example
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads arguments; what is wrong with them is said in one line, with exit code 2.
+
+    The help has the usage, a line for each way to call; `about`; the `listing`; every option of
+    which `help` says something, in the order of definition and below the title of its group; and
+    `after`. Options in a group without a title are not listed. Texts of options begin in `column`.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        usage: str,
+        about: str,
+        listing: Sequence[Part] = (),
+        after: str = "",
+        *,
+        column: int,
+    ) -> None:
+        super().__init__(program, usage, about, after, add_help=False, allow_abbrev=False)
+        self._listing, self._column = listing, column
+
+    def parts(self) -> Iterator[Part]:
+        """Give the parts of the help below its usage, in order."""
+        return chain.from_iterable(self._sections())
+
+    def _sections(self) -> Iterator[Sequence[Part]]:
+        """Give the parts in sections, which stand apart."""
+        yield [Paragraph(text) for text in (self.description or "").split("\n\n")]
+        yield self._listing
+        first, second, *titled = self._action_groups  # argparse has the first two itself
+        yield [*_entries(first._group_actions), *_entries(second._group_actions)]
+        for group in titled:
+            if group.title:
+                yield [Heading(group.title, 2), *_entries(group._group_actions)]
+        yield [Paragraph(text) for text in (self.epilog or "").split("\n\n")]
+
+    def help_for(self, columns: int | None) -> str:
+        """Return the help, whose lines fit a terminal of so many columns; None: there is none."""
+        text = self._laid_out(None)
+        if columns is None or all(len(line) < columns for line in text.split("\n")):
+            return text
+        return self._laid_out(max(columns - 1, _NARROWEST))
+
+    def _laid_out(self, width: int | None) -> str:
+        """Return the help in lines of this width; None: as they were written."""
+        lines = f"usage: {self.usage}".replace("\n", f"\n{' ' * 7}").split("\n")
+        if width is not None:
+            lines = [_wrapped(line, width, 2 * _NARROW) for line in lines]
+        before: Part | None = None
+        for section in self._sections():
+            for at, part in enumerate(section):
+                if before is None or _stands_apart(before, part, begins=at == 0):
+                    lines.append("")
+                written = _written(part, self._column)
+                lines.append(written if width is None else _fitted(part, self._column, width))
+                before = part
+        return "\n".join(lines) + "\n"
+
+    def format_help(self) -> str:
+        """Return the help as it was written."""
+        return self.help_for(None)
+
+    def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
+        """Add `--home`, whose default is the variable ACP_BRIDGE_HOME."""
+        home = os.environ.get("ACP_BRIDGE_HOME")
+        self.add_argument("--home", metavar="FOLDER", default=home, help=about)
+
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """Print the help. Raises SystemExit: that is all there is to do."""
+        from acp_bridge.terminal.printing import columns, print_text
+
+        raise SystemExit(print_text(self.help_for(columns())))
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the arguments; raises SystemExit."""
+        fail(message, self.prog)
+
+
+class CommandParser(Parser):
+    """Reads the arguments of a command, whose help has examples."""
+
+    def __init__(
+        self,
+        command: str,
+        usage: str,
+        about: str,
+        examples: Sequence[str],
+        after: str,
+        *,
+        column: int = 19,
+    ) -> None:
+        listing = tuple(map(Example, examples))
+        super().__init__(f"acp-bridge {command}", usage, about, listing, after, column=column)
+        #: the name of the command.
+        self.name = command
+        self.add_argument("-h", dest="help", action="help")
+        self.add_argument("--help", action="help", help="show this")
+
+
+def fail(message: str, program: str = "acp-bridge") -> NoReturn:
+    """Say what is wrong with the arguments of a program; raises SystemExit."""
+    from acp_bridge.terminal.harmless import exact
+    from acp_bridge.terminal.printing import say_on_stderr
+
+    say_on_stderr(f"{program}: {exact(message)}\nTry '{program} --help'.\n")
+    raise SystemExit(2)
+
+
+def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:
+    """Give an entry for each option with a sentence, and one for all whose sentence is empty.
+
+    What shows the help is the last of them.
+    """
+    for action in sorted(actions, key=lambda action: action.dest == "help"):
+        if action.help:
+            yield Entry(_name(action), action.help)
+    if bare := [_name(action) for action in actions if action.help == ""]:
+        yield Entry(", ".join(bare), "")
+
+
+def _name(action: argparse.Action) -> str:
+    """Return an argument as the help names it, with its value."""
+    value = action.metavar if isinstance(action.metavar, str) else ""
+    if not action.option_strings:
+        return value
+    value = f"[{value}]" if action.nargs == "?" else value
+    return f"{', '.join(action.option_strings)} {value}".rstrip()
+
+
+def _stands_apart(before: Part, part: Part, *, begins: bool) -> bool:
+    """Return True if a line is left empty between two parts; `begins`: a section does so."""
+    match before, part:
+        case (Heading(), _) | (_, Heading(level=2)):
+            return False
+        case (Entry(), Entry()) | (Example(), Example()):
+            return begins
+        case _:
+            return True
+
+
+def _written(part: Part, column: int) -> str:
+    """Return a part in the lines that a person gave it."""
+    match part:
+        case Paragraph(text):
+            return text
+        case Heading(text, level):
+            return f"{text}:" if level == 1 else f" {text}"
+        case Example(text) | Entry(text, ""):
+            return f"  {text}"
+        case Entry(name, text):
+            head = f"  {name}".ljust(column)
+            gap = "\n" + " " * column
+            beside = "" if len(head.rstrip()) < column else gap
+            return head + beside + text.replace("\n", gap)
+
+
+def _fitted(part: Part, column: int, width: int) -> str:
+    """Return a part in lines of this width; but what is typed is one line."""
+    written = _written(part, column)
+    match part:
+        case Example() | Entry(_, ""):
+            return written
+        case Entry(name, text):
+            head = f"  {name}".ljust(column)
+            column = column if width - column >= _NARROWEST // 2 else _NARROW
+            if len(head.rstrip()) < column:
+                return _wrapped(f"  {name}".ljust(column) + text, width, column)
+            return f"{head}\n{_wrapped(' ' * column + text, width, column)}"
+        case _:
+            return _wrapped(written, width)
+
+
+def _wrapped(text: str, width: int, deep: int = 0) -> str:
+    return textwrap.fill(
+        text, width, subsequent_indent=" " * deep, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,250 @@
+"""The options of `acp-bridge` itself, with their defaults, and its help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from acp_bridge import waits
+from acp_bridge.cli import openhands
+from acp_bridge.cli.commands import COMMANDS
+from acp_bridge.cli.parser import Entry, Heading, Parser, Part
+from acp_bridge.settings import Settings
+
+_USAGE: Final = """\
+acp-bridge [OPTIONS] [-- COMMAND ARGS...]
+acp-bridge COMMAND ..."""
+_ABOUT: Final = """\
+Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives
+the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout."""
+_AFTER: Final = """\
+The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
+from keys.env in its data folder, where 'acp-bridge key' keeps them; 'python -m agent --help' says
+more.
+
+In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
+were held when a bridge was killed; /queue memory about an agent that won't load its session.
+
+exit code: 0 the client ended the session, 2 wrong usage."""
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+#: the least that the log has by itself: on stderr, and in a file.
+STDERR_LEVEL, FILE_LEVEL = "warning", "info"
+#: minutes of rest after which the built-in agent is ended until it is needed again.
+SLEEP: Final = 60.0
+#: What counts where nothing was chosen.
+DEFAULTS: Final = Settings(command=(), agent_name="", home=Path())
+
+
+class Switch(StrEnum):
+    """The value of an option that turns something on or off."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class OfEnvironment(str):
+    """A value that came from an environment variable: messages then name that."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the bridge, which may also be given by an environment variable."""
+
+    name: str
+    #: how the help names its value; None for a switch that turns off what is on by itself.
+    value: str | None
+    about: str
+    #: it may stand without a value, which then is "on".
+    optional: bool = False
+
+    @property
+    def argument(self) -> str:
+        """Return the option as it is typed, without its value."""
+        return f"--{self.name}" if self.value else f"--no-{self.name}"
+
+    @property
+    def attribute(self) -> str:
+        """Return the name under which argparse keeps its value."""
+        return self.argument[2:].replace("-", "_")
+
+    def add_to(self, parser: argparse._ActionsContainer, env: Mapping[str, str]) -> None:
+        """Let a parser take it; if it is not given, its value is what `env` has."""
+        if self.value is None:
+            parser.add_argument(self.argument, action="store_true", help=self.about)
+            return
+        found = env.get(variable(self.name))  # an empty one is none
+        parser.add_argument(
+            self.argument,
+            nargs="?" if self.optional else None,
+            const="on" if self.optional else None,
+            default=OfEnvironment(found) if found else None,
+            metavar=self.value,
+            help=self.about,
+        )
+
+
+#: The options by the groups of the help. Lines are broken by hand.
+GROUPS: Final[Mapping[str, Sequence[Option]]] = {
+    "prompts and cancels": (
+        Option(
+            "delivery",
+            "queue|interrupt",
+            "a prompt that comes during a turn waits for its end, or\n"
+            f"cancels it (ACP_BRIDGE_DELIVERY; default {DEFAULTS.delivery})",
+        ),
+        Option(
+            "on-cancel",
+            "keep|clear",
+            "a cancel leaves the prompts that wait, or cancels them\n"
+            f"too (ACP_BRIDGE_ON_CANCEL; default {DEFAULTS.on_cancel})",
+        ),
+        Option(
+            "drain-timeout",
+            "SECONDS",
+            "how long an agent may take to stop before it is killed\n"
+            f"and restarted (ACP_BRIDGE_DRAIN_TIMEOUT; default {DEFAULTS.drain_timeout:g}, with\n"
+            f"--openhands {openhands.DRAIN:g})",
+        ),
+        Option(
+            "reload-after-cancel",
+            "unclean|always",
+            "restart the agent only after a cancel that went wrong, or\n"
+            "after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default"
+            f" {DEFAULTS.reload_after_cancel})",
+        ),
+    ),
+    "the agent": (
+        Option(
+            "model",
+            "MODEL",
+            "the built-in agent's model as LiteLLM names it, such as\n"
+            "anthropic/claude-sonnet-5-5; or demo, or scripted:FILE\n"
+            "(ACP_BRIDGE_MODEL; default the first whose key is there,\n"
+            "else demo)",
+        ),
+        Option(
+            "openhands",
+            "URL",
+            "instead of the built-in agent, one that drives a running\n"
+            "OpenHands agent-server, such as http://127.0.0.1:8000; the\n"
+            "key is OPENHANDS_SESSION_API_KEY (ACP_BRIDGE_OPENHANDS)",
+        ),
+        Option(
+            "openhands-profile",
+            "NAME",
+            "the agent profile of its new conversations\n"
+            "(ACP_BRIDGE_OPENHANDS_PROFILE; default the active one)",
+        ),
+        Option(
+            "agent-name",
+            "NAME",
+            "the name under which the agent's sessions are kept and found\n"
+            "again (ACP_BRIDGE_AGENT_NAME; default: from the command)",
+        ),
+        Option(
+            "request-timeout",
+            "SECONDS",
+            "how long an agent may take to open a session, or to take a\n"
+            f"setting (ACP_BRIDGE_REQUEST_TIMEOUT; default {DEFAULTS.request_timeout:g})",
+        ),
+        Option(
+            "sleep-after",
+            "MINUTES",
+            "end the agent of a session that was at rest for so long; it\n"
+            "is started again when it is needed; 0: never\n"
+            f"(ACP_BRIDGE_SLEEP_AFTER; default {DEFAULTS.sleep_after / 60:g}, built-in agent"
+            f" {SLEEP:g})",
+        ),
+        Option(
+            "spare",
+            "on|off",
+            "keep one more process of the agent ready, so that the next\n"
+            f"session opens at once; ended when unused for {waits.SPARE / 60:g} minutes\n"
+            f"(ACP_BRIDGE_SPARE; default {Switch.ON if DEFAULTS.spare else Switch.OFF})",
+            optional=True,
+        ),
+    ),
+    "the bridge": (
+        Option(
+            "keep",
+            "DURATION",
+            "when the client ends, go on with what runs and waits for so\n"
+            "long, such as 30m or 8h: another client can load the\n"
+            "session meanwhile (ACP_BRIDGE_KEEP; default: end as well)",
+        ),
+        Option(
+            "listen",
+            None,
+            "let no other client of yours join over a socket in the home\n"
+            "folder (ACP_BRIDGE_LISTEN=off)",
+        ),
+        Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
+        Option("log-file", "FILE", "the log; without it, stderr (ACP_BRIDGE_LOG_FILE)"),
+        Option(
+            "log-level",
+            "|".join(LEVELS),
+            "the least that the log has (ACP_BRIDGE_LOG_LEVEL; default\n"
+            f"{STDERR_LEVEL} on stderr, {FILE_LEVEL} in a file)",
+        ),
+    ),
+}
+OPTIONS: Final = {option.name: option for group in GROUPS.values() for option in group}
+
+
+def variable(option: str) -> str:
+    """Return the name of the environment variable for an option."""
+    return "ACP_BRIDGE_" + option.upper().replace("-", "_")
+
+
+def words_of(given: argparse.Namespace, options: Iterable[Option]) -> list[str]:
+    """Return those of the options that were given to a command, as words of a command line."""
+    words: list[str] = []
+    for option in options:
+        value = getattr(given, option.attribute)
+        if option.value is None:
+            words += [option.argument] if value else []
+        elif value is not None:
+            words += [option.argument, value]
+    return words
+
+
+def parser(env: Mapping[str, str]) -> Parser:
+    """Return what reads the options; what is not given is taken from `env`."""
+    parser = Parser("acp-bridge", _USAGE, _ABOUT, tuple(_listing()), _AFTER, column=36)
+    for title, options in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for option in options:
+            option.add_to(group, env)
+    group.add_argument("--version", action="store_true", help="")
+    group.add_argument("--help", action="store_true", help="")
+    group.add_argument("-h", dest="help", action="store_true")
+    return parser
+
+
+def _listing() -> Iterator[Part]:
+    """Give what the help says of the commands, and above the options."""
+    yield Heading("Set up (each command has its own --help; docs/commands.md says more)", 1)
+    yield from _commands("doctor", "key", "setup", "completion", "trust", "demo")
+    yield Heading("Work with sessions", 1)
+    yield Heading("a new one, or one that is kept", 2)
+    yield from _commands("chat", "run", "sessions", "show")
+    yield Heading("one that is live, in an editor or elsewhere", 2)
+    yield from _commands("ps", "attach", "send", "cancel", "approve|deny", "close", "delete")
+    yield Heading("Serve an editor, which starts one of these", 1)
+    yield Entry("acp-bridge", "the built-in agent")
+    yield Entry("acp-bridge -- codex-acp", "any other ACP agent")
+    yield Heading("Options for serving (and the environment variables that set them)", 1)
+
+
+def _commands(*names: str) -> Iterator[Entry]:
+    """Give an entry for each command; a name may be that of two, of which the same is said."""
+    for name in names:
+        command = COMMANDS[name.partition("|")[0]]
+        yield Entry(f"acp-bridge {name} {command.arguments}".rstrip(), command.about)
