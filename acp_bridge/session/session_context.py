@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
@@ -39,10 +38,6 @@ class SessionContext:
     socket: Path | None = None
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
-    #: gives away the process that is initialized and has no session, if there is one.
-    take_ready: Callable[[], Link | None] = field(default=lambda: None)
-    #: gives away the process that is being started for nobody yet, waited for.
-    take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] = field(default=lambda: None)
     #: whether the agent was seen to take up a session again.
@@ -95,7 +90,3 @@ class SessionContext:
     def ready_links(self) -> list[Link]:
         """Every process of the agent that has been started and lives, the newest last."""
         return [link for link in self._links if link.initialized and not link.gone]
-
-
-async def _nothing() -> None:
-    """Return None: nothing is being started."""

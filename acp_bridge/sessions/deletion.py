@@ -11,20 +11,18 @@ from acp_bridge.agents.link import Link
 from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_DELETE, ErrorCode, has
 from acp_bridge.sessions.listing import Listing
-from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.sessions.pool import Pool
 from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Deletion:
     """Deletes one session at the agent."""
 
-    def __init__(
-        self, session_id: str, capabilities: object, listing: Listing, waiting: WaitingProcess
-    ) -> None:
+    def __init__(self, session_id: str, capabilities: object, listing: Listing, pool: Pool) -> None:
         """`capabilities`: the agent's."""
         self._able = has(capabilities, "sessionCapabilities", "delete")
         self._listing = listing
-        self._waiting = waiting
+        self._pool = pool
         self._session_id = session_id
         self._done = False
 
@@ -63,7 +61,7 @@ class Deletion:
             return "another session has the same id at the agent"
         try:
             with anyio.fail_after(waits.DELETE):
-                link = await self._waiting.ready()
+                link = await self._pool.ready()
             with anyio.fail_after(waits.AGENT_PATIENCE):
                 await link.ask(SESSION_DELETE, {"sessionId": agent_id})
         except TimeoutError:

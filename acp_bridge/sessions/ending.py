@@ -14,8 +14,8 @@ from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.deletion import Deletion
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.session_store import SessionStore
-from acp_bridge.sessions.waiting_process import WaitingProcess
 
 
 class Ending:
@@ -30,7 +30,7 @@ class Ending:
         store: SessionStore,
         context: SessionContext,
         listing: Listing,
-        waiting: WaitingProcess,
+        pool: Pool,
     ) -> None:
         """`busy`: one load, fork, close or delete of a session runs at a time."""
         self._live = live
@@ -40,7 +40,7 @@ class Ending:
         self._store = store
         self._context = context
         self._listing = listing
-        self._waiting = waiting
+        self._pool = pool
 
     async def close(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/close`: the session's prompts are answered `cancelled` first.
@@ -75,7 +75,7 @@ class Ending:
 
     async def _delete(self, request: ClientRequest, given: Json) -> Json:
         session_id = params.session_id(given)
-        asked = self._context.capabilities, self._listing, self._waiting
+        asked = self._context.capabilities, self._listing, self._pool
         deletion = Deletion(session_id, *asked)
         if session := self._live.get(session_id):
             deletion.prepare(session.link)
