@@ -63,7 +63,8 @@ def _options(offered: list[Json]) -> list[Option]:
         letter = free.pop(kind, None)
         keys = (_DIGITS[number], *([letter] if letter else []))
         option_id = str(option.get("optionId"))
-        found.append(Option(option_id, one_line(option.get("name"), 60) or option_id, kind, keys))
+        name = one_line(option.get("name"), 60) or one_line(option_id, 60)
+        found.append(Option(option_id, name, kind, keys))
     return found
 
 
