@@ -14,6 +14,7 @@ import anyio
 from acp_bridge.cli.live import at_session, named, read
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit
@@ -21,6 +22,7 @@ from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import fail, print_text
 from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, summary_of
+from acp_bridge.terminal.reminder import reminder
 from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.wire.stdio import Reader
@@ -132,7 +134,11 @@ async def _answer(
     meant = option_for(params, allow=order.allow, given=order.option)
 
     async def choose() -> Json:
-        if order.allow and order.option is None and not await _says_yes():
+        if (
+            order.allow
+            and order.option is None
+            and not await _says_yes(reminder(as_object(params.get("toolCall"))))
+        ):
             raise NotAnswered("not approved: the agent still waits for an answer")
         return meant
 
@@ -144,8 +150,9 @@ async def _answer(
     return print_text(f"{verb} ({name}): {summary_of(params)}.{rest}\n")
 
 
-async def _says_yes() -> bool:
-    """Ask for a yes on the terminal; anything else is a no."""
+async def _says_yes(about: str) -> bool:
+    """Ask for a yes on the terminal, below what it is about; anything else is a no."""
+    print_text(f"This is about {about}\n" if about else "")
     print_text("Allow it? [yes/no] ")
     reader = Reader(os.dup(0))
     said = b""

@@ -12,10 +12,11 @@ import re
 from typing import Final
 
 #: Controls but for newline and tab, surrogates, marks that turn the direction of writing, ends of
-#: lines that look like none, and characters that are seen nowhere and hold words (tags).
+#: lines that look like none, and characters that are seen nowhere, so that a command or a path is
+#: not what it looks like, or that hold words (tags). Joiners stay: some scripts can't do without.
 _HARMFUL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 
 

@@ -148,6 +148,16 @@ def test_a_change_by_another_client_is_told_and_the_same_value_is_not() -> None:
     assert shown.take(change) is None
 
 
+def test_a_mode_that_was_not_announced_is_told_harmless() -> None:
+    shown = SettingsShown()
+    shown.opened({"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}]}})
+    change = {"sessionUpdate": "current_mode_update", "currentModeId": "b\x1b]0;c\x07\n" + 99 * "d"}
+    told = shown.take(change)
+    assert told is not None
+    assert told.startswith("mode: b\\x1b]0;c\\x07 ddd")
+    assert len(told) < 80
+
+
 def test_usage_title_and_odd_announcements() -> None:
     shown = SettingsShown()
     update: dict[str, Any]
@@ -174,6 +184,12 @@ def test_each_option_has_a_number_and_the_first_of_a_kind_its_letter() -> None:
     asked = question(None, {"options": [*offered, 7]})
     keys = [option.keys for option in asked.options]
     assert keys == [("1", "y"), ("2",), ("3", "n"), ("4", "d"), ("5",)]
+
+
+def test_an_option_without_a_name_is_shown_by_its_id_harmless() -> None:
+    given = "a\x1b[2J\n  1 or y: No"
+    (option,) = question(None, {"options": [{"optionId": given, "kind": "allow_once"}]}).options
+    assert (option.id, option.name) == (given, "a\\x1b[2J 1 or y: No")
 
 
 @pytest.mark.parametrize("before", [None, {"state": "idle", "seconds": 60}])

@@ -113,6 +113,16 @@ async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
         await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
 
 
+@pytest.mark.hazard("V9")
+async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        another = "\n" * 40 + "command: ls\n"
+        running.ask("ls", rawInput={"command": "rm -r /", "note": another})
+        await running.terminal.shows("about ls: command: rm -r /")
+        await running.terminal.shows("1 or y: Allow")
+
+
 async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.prompt("do")

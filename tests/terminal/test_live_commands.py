@@ -2,7 +2,7 @@
 
 import os
 import pty
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Bridge:
         self.answers: dict[str, Any] = {"_acp_bridge/attach": {}}
         self.connections: list[FakeBridge] = []
         self.reachable = True
+        #: what `ask` asks for, beside its id.
+        self.call: Json = {}
 
     def calls(self, method: str) -> list[Any]:
         """The params of all requests of a method."""
@@ -53,7 +55,7 @@ class Bridge:
 
     def ask(self, params: Json) -> Json:
         """For `answers`: ask for a permission as soon as somebody attaches."""
-        card = {"toolCallId": "t", "title": "rm \x1b x"}
+        card = {"toolCallId": "t", "title": "rm \x1b x", **self.call}
         options = [
             {"optionId": "y", "name": "Yes", "kind": "allow_once"},
             {"optionId": "n", "name": "No", "kind": "reject_once"},
@@ -249,6 +251,25 @@ def test_without_a_terminal_an_option_is_needed_to_approve(bridge: Bridge, said:
     assert "nobody can say yes where stdin is no terminal" in err
 
 
+@pytest.fixture
+def typing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Puts what a person types on the terminal that is this process's stdin."""
+    master, slave = pty.openpty()
+    stdin = os.dup(0)
+
+    def typed(text: bytes) -> None:
+        os.write(master, text)
+
+    try:
+        os.dup2(slave, 0)
+        monkeypatch.setattr("sys.stdin", os.fdopen(slave, closefd=False))
+        yield typed
+    finally:
+        os.dup2(stdin, 0)
+        for each in (master, slave, stdin):
+            os.close(each)
+
+
 @pytest.mark.parametrize(
     ("typed", "code", "chosen"),
     [(b"yes\n", 0, ["y"]), (b"no\n", 1, []), (b"y\n", 1, []), (b"\x04", 1, [])],
@@ -256,26 +277,32 @@ def test_without_a_terminal_an_option_is_needed_to_approve(bridge: Bridge, said:
 def test_a_yes_on_the_terminal_approves_and_anything_else_does_not(
     bridge: Bridge,
     said: Said,
-    monkeypatch: pytest.MonkeyPatch,
+    typing: Callable[[bytes], None],
     typed: bytes,
     code: int,
     chosen: list[str],
 ) -> None:
     bridge.about["asks"] = "rm"
     bridge.answers["_acp_bridge/attach"] = bridge.ask
-    master, slave = pty.openpty()
-    stdin = os.dup(0)
-    try:
-        os.dup2(slave, 0)
-        monkeypatch.setattr("sys.stdin", os.fdopen(slave, closefd=False))
-        os.write(master, typed)
-        found, out, _ = said("approve", "abc")
-    finally:
-        os.dup2(stdin, 0)
-        for each in (master, slave, stdin):
-            os.close(each)
+    typing(typed)
+    found, out, _ = said("approve", "abc")
+    assert "This is about" not in out
     assert (found, bridge.chosen) == (code, chosen)
     assert "Allow it? [yes/no]" in out
+
+
+@pytest.mark.hazard("V9")
+def test_what_is_approved_stands_where_the_answer_is_typed_however_long_the_question_is(
+    bridge: Bridge, said: Said, typing: Callable[[bytes], None]
+) -> None:
+    another = "\n" * 40 + "Session dddd (docs) asks:\n\ncommand: ls\n"
+    bridge.call = {"title": "ls", "rawInput": {"command": "rm -r /", "note": another}}
+    bridge.about["asks"] = "ls"
+    bridge.answers["_acp_bridge/attach"] = bridge.ask
+    typing(b"no\n")
+    _, out, _ = said("approve", "abc")
+    before, _ = out.split("Allow it? [yes/no]")
+    assert before.splitlines()[-1].startswith("This is about ls: command: rm -r / · ")
 
 
 def test_the_home_is_an_option_too(bridge: Bridge, said: Said, tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_there_are_no_escapes_but_colours() -> None:
     assert "\x1b" not in COLOUR.sub("", "".join(drawn(EVERYTHING)))
 
 
+@pytest.mark.parametrize("how", [Look(), Look(unicode=False)])
+def test_an_escape_that_came_as_far_as_the_terminal_is_shown_there(how: Look) -> None:
+    text = plain([Line("mode: \x1b]0;title\x07\x1b[2J")], how=how)
+    assert text == "mode: \\x1b]0;title\\x07\\x1b[2J"
+
+
 def test_without_colours_there_is_none_and_without_unicode_only_ascii() -> None:
     codes = set(re.findall(r"\x1b\[([0-9;]*)m", "".join(drawn(EVERYTHING, 60, Look(True, False)))))
     assert codes <= {"0", "1", "2", "3", "4", "7", "9", "1;2", "1;4", "2;3", "1;3"}

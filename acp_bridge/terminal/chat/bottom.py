@@ -32,7 +32,8 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
         look.plain(f"  {' or '.join(alt + key for key in option.keys)}: {option.name}")
         for option in question.options
     ]
-    return ["", *options]
+    about = [look.plain(f"  about {question.about}")] if question.about else []
+    return ["", *about, *options]
 
 
 def status(conversation: Conversation, look: Look) -> str:

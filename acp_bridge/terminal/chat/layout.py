@@ -43,7 +43,11 @@ def layout(
     rest = HSplit(
         [
             _lines("class:quiet", lambda: bottom.waiting(conversation, look)),
-            _lines("class:asked", lambda: bottom.asked(conversation, look, typing=bool(line.text))),
+            _lines(
+                "class:asked",
+                lambda: bottom.asked(conversation, look, typing=bool(line.text)),
+                whole=True,
+            ),
             _lines("", lambda: [""]),
             typed,
             ConditionalContainer(
@@ -70,10 +74,15 @@ def _last(lines: list[str], rest: Container) -> ANSI:
     return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
 
 
-def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:
-    """Return a window as high as its lines, and lower where there is no room."""
+def _lines(
+    style: str, lines: Callable[[], list[str]], *, whole: bool = False
+) -> ConditionalContainer:
+    """Return a window as high as its lines, and lower where there is no room.
+
+    `whole`: lines that are too wide are not cut.
+    """
     text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
-    window = Window(text, dont_extend_height=True)
+    window = Window(text, dont_extend_height=True, wrap_lines=whole)
     return ConditionalContainer(window, filter=Condition(lambda: bool(lines())))
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from acp_bridge.json_values import as_object, objects
 from acp_bridge.protocol import Json
+from acp_bridge.terminal.reminder import reminder
 from acp_bridge.terminal.view.block_text import one_line
 
 #: seconds without a key after which a question may be answered by one.
@@ -44,15 +45,15 @@ class Question:
     request: object
     call: Json
     options: tuple[Option, ...]
+    #: what it is about, for beside the answers; empty if it is short.
+    about: str
 
 
 def question(request: object, params: Json) -> Question:
     """Return the question of a `session/request_permission`."""
-    return Question(
-        request,
-        as_object(params.get("toolCall")),
-        tuple(_options(objects(params.get("options")))),
-    )
+    call = as_object(params.get("toolCall"))
+    options = tuple(_options(objects(params.get("options"))))
+    return Question(request, call, options, reminder(call))
 
 
 def _options(offered: list[Json]) -> list[Option]:
@@ -63,7 +64,8 @@ def _options(offered: list[Json]) -> list[Option]:
         letter = free.pop(kind, None)
         keys = (_DIGITS[number], *([letter] if letter else []))
         option_id = str(option.get("optionId"))
-        found.append(Option(option_id, one_line(option.get("name"), 60) or option_id, kind, keys))
+        name = one_line(option.get("name"), 60) or one_line(option_id, 60)
+        found.append(Option(option_id, name, kind, keys))
     return found
 
 

@@ -44,7 +44,8 @@ class Choices:
     @property
     def name(self) -> str:
         """The name of the value in force."""
-        return next((value.name for value in self.values if value.id == self.current), self.current)
+        names = (value.name for value in self.values if value.id == self.current)
+        return next(names, one_line(self.current, 60))
 
     def after(self) -> Choice | None:
         """Return the value after the one in force, in a circle; None if there is no other."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from acp_bridge.terminal.harmless import harmless
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:
@@ -53,7 +55,11 @@ class Look:
         return UNICODE if self.unicode else ASCII
 
     def plain(self, text: str) -> str:
-        """Return a text as this terminal can show it."""
+        """Return a text as this terminal can show it; what it would obey is shown escaped."""
+        return self.encodable(harmless(text))
+
+    def encodable(self, text: str) -> str:
+        """Return a text in characters of this terminal, with the escape sequences in it."""
         return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
 
 

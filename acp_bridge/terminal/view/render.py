@@ -162,7 +162,7 @@ class Renderer:
         if parts:
             parts[-1] = Segment(parts[-1].text.rstrip(), parts[-1].style)
         line = "".join(self._coloured(part) for part in parts)
-        return line if self._look.unicode else self._look.plain(line.translate(_DRAWN))
+        return line if self._look.unicode else self._look.encodable(line.translate(_DRAWN))
 
     def _coloured(self, segment: Segment) -> str:
         if segment.style is None:
