@@ -29,7 +29,7 @@ from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import options_of, selected
 from acp_bridge.terminal.tasks import beside
-from acp_bridge.terminal.transcript_markdown import markdown
+from acp_bridge.terminal.view.markdown import markdown
 from acp_bridge.terminal.waiting import first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
