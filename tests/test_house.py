@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"bridge"},
     {"sessions"},
     {"session"},
-    {"clients"},
+    {"bridge_client", "clients"},
     {"unattended", "updates"},
     {"late_replay", "machine", "open_cards"},
     {"hooks", "listening"},

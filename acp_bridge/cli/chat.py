@@ -13,6 +13,7 @@ import anyio
 
 from acp_bridge import log
 from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
     Parser,
@@ -27,7 +28,6 @@ from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
-from acp_bridge.terminal.process import over_process
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo

@@ -12,17 +12,18 @@ import anyio
 
 from acp_bridge import log
 from acp_bridge.agents import origin
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.own_process import over_process
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli import live_help, own_bridge
 from acp_bridge.cli.options import data_folder
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.terminal import known, live, ps
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
-from acp_bridge.terminal.live import Asleep, Deaf, LiveSession
+from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import columns, fail, print_json, print_text
-from acp_bridge.terminal.process import over_process
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.
@@ -133,7 +134,7 @@ def delete(arguments: Sequence[str]) -> int:
 
     async def work() -> int:
         try:
-            return await at_session("delete", home, given.session, act, _deaf)
+            return await at_session("delete", home, given.session, act, _tells_nobody)
         except Asleep as asleep:
             return await _delete_asleep(given.home, agent, asleep.session_id)
 
@@ -149,7 +150,7 @@ async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: 
         return fail("delete", why, Exit.USAGE)
     try:
         async with over_process(
-            bridge.command, Deaf(), _ignore, env=own_bridge.environment()
+            bridge.command, NullListener(), _ignore, env=own_bridge.environment()
         ) as connection:
             await connection.initialize("acp-bridge delete", within=PATIENCE)
             params = {"sessionId": session_id}
@@ -168,7 +169,9 @@ def _simple(command: str, help: str, arguments: Sequence[str], act: Act) -> int:
 
     async def work() -> int:
         try:
-            return await at_session(command, data_folder(given.home), given.session, act, _deaf)
+            return await at_session(
+                command, data_folder(given.home), given.session, act, _tells_nobody
+            )
         except Asleep as asleep:
             return fail(command, asleep)
 
@@ -181,8 +184,8 @@ async def _told(connection: Connection, method: str, session: LiveSession) -> An
     return await connection.request(method, params, within=PATIENCE)
 
 
-def _deaf(session: LiveSession) -> Deaf:
-    return Deaf()
+def _tells_nobody(session: LiveSession) -> NullListener:
+    return NullListener()
 
 
 def _ignore(line: str) -> None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.bridge_client.own_process import BRIDGE
 from acp_bridge.cli import options
 from acp_bridge.cli.help_text import fitted
 from acp_bridge.settings import Settings
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.printing import columns, print_text
-from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo

@@ -12,6 +12,7 @@ import anyio
 
 from acp_bridge import log
 from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
     Parser,
@@ -28,7 +29,6 @@ from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.printing import fail
-from acp_bridge.terminal.process import over_process
 from acp_bridge.terminal.screen import std_screen
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 

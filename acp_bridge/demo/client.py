@@ -21,9 +21,9 @@ from typing import Any, Self, TypeVar
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 
+from acp_bridge.bridge_client.own_process import END
 from acp_bridge.demo.processes import alive, children, descendants, survivors
 from acp_bridge.demo.recording import ACCEPTED, Direction, Line, Message, Recording, Unexpected
-from acp_bridge.terminal.process import END
 
 T = TypeVar("T")
 

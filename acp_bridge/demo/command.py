@@ -16,11 +16,11 @@ from typing import TextIO
 import anyio
 
 from acp_bridge import __version__
+from acp_bridge.bridge_client.own_process import BRIDGE
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
-from acp_bridge.terminal.process import BRIDGE
 
 _HELP = """\
 usage: acp-bridge demo [--record FILE]

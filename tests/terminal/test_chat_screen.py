@@ -186,7 +186,8 @@ async def test_one_who_is_to_leave_before_anything_is_drawn_leaves(tmp_path: Pat
     with create_pipe_input() as keys:
         bridge = FakeBridge()
         bridge.close()
-        bridge.end.close()
+        for each in bridge.end:
+            each.close()
         running = Chat(bridge, keys, TerminalModel())
         conversation, screen = parts(running, tmp_path, Look())
         conversation.end()

@@ -11,8 +11,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.terminal.connection import Connection, connected, over_socket
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
+from acp_bridge.bridge_client.by_socket import over_socket
+from acp_bridge.bridge_client.connection import Connection, connected
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.terminal.fake_bridge import FakeBridge, Notes, connection_to, living
 
@@ -32,7 +33,9 @@ async def talking(notes: Notes, **answers: object) -> AsyncIterator[tuple[FakeBr
 
 async def test_it_initializes_with_the_abilities_that_it_is_given(notes: Notes) -> None:
     async with talking(notes) as (bridge, connection):
-        result = await connection.initialize("c", own={"accepted": True}, within=5, terminal=False)
+        result = await connection.initialize(
+            "c", own={"accepted": True}, within=5, capabilities={"terminal": False}
+        )
         assert result["protocolVersion"] == 1
         params = bridge.calls[0].params
         assert params["clientCapabilities"] == {
@@ -104,7 +107,7 @@ async def test_the_end_of_the_bridge_ends_every_request_also_later_ones(notes: N
 async def test_what_was_sent_just_before_the_end_arrives(notes: Notes) -> None:
     async with talking(notes) as (bridge, connection):
         connection.notify("session/cancel", {"sessionId": "s"})
-        await connection.close()
+        connection.close()
         await bridge.gone.wait()
         assert bridge.notified == [("session/cancel", {"sessionId": "s"})]
 

@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import headless
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.headless import Order
 from acp_bridge.terminal.permissions import Policy

@@ -10,11 +10,12 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import live, ps
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.known import NotFound
 from acp_bridge.terminal.live import Answer, Asleep, ask_all, find
 from acp_bridge.wire.jsonrpc import RpcError

@@ -12,12 +12,13 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.agents import origin
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.cli import live as live_commands
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import live
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.terminal.fake_bridge import FakeBridge, connection_to
 

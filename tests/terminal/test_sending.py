@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
-from acp_bridge.terminal.sent import ConnectionLost
 from acp_bridge.terminal.waiting import Stop
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call

@@ -7,13 +7,13 @@ from contextlib import suppress
 import anyio
 
 from acp_bridge import errors
-from acp_bridge.clients.streams import Incoming
-from acp_bridge.listening.holder import connect
+from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.protocol import LIVE, OBSERVES, Json, with_own_meta
 from acp_bridge.sessions.elsewhere.holder_hello import NotLive, answer_to, introduce
 from acp_bridge.wire.deaf import Deaf
 from acp_bridge.wire.jsonrpc import Ok
 from acp_bridge.wire.peer import Peer
+from acp_bridge.wire.streams import Incoming
 
 
 async def live_sessions(socket: str) -> list[Json]:

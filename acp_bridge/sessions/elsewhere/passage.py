@@ -15,7 +15,6 @@ import anyio
 
 from acp_bridge import errors, protocol, waits
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
@@ -38,6 +37,7 @@ from acp_bridge.sessions.elsewhere.passed_requests import PassedRequests
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, is_id
 from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.streams import Incoming, Outgoing
 
 #: requests with which a client leaves the session.
 LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})

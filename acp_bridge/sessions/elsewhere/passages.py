@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 import anyio
 
 from acp_bridge import errors, notices
+from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
-from acp_bridge.listening.holder import Holder, connect, read_holder
+from acp_bridge.listening.holder import Holder, read_holder
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     SESSION_CANCEL,

@@ -27,8 +27,8 @@ class NoAnswer(Exception):
 class Sender(Protocol):
     """The connection over which it was sent."""
 
-    #: what requests are answered with that are open when the connection ends.
-    lost: RpcError
+    #: the error that open requests got when the connection ended.
+    lost: RpcError | None
 
     def cancel(self, sent: Sent) -> None:
         """Send `$/cancel_request` for a request that is not answered yet."""
@@ -42,15 +42,20 @@ class Sent:
         self.method = method
         self.answered = anyio.Event()
         self._sender = sender
-        self._answer: Answer | None = None
+        self.answer: Answer | None = None
         self._told: Callable[[], None] | None = None
 
     def take(self, answer: Answer) -> None:
         """Note the answer."""
-        self._answer = answer
+        self.answer = answer
         self.answered.set()
         if self._told is not None:
             self._told()
+
+    @property
+    def lost(self) -> bool:
+        """The connection ended before the answer came."""
+        return isinstance(self.answer, Err) and self.answer.error is self._sender.lost
 
     def when_answered(self, tell: Callable[[], None]) -> None:
         """Call `tell` once, before anything that is read after the answer is handed over."""
@@ -68,17 +73,17 @@ class Sent:
         """
         with anyio.move_on_after(within):
             await self.answered.wait()
-        if self._answer is None:
+        if self.answer is None:
             raise NoAnswer(self.method, within or 0)
         return self.outcome()
 
     def outcome(self) -> Any:
         """Return the result of a request that was answered; raises RpcError, ConnectionLost."""
-        match self._answer:
+        if self.lost:
+            raise ConnectionLost
+        match self.answer:
             case None:
                 raise RuntimeError("the request is not answered yet")
-            case Err(error) if error is self._sender.lost:
-                raise ConnectionLost
             case Err(error):
                 raise error
             case answer:
