@@ -120,8 +120,7 @@ class Connection:
 
     def cancel(self, sent: Sent) -> None:
         """Send `$/cancel_request` for a request that is not answered yet."""
-        if isinstance(sent.id, int):
-            self._peer.cancel(sent.id)
+        self._peer.cancel(sent.id)
 
     @property
     def pending(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from acp_bridge.wire.jsonrpc import Answer, Err, RequestId, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Err, RpcError
 
 
 class ConnectionLost(Exception):
@@ -38,7 +38,7 @@ class Sent:
     """A request of ours that was sent."""
 
     def __init__(self, sender: Sender, method: str) -> None:
-        self.id: RequestId = None
+        self.id = 0
         self.method = method
         self.answered = anyio.Event()
         self._sender = sender

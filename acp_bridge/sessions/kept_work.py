@@ -13,6 +13,10 @@ from pathlib import Path, PurePath
 import anyio
 
 from acp_bridge import notices, waits, work_notices
+from acp_bridge.bridge_client.by_socket import over_socket
+from acp_bridge.bridge_client.listener import NullListener
+from acp_bridge.bridge_client.live_sessions import live_sessions
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError
 from acp_bridge.listening.holder import read_holder
@@ -20,7 +24,7 @@ from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.elsewhere.live_sessions import live_sessions
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 class KeptWork:
@@ -53,7 +57,10 @@ class KeptWork:
         found: list[Json] = []
 
         async def ask(socket: str) -> None:
-            found.extend(await live_sessions(socket))
+            with suppress(OSError, RpcError, ConnectionLost):
+                async with over_socket(socket, NullListener()) as connection:
+                    rows = await live_sessions(connection, within=None)
+                    found.extend(row for row in rows if _is_whole(row))
 
         with anyio.move_on_after(self._patience):
             with suppress(JournalError):
@@ -70,6 +77,11 @@ def _sockets(locks: list[Path]) -> set[str]:
     """Return where the bridges listen, or did, that have written into these lock files."""
     holders = [holder for lock in locks if (holder := read_holder(lock))]
     return {holder.socket for holder in holders if holder.protocol == SOCKET_PROTOCOL}
+
+
+def _is_whole(row: Json) -> bool:
+    """Return True for a row of `_acp_bridge/live` that says where a session is, and how it is."""
+    return all(isinstance(row.get(key), str) for key in ("cwd", "agent", "state"))
 
 
 def _is_kept(row: Json) -> bool:

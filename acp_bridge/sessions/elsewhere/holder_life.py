@@ -12,18 +12,21 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.protocol import LIVE
-from acp_bridge.wire.jsonrpc import Answer
 
 #: looks at the silence; one that this process itself has slept through costs one of them.
 _LOOKS: Final = 3
 
 
 class OtherBridge(Protocol):
-    """The way to the other bridge (`wire.peer.Peer`)."""
+    """The way to the other bridge (`bridge_client.Connection`)."""
 
-    def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
-        """Send a request; returns its id."""
+    #: bytes that came from it.
+    received: int
+
+    def send(self, method: str, params: Any) -> Sent:
+        """Send a request."""
 
 
 class HolderLife:
@@ -41,16 +44,11 @@ class HolderLife:
         self._there = there
         self._seconds = seconds
         self._owes = owes
-        self._heard = 0
         self._sent = anyio.Event()
 
     def note_sent(self) -> None:
         """Note that something was sent, which the other bridge is to read."""
         self._sent.set()
-
-    def note_heard(self) -> None:
-        """Note that the other bridge has sent something."""
-        self._heard += 1
 
     async def lost(self) -> None:
         """Return when the other bridge has said nothing for too long."""
@@ -64,13 +62,13 @@ class HolderLife:
 
     async def _answers(self) -> bool:
         """Ask, and wait for the answer; False after a silence that is too long."""
-        answered, silent = anyio.Event(), 0
-        question = self._there.request(LIVE, {}, lambda answer: answered.set())
+        silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
-            heard = self._heard
+            received = self._there.received
             with anyio.move_on_after(self._seconds / _LOOKS):
-                await answered.wait()
-                self.has_read = question
+                await question.answered.wait()
+                self.has_read = question.id
                 return True
-            silent = 0 if self.held_up or heard != self._heard else silent + 1
+            is_heard = received != self._there.received
+            silent = 0 if self.held_up or is_heard else silent + 1
         return False

@@ -32,8 +32,7 @@ from acp_bridge.protocol import (
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
-from acp_bridge.sessions.elsewhere.holder_hello import NotLive
-from acp_bridge.sessions.elsewhere.passage import LEAVING, Passage
+from acp_bridge.sessions.elsewhere.passage import LEAVING, NotLive, Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
