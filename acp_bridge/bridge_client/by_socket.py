@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.json_values import as_object, objects
 from acp_bridge.listening import peers
+from acp_bridge.protocol import LIVE, OBSERVES, Json
 from acp_bridge.wire.stdio import Reader, Writer
 
 
@@ -28,3 +30,14 @@ async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connectio
     """
     async with connected(await connect(path), listener) as connection:
         yield connection
+
+
+async def live_sessions(connection: Connection, within: float | None) -> list[Json]:
+    """Return what a bridge lists as live, to a client that observes; each row has its `sessionId`.
+
+    Raises as `Connection.request` does; `within` seconds are for each of its two questions.
+    """
+    await connection.initialize("acp-bridge", own={OBSERVES: True}, within=within)
+    result = await connection.request(LIVE, {}, within=within)
+    rows = objects(as_object(result).get("sessions"))
+    return [row for row in rows if isinstance(row.get("sessionId"), str)]

@@ -42,7 +42,7 @@ from acp_bridge.wire.streams import Streams
 _FLUSH: Final = 1.0
 _LOST: Final = RpcError(ErrorCode.INTERNAL_ERROR, "the connection has ended")
 
-#: Is given each line that was read (`in`) or is written (`out`), without its newline, before
+#: Is given each whole line that was read (`in`) or is written (`out`), without its newline, before
 #: anything is done about it.
 Tap: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 
@@ -206,7 +206,6 @@ class Connection:
                 self._show_lines(data)
                 self._take(self._decoder.feed(data))
                 await self._listener.room()
-            self._show_lines(b"\n" if self._partial else b"")
             self._take(self._decoder.eof())
         except OSError as exc:
             event("connection.unreadable", what=exc.strerror)

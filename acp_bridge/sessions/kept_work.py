@@ -13,9 +13,8 @@ from pathlib import Path, PurePath
 import anyio
 
 from acp_bridge import notices, waits, work_notices
-from acp_bridge.bridge_client.by_socket import over_socket
+from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
 from acp_bridge.bridge_client.listener import NullListener
-from acp_bridge.bridge_client.live_sessions import live_sessions
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError

@@ -16,10 +16,9 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents import lease
-from acp_bridge.bridge_client.by_socket import over_socket
+from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener, NullListener
-from acp_bridge.bridge_client.live_sessions import live_sessions
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.listening.peers import NoBridge
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
