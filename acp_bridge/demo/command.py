@@ -17,6 +17,7 @@ import anyio
 
 from acp_bridge import __version__
 from acp_bridge.bridge_client.own_process import BRIDGE
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.own_bridge import Parser
 from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
@@ -106,11 +107,10 @@ async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
                 stopped.append(number)
                 running.cancel()
 
-    async with anyio.create_task_group() as tasks:
+    async with beside() as tasks:
         with anyio.CancelScope() as running:
             tasks.start_soon(watch)
             await demo()
-        tasks.cancel_scope.cancel()
     return stopped[0] if stopped else 0
 
 
