@@ -9,8 +9,8 @@ from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.terminal.view.look import Look
 from acp_bridge.wire.jsonrpc import Ok
+from tests.bridge_client.fake_bridge import FakeBridge
 from tests.terminal.chat_bench import SESSION, Chat, chat, parts
-from tests.terminal.fake_bridge import FakeBridge
 from tests.terminal.terminal_model import TerminalModel
 
 MODES = {

@@ -11,7 +11,7 @@ import pytest
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.view.blocks import Block, Line, Paragraph, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 
 SESSION = "s1"
 

@@ -18,7 +18,7 @@ from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.waiting import Stop
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.terminal.screens import MemoryScreen
 
 ORDER = Order("do it", "/w")

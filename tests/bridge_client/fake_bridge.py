@@ -11,7 +11,7 @@ from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.protocol import Json
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RpcError, encode, error
 from acp_bridge.wire.peer import Call, Peer
 
 
@@ -146,6 +146,10 @@ class FakeBridge:
             self.answered.append(answer)
 
         return self.peer.request(method, params, note)
+
+    def refuse(self, why: str) -> None:
+        """Send an error that answers no request."""
+        self._outgoing.write(encode(error(None, RpcError(-32600, why))))
 
     def close(self) -> None:
         """End the connection from the bridge's side."""

@@ -11,9 +11,9 @@ import pytest
 from acp_bridge.bridge_client import own_process
 from acp_bridge.bridge_client.own_process import BRIDGE, over_process
 from acp_bridge.bridge_client.sent import ConnectionLost
+from tests.bridge_client.fake_bridge import Notes
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import MARK, all_gone, marked
-from tests.terminal.fake_bridge import Notes
 
 pytestmark = pytest.mark.process
 
