@@ -33,9 +33,10 @@ async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connectio
 
 
 async def live_sessions(connection: Connection, within: float | None) -> list[Json]:
-    """Return what a bridge lists as live, to a client that observes; each row has its `sessionId`.
+    """Ask a bridge for its live sessions, as a client that only observes.
 
-    Raises as `Connection.request` does; `within` seconds are for each of its two questions.
+    Each row has its `sessionId`. `within` bounds each of the two requests, in seconds. Raises as
+    `Connection.request` does.
     """
     await connection.initialize("acp-bridge", own={OBSERVES: True}, within=within)
     result = await connection.request(LIVE, {}, within=within)

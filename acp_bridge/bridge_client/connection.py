@@ -1,4 +1,4 @@
-"""A connection to a bridge, or to an agent, which speaks the same: its client's end.
+"""The client's end of a connection to a bridge, or to an agent: both speak ACP.
 
 Invariants
 - What the other end sends reaches the listener as it came, in the order of reading, and before the
@@ -58,7 +58,7 @@ class Connection:
         lost: Callable[[], RpcError] | None = None,
         tap: Tap | None = None,
     ) -> None:
-        """`run` must be running, and `close` closes the streams.
+        """A task must run `run`; whoever has made the connection calls `close`.
 
         `lost` makes the error that open requests get when the connection ends.
         """
@@ -104,7 +104,7 @@ class Connection:
         return sent
 
     async def request(self, method: str, params: Json, *, within: float | None) -> Any:
-        """Return the result of a request; it is given up when the caller is, or its time is over.
+        """Send a request and return its result; cancel it when the time is over or the caller is.
 
         Raises as `Sent.result` does.
         """
@@ -160,7 +160,7 @@ class Connection:
             raise
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Give a notification to the listener, or tell it what is withdrawn."""
+        """Give a notification to the listener; `$/cancel_request` becomes `on_withdrawn`."""
         withdrawn = as_object(params).get("requestId") if method == CANCEL_REQUEST else None
         request = self._open.get(withdrawn) if is_id(withdrawn) else None
         if request is not None:
@@ -169,7 +169,7 @@ class Connection:
             self._listener.on_notification(method, params)
 
     def on_malformed(self, line: Malformed) -> None:
-        """Drop a line that is no message."""
+        """Log a line that is no message."""
         event("connection.malformed", what=line.error.message)
 
     def on_batch_end(self) -> None:
@@ -191,11 +191,11 @@ class Connection:
             self.ended.set()
 
     async def flush(self, seconds: float) -> None:
-        """Wait at most that long until all is written."""
+        """Wait up to `seconds` until everything is written."""
         await self._outgoing.flush(seconds)
 
     def close(self) -> None:
-        """Close the streams; `run` returns, and what is not written is dropped."""
+        """Close the streams: `run` returns, and bytes that are not written yet are dropped."""
         self._incoming.close()
         self._outgoing.close()
 
@@ -218,7 +218,7 @@ class Connection:
         self._peer.feed_messages(messages)
 
     def _show_lines(self, data: bytes) -> None:
-        """Give the tap the lines that end here; of one that is too long, its beginning."""
+        """Give the tap each line that ends in these bytes; a line that is too long is cut."""
         if self._tap is not None:
             *ends, rest = data.split(b"\n")
             for end in ends:
@@ -243,7 +243,7 @@ async def connected(
 ) -> AsyncGenerator[Connection, None]:
     """Be a client over these streams for the block; an exception of the block comes out as it is.
 
-    They are closed then, and what was written is sent before, within a second.
+    At its end the streams are closed; what was not sent by then has a second for that.
     """
     connection = Connection(streams, listener, tap=tap)
     async with beside() as tasks:

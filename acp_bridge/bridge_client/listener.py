@@ -42,7 +42,7 @@ class BridgeRequest:
 
     @property
     def open(self) -> bool:
-        """It is not answered yet."""
+        """True until it is answered."""
         return self._asker.is_open(self)
 
     def answer(self, result: Any) -> None:
@@ -54,7 +54,7 @@ class BridgeRequest:
         self.respond(Err(error))
 
     def give_up(self) -> None:
-        """Answer that it was cancelled, as a request that was withdrawn must be answered, too."""
+        """Answer that it was cancelled: a request that was withdrawn still needs an answer."""
         self.fail(_CANCELLED)
 
     def respond(self, answer: Answer) -> None:
@@ -72,7 +72,7 @@ class Listener(Protocol):
         """Answer it now or later; raising RpcError is an answer."""
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Note that the answer to an open request is not waited for; it is to be answered still."""
+        """Note that nobody waits for the answer to an open request; it must still be answered."""
 
     async def room(self) -> None:
         """Return when more may be read."""

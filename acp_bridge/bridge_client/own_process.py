@@ -33,7 +33,7 @@ _LAST_STDERR: Final = 0.2
 
 
 class BridgeProcess:
-    """A bridge that was started by `start`; `end` must be called."""
+    """A bridge that runs as a child process; whoever has called `start` calls `end`."""
 
     def __init__(self, process: Process, standard: socket.socket) -> None:
         """`standard` is the other end of its stdin and stdout."""
@@ -87,14 +87,14 @@ class BridgeProcess:
             self._process.kill()
 
     async def hang_up(self) -> None:
-        """Let it read the end of its stdin, and nothing else; wait `END` seconds for its end."""
+        """Close the stdin of the bridge, and wait up to `END` seconds for its end."""
         with suppress(OSError):  # it is gone, or the socket is
             self._standard.shutdown(socket.SHUT_WR)
         with anyio.move_on_after(END):
             await self._process.wait()
 
     async def end(self) -> None:
-        """Hang up, and kill the bridge if it does not end with that."""
+        """Hang up, and kill the bridge if it has not ended then."""
         with anyio.CancelScope(shield=True):
             await self.hang_up()
             if self._process.returncode is None:

@@ -1,4 +1,4 @@
-"""A request of ours on its way: its answer is waited for, or told when it comes."""
+"""A request that was sent: somebody waits for its answer, or is called when it comes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sender(Protocol):
 
 
 class Sent:
-    """A request of ours that was sent."""
+    """A request that was sent, and its answer when that has come."""
 
     def __init__(self, sender: Sender, method: str) -> None:
         self.id = 0
@@ -54,11 +54,11 @@ class Sent:
 
     @property
     def lost(self) -> bool:
-        """The connection ended before the answer came."""
+        """True if the connection ended before an answer came."""
         return isinstance(self.answer, Err) and self.answer.error is self._sender.lost
 
     def when_answered(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once, before anything that is read after the answer is handed over."""
+        """Call `tell` when the answer comes, before anything that is read later is handed over."""
         self._told = tell
         if self.answered.is_set():
             tell()

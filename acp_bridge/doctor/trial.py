@@ -31,7 +31,7 @@ _LAST_MOMENT: Final = waits.CUT_OFF_GRACE
 
 @dataclass(slots=True)
 class Trial:
-    """How it went. Without `answer`, `failed`, `exit` and `ended` it has not answered in time."""
+    """How a trial went. If `answer`, `failed` and `ended` are unset, the agent was too slow."""
 
     #: why it did not start, in words for the user.
     failed: str | None = None
@@ -57,7 +57,7 @@ class Trial:
 
 
 async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
-    """Return how an agent answers `initialize` within so many seconds; it has ended then."""
+    """Start an agent, ask it to initialize within so many seconds, and end it."""
     trial = Trial()
     async with anyio.create_task_group() as tasks:
         began = anyio.current_time()
@@ -98,7 +98,7 @@ async def _initialize(trial: Trial, process: AgentProcess, connection: Connectio
 
 
 def _noted_by(trial: Trial) -> Tap:
-    """Return a tap that notes the first line of the agent's which is no message."""
+    """Return a tap that notes the agent's first line that is no message."""
     looked_at = 0
 
     def look(direction: str, line: bytes) -> None:
@@ -111,7 +111,7 @@ def _noted_by(trial: Trial) -> Tap:
 
 
 def noise_in(line: bytes) -> str | None:
-    """Return a line that is neither empty nor a JSON object or list."""
+    """Return the text of a line that is no JSON object or list; None if it is one, or empty."""
     try:
         is_message = not line.strip() or isinstance(json.loads(line), dict | list)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Says in a new session that work goes on in its folder which no client has open.
+"""Tells a client that opens a session about unattended work in the same folder.
 
-It is looked for behind the answer to `session/new`, in this bridge and in those others that the
-lock files of the folder's sessions name, for a bounded time. Nobody waits for it, and a bridge that
-is silent is left out.
+The search begins after the answer to `session/new`, so that nobody waits for it, and is bounded.
+This bridge is searched, and every other one that the lock file of a session of the folder names; a
+bridge that is silent is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 
 class KeptWork:
-    """Finds work without a client, for clients that open a session where it is done."""
+    """Finds unattended work in the folders of sessions that are opened."""
 
     def __init__(
         self, context: SessionContext, attaching: Attaching, patience: float = waits.KEPT_WORK
@@ -38,7 +38,7 @@ class KeptWork:
         self._patience = patience
 
     async def tell(self, session: Session, client: Client) -> None:
-        """Say what is found in the folder of a session to the client that has opened it."""
+        """Tell a client that opened a session about unattended work in the same folder."""
         folder = session.workspace.cwd
         found = await self._elsewhere(folder)
         found += self._attaching.listed()["sessions"]
@@ -49,9 +49,9 @@ class KeptWork:
             session.transcript.show_to(client, notices.notice(said))
 
     async def _elsewhere(self, folder: str) -> list[Json]:
-        """Return what other bridges have live that have a session of this folder.
+        """Ask the other bridges that have held a session of this folder for their live sessions.
 
-        What they don't say in time is not known.
+        A bridge that does not answer in time is left out.
         """
         found: list[Json] = []
 
@@ -73,7 +73,7 @@ class KeptWork:
 
 
 def _sockets(locks: list[Path]) -> set[str]:
-    """Return where the bridges listen, or did, that have written into these lock files."""
+    """Return the sockets that are named in these lock files."""
     holders = [holder for lock in locks if (holder := read_holder(lock))]
     return {holder.socket for holder in holders if holder.protocol == SOCKET_PROTOCOL}
 
@@ -84,6 +84,6 @@ def _is_whole(row: Json) -> bool:
 
 
 def _is_kept(row: Json) -> bool:
-    """Return True for a session in which something runs or waits, and which no client has."""
+    """Return True for a session that no client has open, and in which work runs or waits."""
     works = row["state"] in work_notices.WORKING or "asks" in row or row.get("waiting")
     return row.get("clients") == 0 and bool(works)

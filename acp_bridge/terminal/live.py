@@ -90,7 +90,7 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
     """Ask all bridges at once which sessions are live, for so many seconds; answers in order.
 
-    What poses as a bridge has no answer among them.
+    A process that only poses as a bridge is left out.
     """
     found: dict[int, list[Json]] = {}
     posing: set[int] = set()
@@ -116,7 +116,7 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
 async def find(
     home: Path, given: str, bridges: Sequence[LiveBridge], connect: Connect
 ) -> LiveSession:
-    """Return the live session that an id, which may be shortened, means.
+    """Find a live session by its id, or by the beginning of its id.
 
     Bridges that have not answered at once are given more time if none of the others has it.
 

@@ -77,7 +77,7 @@ class Question:
         self._asked.set()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Note that the question that is shown was settled elsewhere."""
+        """Note that somebody else has settled the question that is shown."""
         request.give_up()
         if request is self._shown:
             self._gone.set()
@@ -153,7 +153,7 @@ def shown(params: Json) -> str:
 
 
 def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
-    """Return the option that is meant: by its id, kind or name, or the one that holds for once.
+    """Return the option with this id, kind or name; without one, the option that holds for once.
 
     Raises NotAnswered, which names those that are offered.
     """

@@ -89,13 +89,13 @@ class Sending:
             self._accepted.set()
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Say that something is asked; somebody else answers it."""
+        """Say that the agent asks something; another client answers it."""
         if request.method == REQUEST_PERMISSION:
             how = f"acp-bridge approve {self._session_id[:8]}"
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Give it up: it was answered elsewhere."""
+        """Give the request up: another client has answered it."""
         request.give_up()
 
     async def room(self) -> None:
@@ -124,7 +124,7 @@ class Sending:
         raise NotAccepted("it is not known whether the prompt is in the queue")
 
     async def wait(self) -> Exit:
-        """Show the turn until it has ended, or the command is to end: the turn goes on then.
+        """Show the turn until it ends, or until the command is stopped: the turn goes on then.
 
         Raises RpcError, ConnectionLost.
         """

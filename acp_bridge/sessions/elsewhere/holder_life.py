@@ -1,4 +1,4 @@
-"""Whether the bridge that holds a session still does something: a stopped process says nothing.
+"""Finds out whether the bridge that holds a session is alive: a stopped process says nothing.
 
 Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
 followed by a question that every bridge answers where it reads it. What is silent after that is
@@ -33,9 +33,9 @@ class HolderLife:
     """Watches one connection to another bridge."""
 
     def __init__(self, there: OtherBridge, seconds: float, owes: Callable[[], bool]) -> None:
-        """`seconds` of silence are too much. `owes`: it is to answer something soon.
+        """`seconds`: a longer silence is too long. `owes`: True while it must answer soon.
 
-        What is sent is noted with `note_sent`; who waits for more runs `lost`.
+        Call `note_sent` for everything that is sent there, and run `lost` to learn of a silence.
         """
         #: nothing of what it says is read now, so its silence says nothing.
         self.held_up = False
@@ -61,7 +61,7 @@ class HolderLife:
                 return
 
     async def _answers(self) -> bool:
-        """Ask, and wait for the answer; False after a silence that is too long."""
+        """Ask the bridge something; True when it answers, False if it is silent for too long."""
         silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
             received = self._there.received

@@ -64,7 +64,7 @@ class Passage:
     """The way between one client and the bridge that holds one session of it."""
 
     def __init__(self, client: Client, session_id: str, streams: Streams, bounds: Settings) -> None:
-        """Own both streams; `bounds` has for how long and for how much is waited."""
+        """Takes over the streams; `bounds` limits how long, and for how many bytes, it waits."""
         self.client = client
         self.session_id = session_id
         #: the parameters with which the session was loaded.
@@ -120,7 +120,7 @@ class Passage:
         return any(load.answer is None for load in self._loads.values())
 
     async def _watch(self) -> None:
-        """Give up a bridge that is silent; what it may not have read is not to run there later."""
+        """Give up a bridge that is silent, and cancel the prompts that it may not have read."""
         await self._life.lost()
         event("holder.silent", session=self.session_id)
         self.let_go = passage_words.HOLDER_SILENT
@@ -136,9 +136,9 @@ class Passage:
     # --- the beginning -------------------------------------------------------------------------
 
     async def open(self, request: ClientRequest) -> None:
-        """Send the request with which the client wants the session; it is live when this returns.
+        """Send the client's load or delete; return when the session is known to be live there.
 
-        Raises NotLive, and the RpcError with which the other bridge refuses it.
+        Raises NotLive, or the RpcError with which the other bridge refuses it.
         """
         try:
             with anyio.fail_after(self._bounds.reach_timeout):
@@ -153,9 +153,9 @@ class Passage:
             await self.loaded(request)
 
     async def _introduce(self) -> None:
-        """Introduce the client there, with what it can do. Raises NotLive.
+        """Initialize there with the client's abilities. Raises NotLive.
 
-        It is also told where its sessions stand, whatever its quiet is: one may be closed.
+        The states of the session are asked for even if the client did not: it may be closed.
         """
         able = self.client.abilities.declared
         try:
@@ -175,7 +175,7 @@ class Passage:
         self._holder = own_meta(agent)
 
     def load(self, request: ClientRequest) -> _Load:
-        """Send a request that loads or deletes the session, once; `loaded` gives its end."""
+        """Send a load or a delete, once for each request; `loaded` waits for the answer."""
         if load := self._loads.get(request):
             return load
         params: Json = request.params
@@ -186,9 +186,9 @@ class Passage:
         return load
 
     async def loaded(self, request: ClientRequest) -> None:
-        """Return when a request that was given to `load` was answered well.
+        """Wait until a request that was given to `load` has a result.
 
-        Raises the RpcError that is its answer otherwise, and NotLive if that is why.
+        Raises the RpcError that answered it, or NotLive if the session is not live there.
         """
         load = self._loads[request]
         try:
@@ -201,7 +201,7 @@ class Passage:
             raise load.answer.error
 
     def _loaded(self, request: ClientRequest, load: _Load, answer: Answer) -> None:
-        """Answer at once: what the session shows next is to come behind the answer."""
+        """Answer the client at once, so that what the session shows next comes after that."""
         load.answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
@@ -217,7 +217,7 @@ class Passage:
     # --- from the client -----------------------------------------------------------------------
 
     def take(self, request: ClientRequest) -> None:
-        """Pass a request on; raises RpcError if the other bridge reads nothing."""
+        """Pass a request on; raises RpcError if the other bridge has stopped reading."""
         if self._there.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         self.leaving |= request.method in LEAVING

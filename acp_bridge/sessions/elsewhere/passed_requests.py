@@ -48,13 +48,13 @@ class PassedRequests:
         return False
 
     def take_back_turns(self, read: int) -> None:
-        """Take back every prompt that may not have been read: `read` is the last id that was."""
+        """Cancel every prompt that may not have been read; `read` is the last id that was."""
         for sent, request in self._open.values():
             if sent.id > read and _begins_a_turn(request):
                 sent.cancel()
 
     def with_client_id(self, params: Any) -> Any:
-        """Return parameters in which a request has the id that the client gave it."""
+        """Return parameters whose `requestId` is the one that the client gave the request."""
         there = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(there, int) and (found := self._open.get(there)):
             _, request = found

@@ -84,7 +84,7 @@ class Conversation:
         self._changed()
 
     def end(self) -> None:
-        """Note that nothing more is to come; what was read is shown."""
+        """Note that nothing more will come; what was read is still shown."""
         self._connection = None
         self.unprinted.begin("")
 
@@ -134,7 +134,7 @@ class Conversation:
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Take off a question that is not asked any more."""
+        """Remove a question that is not asked any more."""
         request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
@@ -160,7 +160,7 @@ class Conversation:
         self._changed()
 
     def answer(self, key: str) -> bool:
-        """Answer the question that is shown by a key; returns False if the key means nothing."""
+        """Answer the shown question with a key; returns False if the key means nothing."""
         chosen = self.questions.choose(key)
         if chosen is None:
             return False

@@ -1,4 +1,4 @@
-"""The blocks of which the picture of a session consists, in the order of what was said and done.
+"""The blocks that make up what a session shows, in the order of what was said and done.
 
 `Said`, `Call` and `Plan` are read from updates (`from_updates`) and are the same for every medium;
 their texts are as they came. `Paragraph` and `Line` are what a terminal adds to them.
@@ -49,7 +49,7 @@ class Said:
     update: Json
 
     def goes_on(self, before: Said | None) -> bool:
-        """Return True for a piece of the same message as the one that was said before it."""
+        """Return True if this piece belongs to the same message as the piece before it."""
         if before is None or before.voice is not self.voice:
             return False
         return not follows_apart(before.update, self.update)
@@ -77,7 +77,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A tool call as it stands; `whole`: all of it is shown, since it is to be decided on."""
+    """A tool call as it stands; `whole`: show all of it, since a person is to decide on it."""
 
     title: str
     kind: str = ""

@@ -27,12 +27,12 @@ class Updates:
     """The updates of one session, read in their order."""
 
     def __init__(self, most_calls: int | None = None) -> None:
-        """`most_calls`: tool calls that are remembered; None: all."""
+        """`most_calls`: how many tool calls are remembered; None: all of them."""
         self._most_calls = most_calls
         self._calls: OrderedDict[str, Json] = OrderedDict()
 
     def read(self, params: Json) -> Said | Call | Plan | None:
-        """Return what the parameters of a `session/update` say; None for states, unknown kinds."""
+        """Read the parameters of a `session/update`; None if they show nothing, as a state does."""
         update, own = params.get("update"), acp.own_meta(params)
         if not isinstance(update, dict):
             return None
@@ -46,7 +46,7 @@ class Updates:
         return None
 
     def on_call(self, update: Json) -> Call:
-        """Return what is known of a tool call after an update of it, or a question about it."""
+        """Add an update of a tool call, or a question about it, to what is known of the call."""
         call_id = str(update.get("toolCallId"))
         before = self._calls.get(call_id)
         stands = {key: update[key] for key in _STANDS if update.get(key) is not None}
@@ -64,7 +64,7 @@ def _voice(kind: str, own: Json) -> Voice:
 
 
 def content(block: object) -> Content | None:
-    """Return a content block; None for what is none."""
+    """Read a content block; None if the value is none."""
     match block:
         case {"type": "resource", "resource": {**held}}:
             text = held.get("text")
@@ -82,7 +82,7 @@ def content(block: object) -> Content | None:
 
 
 def card(call: Json) -> Card:
-    """Return the card of a tool call of which this is known."""
+    """Return the card that shows what is known of a tool call."""
     return Card(
         _text(call.get("title")),
         _text(call.get("kind")),

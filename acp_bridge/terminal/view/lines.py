@@ -230,5 +230,5 @@ def _bounded(text: str) -> str:
 
 
 def _continues(block: Block) -> bool:
-    """Return True for what stands close to the block before it."""
+    """Return True for a block without an empty line before it."""
     return isinstance(block, Line)

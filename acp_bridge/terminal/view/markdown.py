@@ -91,7 +91,7 @@ def _shown_card(card: Card) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a line as code; one that is code already, as titles of commands are, stays so."""
+    """Return a line as code; a line that is code already stays as it is."""
     within = text.removeprefix("`").removesuffix("`")
     if len(text) - len(within) == 2 and within and "`" not in within:
         return text

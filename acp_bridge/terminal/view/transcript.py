@@ -212,11 +212,11 @@ def _shown(entry: _Open) -> Block | None:
 
 
 def _card(call: Json, seen: object) -> Card:
-    """Return the card of a tool call, without content that was seen before."""
+    """Return the card of a tool call, without the content that an earlier card has shown."""
     shown = card(call)
     return replace(shown, content=()) if call.get("content") == seen else shown
 
 
 def _differs(before: Json, now: Json) -> bool:
-    """Return True when a call whose card was finished has changed in what a card shows."""
+    """Return True if a call has changed since its card was finished, and a card shows that."""
     return any(before.get(key) != now.get(key) for key in ("status", "content", "title"))
