@@ -66,7 +66,7 @@ class TextAnswer:
         self._screen.write(shown.encode(errors="backslashreplace"))
 
     def _card(self, call: Call) -> None:
-        title, status = call.now.get("title"), call.update.get("status")
+        title, status = call.update.get("title"), call.update.get("status")
         if isinstance(title, str) and call.call_id not in self._titles:
             self._titles[call.call_id] = one_line(title)
             self._screen.tell(f"- {one_line(title)}")

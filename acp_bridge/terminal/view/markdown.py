@@ -51,7 +51,7 @@ def markdown(transcript: Iterable[Json]) -> str:
 class _Page:
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        #: what is known of each tool call.
+        #: what was said last of each tool call.
         self._calls: dict[str, Json] = {}
         self._plan: Plan | None = None
         #: what was said last, if nothing was done since, and the pieces of that message.
@@ -69,9 +69,11 @@ class _Page:
 
     def show_call(self, call: Call) -> None:
         if call.call_id not in self._calls:
+            self._calls[call.call_id] = {}
             self._blocks.append(lambda: _shown_card(card(self._calls[call.call_id])))
             self._last = None
-        self._calls[call.call_id] = call.now
+        # As an editor shows it: what an update empties is empty.
+        self._calls[call.call_id] |= {k: v for k, v in call.update.items() if v is not None}
 
     def show_plan(self, plan: Plan) -> None:
         if self._plan is None:
