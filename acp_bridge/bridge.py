@@ -21,7 +21,6 @@ from acp_bridge import errors, protocol, waits
 from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
-from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.json_values import as_object
 from acp_bridge.keep import Waiter
 from acp_bridge.listening.listening import Listening
@@ -37,6 +36,7 @@ from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
+from acp_bridge.wire.streams import Incoming, Outgoing
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
 #: requests that read or make a session; they can't go on while the sessions end.

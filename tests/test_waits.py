@@ -4,8 +4,8 @@ from pathlib import Path
 
 from acp_bridge import waits
 from acp_bridge.agents import guard
+from acp_bridge.bridge_client import own_process
 from acp_bridge.settings import Settings
-from acp_bridge.terminal import process as terminal_process
 
 GUARD_PAUSE = guard.MAX_PAUSE_MS / 1000
 
@@ -40,12 +40,7 @@ def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None
 def test_everything_has_ended_in_the_time_that_is_promised() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     assert f"within {waits.ENDED:g} s" in readme
-    assert (
-        waits.END + waits.FLUSH + waits.INDEX_CLOSE
-        < waits.LEAVE
-        < waits.ENDED
-        < terminal_process.END
-    )
+    assert waits.END + waits.FLUSH + waits.INDEX_CLOSE < waits.LEAVE < waits.ENDED < own_process.END
     assert waits.CLOSE_GRACE + waits.GUARD < waits.END
 
 

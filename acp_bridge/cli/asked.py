@@ -11,19 +11,19 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.live import at_session, named, read
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import fail, print_text
 from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, summary_of
 from acp_bridge.terminal.reminder import reminder
-from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.wire.stdio import Reader
 

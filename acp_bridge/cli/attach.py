@@ -10,6 +10,8 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.cli.chat import HISTORY
 from acp_bridge.cli.live import read
 from acp_bridge.cli.options import data_folder
@@ -17,7 +19,6 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.terminal import known, live
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
 

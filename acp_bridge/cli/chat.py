@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from acp_bridge import log
+from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.cli.options import split
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
@@ -26,7 +27,6 @@ from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.main import Plan, converse, unfit
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.printing import fail
-from acp_bridge.terminal.process import over_process
 
 _ABOUT: Final = """\
 Talk with an agent in this terminal: the built-in one, or any other ACP agent. The session is kept

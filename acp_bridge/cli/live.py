@@ -11,19 +11,20 @@ import anyio
 
 from acp_bridge import log
 from acp_bridge.agents import origin
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.own_process import over_process
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli import own_bridge
 from acp_bridge.cli.options import data_folder, split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.terminal import known, live
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
-from acp_bridge.terminal.live import Asleep, Deaf, LiveSession
+from acp_bridge.terminal.live import Asleep, LiveSession
 from acp_bridge.terminal.printing import columns, fail, print_json, print_text
-from acp_bridge.terminal.process import over_process
 from acp_bridge.terminal.ps import as_json, as_text
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 _PS_ABOUT: Final = """\
@@ -193,7 +194,7 @@ def delete(arguments: Sequence[str]) -> int:
 
     async def work() -> int:
         try:
-            return await at_session("delete", home, given.session, act, _deaf)
+            return await at_session("delete", home, given.session, act, _tells_nobody)
         except Asleep as asleep:
             return await _delete_asleep(given.home, agent, asleep.session_id)
 
@@ -209,7 +210,7 @@ async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: 
         return fail("delete", why, Exit.USAGE)
     try:
         async with over_process(
-            bridge.command, Deaf(), _ignore, env=own_bridge.environment()
+            bridge.command, NullListener(), _ignore, env=own_bridge.environment()
         ) as connection:
             await connection.initialize("acp-bridge delete", within=PATIENCE)
             params = {"sessionId": session_id}
@@ -235,7 +236,9 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
 
     async def work() -> int:
         try:
-            return await at_session(command, data_folder(given.home), given.session, act, _deaf)
+            return await at_session(
+                command, data_folder(given.home), given.session, act, _tells_nobody
+            )
         except Asleep as asleep:
             return fail(command, asleep)
 
@@ -249,8 +252,8 @@ async def _told(connection: Connection, method: str, session: LiveSession) -> An
     return await connection.request(method, params, within=PATIENCE)
 
 
-def _deaf(session: LiveSession) -> Deaf:
-    return Deaf()
+def _tells_nobody(session: LiveSession) -> NullListener:
+    return NullListener()
 
 
 def _ignore(line: str) -> None:

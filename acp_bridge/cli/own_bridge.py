@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.agents.identity import AgentIdentity
+from acp_bridge.bridge_client.own_process import BRIDGE
 from acp_bridge.cli import options
 from acp_bridge.cli.parser import Parser
 from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
@@ -18,7 +19,6 @@ from acp_bridge.terminal import known
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.printing import fail
-from acp_bridge.terminal.process import BRIDGE
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo

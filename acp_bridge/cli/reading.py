@@ -18,7 +18,7 @@ from acp_bridge.terminal import known
 from acp_bridge.terminal.harmless import harmless, one_line
 from acp_bridge.terminal.printing import columns, fail, print_json, print_text
 from acp_bridge.terminal.table import table
-from acp_bridge.terminal.transcript_markdown import markdown
+from acp_bridge.terminal.view.markdown import markdown
 from acp_bridge.updates import for_replay
 
 _SESSIONS_ABOUT: Final = """\

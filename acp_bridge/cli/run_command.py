@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 
 from acp_bridge import log
+from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.cli.options import split
 from acp_bridge.cli.own_bridge import (
     OwnBridge,
@@ -25,7 +26,6 @@ from acp_bridge.terminal import headless, known
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.printing import fail
-from acp_bridge.terminal.process import over_process
 from acp_bridge.terminal.screen import std_screen
 from acp_bridge.terminal.waiting import Stop, stopped_by_signals
 

@@ -10,12 +10,12 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents import lease
+from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.cli.live import at_session, named, read, said
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.own_bridge import prompt_given
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.journal import JournalError
-from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit, of_error
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.held import hold_prompt

@@ -9,43 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from acp_bridge.demo import transcript
-from acp_bridge.demo.recording import ACCEPTED, Chunk, Finding, Recording, Unexpected
+from acp_bridge.demo.recording import Chunk, Finding, Recording, Unexpected
+from acp_bridge.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT, own_meta
+from acp_bridge.terminal.view.blocks import Voice
 
 _AGENT_SAYS = re.compile(r"Process (\d+), cancelled (?:(\d+) times|(once))\.")
-
-
-# --- one prompt ----------------------------------------------------------------------------------
-
-
-def the_answer(recording: Recording, prompt: int) -> int:
-    """Return the place of the one answer to a request (invariant Q9)."""
-    places = recording.answers(prompt)
-    if len(places) != 1:
-        raise Unexpected(f"one answer to {_named(recording, prompt)}", f"{len(places)}")
-    return places[0]
-
-
-def stop_reason(recording: Recording, prompt: int) -> str:
-    """Return the stop reason in the one answer to a prompt; `error CODE` for an error."""
-    message = recording[the_answer(recording, prompt)].message
-    if error := message.get("error"):
-        return f"error {error.get('code')}: {error.get('message')}"
-    return str((message.get("result") or {}).get("stopReason"))
-
-
-def turn(recording: Recording, prompt: int) -> list[Chunk]:
-    """Return what was shown between the answer before and its own, the turn of this prompt."""
-    end = the_answer(recording, prompt)
-    start = recording.sent(prompt)
-    for other in recording.requests():
-        start = max([start, *(at for at in recording.answers(other) if at < end)])
-    return list(recording.chunks(start, end))
-
-
-def said(chunks: Iterable[Chunk]) -> str:
-    """Return the agent's words, joined."""
-    return "".join(chunk.text for chunk in chunks if chunk.speaker == "agent")
+#: The text before each of the user's prompts, where a conversation is one text.
+_USER = "\n[user] "
 
 
 def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Finding:
@@ -53,49 +23,37 @@ def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Findin
 
     None is missing and none is of another turn (invariants C9, C6, Q3).
     """
-    _ended_as("end_turn", recording, prompt)
+    turn = recording.turn(prompt, "end_turn")
+    own = [chunk for chunk in turn.chunks if chunk.said.voice is not Voice.BRIDGE]
     expected = "You told me: " + "; ".join(earlier)
-    words = said(chunk for chunk in turn(recording, prompt) if not chunk.notice)
-    _same(expected, words, f"in answer to {_named(recording, prompt)}")
-    seconds = _seconds(recording, recording.sent(prompt), the_answer(recording, prompt))
+    _same(expected, _spoken(own), f"in answer to {turn.name!r}")
+    seconds = recording.seconds(turn.sent, turn.answer)
     return Finding(seconds, f"{len(earlier)} earlier prompt{'s' * (len(earlier) > 1)} known")
-
-
-# --- 1: three at once ----------------------------------------------------------------------------
 
 
 def answered_in_order(recording: Recording, prompts: Sequence[int]) -> Finding:
     """Check that prompts sent before any update were answered once each, in order (Q1, Q9)."""
-    asked = max(recording.sent(prompt) for prompt in prompts)
-    places = [the_answer(recording, prompt) for prompt in prompts]
-    if next((chunk for chunk in recording.chunks(recording.sent(prompts[0]), asked)), None):
+    turns = [recording.turn(prompt, "end_turn") for prompt in prompts]
+    places = [turn.answer for turn in turns]
+    if any(recording.chunks(turns[0].sent, max(turn.sent for turn in turns))):
         raise Unexpected("all asked before the first update", "an update between them")
     if places != sorted(places):
         order = sorted(range(len(places)), key=places.__getitem__)
         seen = ", ".join(str(number + 1) for number in order)
         raise Unexpected("answers in the order of asking", f"the order {seen}")
-    for prompt in prompts:
-        _ended_as("end_turn", recording, prompt)
-    seconds = _seconds(recording, recording.sent(prompts[0]), places[-1])
-    return Finding(seconds, "")
+    return Finding(recording.seconds(turns[0].sent, places[-1]))
 
 
 def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str]) -> Finding:
     """Check that the updates of turn k came before answer k, in pieces, with the right text."""
-    start = recording.sent(prompts[0])
-    first, count = None, 0
-    for prompt, text in zip(prompts, texts, strict=True):
-        chunks = turn(recording, prompt)
-        place = f"before the answer to {_named(recording, prompt)}"
-        _same(text, said(chunks), place)
-        if len(chunks) < 2:
-            raise Unexpected(f"several updates {place}", f"{len(chunks)}")
-        first, count = first or chunks[0], count + len(chunks)
-    assert first is not None
-    return Finding(_seconds(recording, start, first.at), f"{count}")
-
-
-# --- 2 to 5: turns that end before their time ----------------------------------------------------
+    turns = [recording.turn(prompt) for prompt in prompts]
+    for turn, text in zip(turns, texts, strict=True):
+        place = f"before the answer to {turn.name!r}"
+        _same(text, _spoken(turn.chunks), place)
+        if len(turn.chunks) < 2:
+            raise Unexpected(f"several updates {place}", f"{len(turn.chunks)}")
+    count = sum(len(turn.chunks) for turn in turns)
+    return Finding(recording.seconds(turns[0].sent, turns[0].chunks[0].at), f"{count}")
 
 
 def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Finding:
@@ -103,17 +61,16 @@ def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Findi
 
     The answer came not before the agent had `drained` seconds to stop (invariants C5, C8).
     """
-    answer, start = the_answer(recording, prompt), recording.sent(prompt)
-    cancels = [at for at in recording.places("session/cancel", "out") if start < at < answer]
-    if not cancels:
+    turn = recording.turn(prompt, "cancelled")
+    cancels = recording.places("out", method=SESSION_CANCEL)
+    if not (cancels := [at for at in cancels if turn.sent < at < turn.answer]):
         raise Unexpected("a cancel sent while the prompt ran", "none before its answer")
-    if not any(True for _ in recording.chunks(start, cancels[0])):
+    if not any(recording.chunks(turn.sent, cancels[0])):
         raise Unexpected("updates before the cancel", "none")
-    _ended_as("cancelled", recording, prompt)
-    seconds = _seconds(recording, cancels[0], answer)
+    seconds = recording.seconds(cancels[0], turn.answer)
     if seconds < drained:
         raise Unexpected(f"{drained:g} s for the agent to stop", f"{seconds:.2f} s")
-    return Finding(seconds, "")
+    return Finding(seconds)
 
 
 def nothing_follows(recording: Recording, prompt: int) -> Finding:
@@ -121,26 +78,23 @@ def nothing_follows(recording: Recording, prompt: int) -> Finding:
 
     Updates of the next turn are told apart by their message ids; between the turns there is none.
     """
-    answer = the_answer(recording, prompt)
-    own = {chunk.message_id for chunk in turn(recording, prompt)} - {None}
-    later = [at for at in recording.places("session/prompt", "out") if at > recording.sent(prompt)]
-    next_sent = later[0] if later else len(recording)
-    for chunk in recording.chunks(answer + 1):
-        if chunk.message_id in own or chunk.at < next_sent:
+    turn, prompts = recording.turn(prompt), recording.places("out", method=SESSION_PROMPT)
+    own = {_message_id(chunk) for chunk in turn.chunks} - {None}
+    following = min((at for at in prompts if at > turn.sent), default=len(recording))
+    for chunk in recording.chunks(turn.answer + 1):
+        if _message_id(chunk) in own or chunk.at < following:
             raise Unexpected("no update of the turn after its answer", f"{chunk.text!r}")
-    return Finding(_seconds(recording, answer, len(recording) - 1), "")
+    return Finding(recording.seconds(turn.answer, -1))
 
 
 def superseded(recording: Recording, old: int, new: int) -> Finding:
     """Check that the running prompt was answered `cancelled` before the new one ran."""
-    _ended_as("cancelled", recording, old)
-    _ended_as("end_turn", recording, new)
-    if the_answer(recording, new) < the_answer(recording, old):
+    before, after = recording.turn(old, "cancelled"), recording.turn(new, "end_turn")
+    if after.answer < before.answer:
         raise Unexpected("the old prompt answered first", "the new one was")
-    chunks = turn(recording, new)
-    if not chunks:
+    if not after.chunks:
         raise Unexpected("updates of the new prompt", "none")
-    return Finding(_seconds(recording, recording.sent(new), chunks[0].at), "")
+    return Finding(recording.seconds(after.sent, after.chunks[0].at))
 
 
 def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
@@ -148,8 +102,7 @@ def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
     _, count = _agent_says(recording, told)
     if count != expected:
         raise Unexpected(f"{expected}", f"{count}")
-    seconds = _seconds(recording, recording.sent(told), the_answer(recording, told))
-    return Finding(seconds, f"{count}")
+    return Finding(recording.seconds(recording.sent(told), recording.the_answer(told)), f"{count}")
 
 
 def replaced(recording: Recording, stopped: int, before: int, after: int) -> Finding:
@@ -160,14 +113,13 @@ def replaced(recording: Recording, stopped: int, before: int, after: int) -> Fin
     old, new = agent_process(recording, before), agent_process(recording, after)
     if old == new:
         raise Unexpected(f"another process than {old}", "the same")
-    looked = [line for line in recording.notes("alive") if line.message["pid"] == old]
-    if not looked or looked[0].message["alive"]:
-        raise Unexpected(f"process {old} gone", "it lives" if looked else "nobody looked")
-    answer = the_answer(recording, stopped)
-    later = next(recording.chunks(answer), None)
-    if later is None:
+    looks = [recording[at].message["alive"] for at in recording.places("note", pid=old)]
+    if not looks or looks[0]:
+        raise Unexpected(f"process {old} gone", "it lives" if looks else "nobody looked")
+    answer = recording.the_answer(stopped)
+    if (later := next(recording.chunks(answer), None)) is None:
         raise Unexpected("updates of the new process", "none")
-    return Finding(_seconds(recording, answer, later.at), f"process {old}, {new}")
+    return Finding(recording.seconds(answer, later.at), f"process {old}, {new}")
 
 
 def agent_process(recording: Recording, prompt: int) -> int:
@@ -177,17 +129,12 @@ def agent_process(recording: Recording, prompt: int) -> int:
 
 def failed(recording: Recording, prompt: int) -> Finding:
     """Check that a prompt whose agent was killed was answered once, with an error (P3)."""
-    killed = [at for at, line in enumerate(recording) if line.message.get("killed") == "agent"]
-    answer = the_answer(recording, prompt)
-    if not killed or not recording.sent(prompt) < killed[-1] < answer:
+    turn, killed = recording.turn(prompt), recording.places("note", killed="agent")
+    if not killed or not turn.sent < killed[-1] < turn.answer:
         raise Unexpected("the agent killed while the prompt ran", "it was not")
-    reason = stop_reason(recording, prompt)
-    if not reason.startswith("error "):
-        raise Unexpected("an error", reason)
-    return Finding(_seconds(recording, killed[-1], answer), reason.partition(":")[0])
-
-
-# --- 6: the bridge is killed ---------------------------------------------------------------------
+    if not turn.reason.startswith("error "):
+        raise Unexpected("an error", turn.reason)
+    return Finding(recording.seconds(killed[-1], turn.answer), turn.reason.partition(":")[0])
 
 
 def replayed(before: Recording, after: Recording, load: int) -> Finding:
@@ -195,82 +142,96 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
 
     Only the end of the turn that was killed and words of the bridge may follow.
     """
-    answer = the_answer(after, load)
+    sent, answer = after.sent(load), after.the_answer(load)
     if error := after[answer].message.get("error"):
         raise Unexpected("the session loaded", str(error))
-    shown = transcript.as_shown(before)
-    replay = transcript.as_replayed(after, after.sent(load), answer)
+    shown = _as_text(_shown(before))
+    replay = _as_text((chunk.speaker, chunk.text) for chunk in after.chunks(sent, answer))
     if not replay.startswith(shown):
-        raise transcript.difference(shown, replay)
-    rest = replay[len(shown) :]
-    if transcript.USER in rest:
+        pairs = zip(shown, replay, strict=False)
+        end = min(len(shown), len(replay))
+        differs = next((at for at, (a, b) in enumerate(pairs) if a != b), end)
+        near = slice(max(0, differs - 20), differs + 60)
+        raise Unexpected(repr(shown[near]), repr(replay[near]))
+    if _USER in (rest := replay[len(shown) :]):
         raise Unexpected("no prompt but those that had begun", repr(rest))
-    seconds = _seconds(after, after.sent(load), answer)
-    return Finding(seconds, f"{len(shown.encode())} bytes")
+    return Finding(after.seconds(sent, answer), f"{len(shown.encode())} bytes")
 
 
 def held(
     before: Recording, waiting: int, after: Recording, load: int, listing: int, run: int
 ) -> Finding:
     """Check that an accepted prompt is shown as held and does not run by itself (invariant R12)."""
-    accepted = before.places(ACCEPTED)
-    if waiting not in [before[at].message["params"]["requestId"] for at in accepted]:
+    accepted = [before[at].message["params"] for at in before.places("in", method=ACCEPTED)]
+    if waiting not in [each["requestId"] for each in accepted]:
         raise Unexpected("the waiting prompt accepted before the kill", "it was not")
-    text, answer = before.text_of(waiting), the_answer(after, load)
-    result = after[answer].message.get("result") or {}
-    prompts = result.get("_meta", {}).get("acp_bridge", {}).get("held", [])
+    text, answer = before.text_of(waiting), after.the_answer(load)
+    prompts = own_meta(after[answer].message.get("result") or {}).get("held", [])
     texts = [prompt[0]["text"] for prompt in prompts]
     if texts != [text]:
         raise Unexpected(f"held: {text!r}", f"{texts}")
-    shown = said(after.chunks(answer, after.sent(run)))
+    shown = _spoken(after.chunks(answer, after.sent(run)))
     listed = f"Held since a restart:\n\n1. {text}\n\n"
-    if listed not in shown or shown != said(turn(after, listing)):
+    if listed not in shown or shown != _spoken(after.turn(listing).chunks):
         raise Unexpected(f"{listed!r} from /queue, and nothing else", repr(shown))
-    return Finding(_seconds(after, answer, after.sent(run)), "")
-
-
-# --- the end -------------------------------------------------------------------------------------
+    return Finding(after.seconds(answer, after.sent(run)))
 
 
 def each_answered_once(recordings: Sequence[Recording]) -> Finding:
     """Check that each request has one answer; those of a killed bridge may have none (Q9)."""
-    seconds, count = 0.0, 0
-    for recording in recordings:
-        killed = any(line.message.get("killed") == "bridge" for line in recording)
-        for request in recording.requests():
-            if recording.answers(request) or not killed:
-                answer = the_answer(recording, request)
-                seconds = max(seconds, _seconds(recording, recording.sent(request), answer))
-                count += 1
-    return Finding(seconds, f"{count}")
+    took = [
+        recording.seconds(sent, recording.the_answer(request))
+        for recording in recordings
+        for request, sent in recording.requests().items()
+        if recording.answers(request) or not recording.places("note", killed="bridge")
+    ]
+    return Finding(max(took, default=0.0), f"{len(took)}")
 
 
 def nothing_left(recordings: Sequence[Recording]) -> Finding:
     """Check that every process that was seen in the tree of a bridge is gone (invariant P1)."""
-    ends = [line.message for recording in recordings for line in recording.notes("left")]
-    left = [pid for end in ends for pid in end["left"]]
-    if left:
+    notes = [recording[at].message for recording in recordings for at in recording.places("note")]
+    ends = [note for note in notes if "left" in note]
+    if left := [pid for end in ends for pid in end["left"]]:
         raise Unexpected("no process", f"alive: {left}")
     if not ends or len(ends) != len(recordings):
         raise Unexpected(f"{len(recordings)} bridges looked after", f"{len(ends)}")
     return Finding(max(end["seconds"] for end in ends), f"{sum(end['of'] for end in ends)} gone")
 
 
-# --- helpers -------------------------------------------------------------------------------------
+def _spoken(chunks: Iterable[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if chunk.speaker == "agent")
 
 
-def _named(recording: Recording, request: int) -> str:
-    return repr(recording.text_of(request))
+def _message_id(chunk: Chunk) -> object:
+    return chunk.said.update.get("messageId")
 
 
-def _seconds(recording: Recording, start: int, end: int) -> float:
-    return recording[end].time - recording[start].time
+def _shown(recording: Recording) -> Iterable[tuple[str, str]]:
+    """Give what the user saw, each prompt before its turn, up to the last turn that had begun.
+
+    The prompts must have run in the order of asking.
+    """
+    begin = 0
+    for at in recording.places("out", method=SESSION_PROMPT):
+        prompt = recording[at].message["id"]
+        ends = recording.answers(prompt)
+        yield "user", recording.text_of(prompt)
+        for chunk in recording.chunks(max(begin, at), ends[0] if ends else None):
+            yield chunk.speaker, chunk.text
+        if not ends:
+            return
+        begin = ends[0]
 
 
-def _ended_as(expected: str, recording: Recording, prompt: int) -> None:
-    reason = stop_reason(recording, prompt)
-    if reason != expected:
-        raise Unexpected(f"{expected} for {_named(recording, prompt)}", reason)
+def _as_text(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return a conversation as one text, however its messages were cut into updates."""
+    text, last = "", ""
+    for speaker, piece in pieces:
+        if speaker != last or speaker == "user":
+            text += f"\n[{speaker}] "
+        text, last = text + piece, speaker
+    return text
 
 
 def _same(expected: str, seen: str, place: str) -> None:
@@ -280,7 +241,7 @@ def _same(expected: str, seen: str, place: str) -> None:
 
 def _agent_says(recording: Recording, prompt: int) -> tuple[int, int]:
     """Return the agent's process id, and how many cancels it got, as it says."""
-    text = said(turn(recording, prompt))
+    text = _spoken(recording.turn(prompt).chunks)
     if not (match := _AGENT_SAYS.fullmatch(text)):
         raise Unexpected("the agent's process and count of cancels", repr(text))
     return int(match[1]), 1 if match[3] else int(match[2])

@@ -1,4 +1,4 @@
-"""The client of the demo starts a bridge, exchanges JSON lines with it, and records every one.
+"""The client of the demo: it starts a bridge, records every line, and gives it trouble.
 
 Invariants:
 - A line is recorded before anything is concluded from it; every wait has a bound.
@@ -7,7 +7,6 @@ Invariants:
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -19,162 +18,115 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
+from anyio.abc import TaskGroup
 
-from acp_bridge.demo.processes import alive, children, descendants, survivors
-from acp_bridge.demo.recording import ACCEPTED, Direction, Line, Message, Recording, Unexpected
-from acp_bridge.terminal.process import END
+from acp_bridge import protocol as acp
+from acp_bridge.agents.guard import processes
+from acp_bridge.bridge_client.connection import Connection, hello
+from acp_bridge.bridge_client.listener import NullListener
+from acp_bridge.bridge_client.own_process import END, BridgeProcess
+from acp_bridge.demo.recording import Direction, Line, Recording, Unexpected
+from acp_bridge.protocol import Json
 
 T = TypeVar("T")
 
 #: Seconds that any wait may take; what the demo shows takes far less.
 PATIENCE = 15.0
+#: Seconds between two looks at processes that are no children of this one.
+LOOK_AGAIN = 0.01
 
 
-class Client:
+class Client(NullListener):
     """A client with one session, which `new_session` or `load_session` opens. Made by `start`."""
 
-    def __init__(self, process: Process, on_wait: Callable[[str], None]) -> None:
+    def __init__(self, bridge: BridgeProcess, on_wait: Callable[[str], None]) -> None:
         """`on_wait` is told what is being waited for."""
-        assert process.stdin is not None
-        assert process.stdout is not None
         self.recording = Recording()
         self.session_id = ""
-        self._process = process
-        self._stdin: ByteSendStream = process.stdin
-        self._stdout: ByteReceiveStream = process.stdout
-        self._on_wait = on_wait
-        self._ids = itertools.count(1)
+        self._bridge, self._on_wait = bridge, on_wait
+        self._connection = Connection(bridge.streams, self, tap=self._record)
         self._news = anyio.Event()
-        self._ended = False
         self._closed = False
         #: the bridge and every process of its tree that was ever seen.
-        self._seen = {process.pid}
+        self._seen = {bridge.pid}
 
     @classmethod
     async def start(
         cls,
         command: Sequence[str],
         env: Mapping[str, str],
-        stderr: Path,
+        log: Path,
         tasks: TaskGroup,
         on_wait: Callable[[str], None],
     ) -> Self:
-        """Start a bridge in a session of its own, so that it gets no Ctrl-C of the terminal.
-
-        Its stderr is appended to the file `stderr`. Raises Unexpected.
-        """
-        with stderr.open("ab") as file:
-            try:
-                process = await anyio.open_process(
-                    command, env=env, stderr=file, start_new_session=True
-                )
-            except OSError as exc:
-                raise Unexpected("the bridge started", f"{exc.strerror}: {command[0]}") from exc
-        client = cls(process, on_wait)
-        tasks.start_soon(client._read)
+        """Start a bridge, whose stderr is appended to `log`. Raises Unexpected."""
+        try:
+            with log.open("ab") as stderr:
+                bridge = await BridgeProcess.start(command, stderr.fileno(), env=env)
+        except OSError as exc:
+            raise Unexpected("the bridge started", f"{exc.strerror}: {command[0]}") from exc
+        client = cls(bridge, on_wait)
+        tasks.start_soon(client._run)
         return client
 
-    # --- messages to the bridge --------------------------------------------------------------
-
-    async def initialize(self) -> None:
-        """Initialize without any capability, so that the agent asks nothing. Raises Unexpected."""
-        own = {"_meta": {"acp_bridge": {"accepted": True}}}
-        params = {"protocolVersion": 1, "clientCapabilities": own}
-        await self.result(await self.request("initialize", params))
-
-    async def new_session(self, cwd: Path) -> None:
-        """Open a new session. Raises Unexpected."""
-        request = await self.request("session/new", {"cwd": str(cwd), "mcpServers": []})
-        self.session_id = (await self.result(request))["sessionId"]
-
-    async def load_session(self, session_id: str, cwd: Path) -> int:
-        """Ask for a session to be loaded; returns the id of the request."""
-        self.session_id = session_id
-        params = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": []}
-        return await self.request("session/load", params)
-
-    async def request(self, method: str, params: Message) -> int:
-        """Send a request; returns its id."""
-        request_id = next(self._ids)
-        await self._send({"id": request_id, "method": method, "params": params})
-        return request_id
-
-    async def prompt(self, text: str, **own: str) -> int:
-        """Send a prompt, with `own` as `_meta.acp_bridge`; returns the id of the request."""
-        message = self._prompt(text)
-        if own:
-            message["params"]["_meta"] = {"acp_bridge": own}
-        await self._send(message)
-        return int(message["id"])
-
-    async def prompts(self, *texts: str) -> list[int]:
-        """Send prompts in one write; returns the ids of the requests."""
-        messages = [self._prompt(text) for text in texts]
-        await self._send(*messages)
-        return [message["id"] for message in messages]
-
-    async def cancel(self) -> None:
-        await self._send({"method": "session/cancel", "params": {"sessionId": self.session_id}})
-
-    def _prompt(self, text: str) -> Message:
-        block = {"type": "text", "text": text}
-        params = {"sessionId": self.session_id, "prompt": [block]}
-        return {"id": next(self._ids), "method": "session/prompt", "params": params}
-
-    async def _send(self, *messages: Message) -> None:
-        lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
-        for line in lines:
-            self._record("out", line)
-        # A bridge that is gone is noticed by the answers that don't come.
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._stdin.send(b"".join(line + b"\n" for line in lines))
-
-    # --- messages from the bridge ------------------------------------------------------------
-
-    async def _read(self) -> None:
-        partial = b""
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while True:
-                *lines, partial = (partial + await self._stdout.receive()).split(b"\n")
-                for line in lines:
-                    self._record("in", line)
-                    await self._refuse(self.recording[-1].message)
-                self._tell()
-        if partial:
-            self._record("in", partial)
-        self._ended = True
-        self._tell()
-
-    async def _refuse(self, message: Message) -> None:
-        if "method" in message and "id" in message:
-            error = {"code": -32601, "message": "this client can do nothing"}
-            await self._send({"id": message["id"], "error": error})
+    async def _run(self) -> None:
+        await self._connection.run()
+        self._news.set()
 
     def _record(self, direction: Direction, raw: bytes) -> None:
         self.recording.append(Line.of(direction, time.monotonic(), raw))
 
     def note(self, **facts: Any) -> None:
-        """Record facts about a process that no pipe shows."""
+        """Record facts about a process that no line shows."""
         self._record("note", json.dumps(facts).encode())
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    # --- messages to the bridge --------------------------------------------------------------
+
+    def request(self, method: str, **params: Any) -> int:
+        """Send a request; returns its id."""
+        return self._connection.send(method, params).id
+
+    async def initialize(self) -> None:
+        """Initialize without a capability, so that the agent asks nothing. Raises Unexpected."""
+        own: Json = {acp.HEARS_ACCEPTED: True}
+        await self.result(self.request(acp.INITIALIZE, **hello("acp-bridge demo", own)))
+
+    async def new_session(self, cwd: Path) -> None:
+        """Open a new session. Raises Unexpected."""
+        opened = await self.result(self.request(acp.SESSION_NEW, cwd=str(cwd), mcpServers=[]))
+        self.session_id = opened["sessionId"]
+
+    def load_session(self, session_id: str, cwd: Path) -> int:
+        """Ask for a session to be loaded; returns the id of the request."""
+        self.session_id = session_id
+        where = {"cwd": str(cwd), "mcpServers": []}
+        return self.request(acp.SESSION_LOAD, sessionId=session_id, **where)
+
+    def prompt(self, text: str, **own: str) -> int:
+        """Send a prompt, with `own` as `_meta.acp_bridge`; returns the id of the request."""
+        params = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
+        return self.request(acp.SESSION_PROMPT, **acp.with_own_meta(params, own) if own else params)
+
+    def cancel(self) -> None:
+        """Cancel the running turn."""
+        self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
 
     # --- waiting -----------------------------------------------------------------------------
+
+    async def room(self) -> None:
+        """Look again at what is waited for: something was read."""
+        self._news.set()
+        self._news = anyio.Event()
 
     async def until(self, look: Callable[[], T], what: str) -> T:
         """Call `look` after each read until it gives something true; raises Unexpected."""
         self._on_wait(what)
         with anyio.move_on_after(PATIENCE):
-            while True:
-                news, ended = self._news, self._ended
-                if found := look():
-                    return found
-                if ended:
+            while not (found := look()):
+                if self._connection.ended.is_set():
                     raise Unexpected(what, f"the bridge ended; {self._last()}")
-                await news.wait()
+                await self._news.wait()
+            return found
         raise Unexpected(f"{what} within {PATIENCE:g} s", self._last())
 
     async def answered(self, *requests: int) -> None:
@@ -183,7 +135,7 @@ class Client:
             what = f"the answer to {self.recording.text_of(request)!r}"
             await self.until(partial(self.recording.answers, request), what)
 
-    async def result(self, request: int) -> Message:
+    async def result(self, request: int) -> Json:
         """Wait for the result of a request; raises Unexpected for an error."""
         await self.answered(request)
         message = self.recording[self.recording.answers(request)[0]].message
@@ -195,8 +147,8 @@ class Client:
         """Wait until the bridge says that it has written this prompt down."""
 
         def look() -> bool:
-            told = (self.recording[at].message for at in self.recording.places(ACCEPTED))
-            return any(message["params"]["requestId"] == request for message in told)
+            told = self.recording.places("in", method=acp.ACCEPTED)
+            return any(self.recording[at].message["params"]["requestId"] == request for at in told)
 
         await self.until(look, f"{self.recording.text_of(request)!r} accepted")
 
@@ -204,24 +156,27 @@ class Client:
         """Wait until so many pieces of the conversation came since the prompt was sent."""
         since = self.recording.sent(prompt)
         what = f"{pieces} updates of {self.recording.text_of(prompt)!r}"
-        await self.until(lambda: len(list(self.recording.chunks(since))) >= pieces, what)
+        await self.until(lambda: len([*self.recording.chunks(since)]) >= pieces, what)
 
     def _last(self) -> str:
-        lines = [line for line in self.recording if line.direction == "in"]
-        return f"last: {lines[-1].raw.decode(errors='replace')[:300]}" if lines else "nothing came"
+        read = self.recording.places("in")
+        if not read:
+            return "nothing came"
+        return f"last: {self.recording[read[-1]].raw.decode(errors='replace')[:300]}"
 
     # --- processes ---------------------------------------------------------------------------
 
-    def kill_bridge(self) -> None:
-        """Kill the bridge with SIGKILL; its guards see its sockets close and kill the agents."""
+    async def kill_bridge(self) -> None:
+        """Kill the bridge with SIGKILL, and wait for the end of what it sends."""
         self._look_around()
-        self.note(killed="bridge", pid=self._process.pid)
-        self._process.kill()
+        self.note(killed="bridge", pid=self._bridge.pid)
+        self._bridge.kill()
+        await self.until(self._connection.ended.is_set, "the end of the bridge")
 
     def kill_agent(self) -> None:
         """Kill the one process that the bridge's guard started with SIGKILL."""
         self._look_around()
-        agents = children(children([self._process.pid]))
+        agents = _children(_children({self._bridge.pid}))
         if len(agents) != 1:
             raise Unexpected("one agent process", f"{len(agents)}")
         (agent,) = agents
@@ -230,11 +185,7 @@ class Client:
 
     def look_at(self, pid: int) -> None:
         """Note whether a process lives."""
-        self.note(pid=pid, alive=bool(alive([pid])))
-
-    async def gone(self) -> None:
-        """Wait until the bridge's output has ended."""
-        await self.until(lambda: self._ended, "the end of the bridge")
+        self.note(pid=pid, alive=bool(_alive({pid})))
 
     async def close(self) -> None:
         """End the bridge as an editor does, by closing its stdin, and record what is left."""
@@ -244,16 +195,30 @@ class Client:
         start = time.monotonic()
         with anyio.CancelScope(shield=True):
             self._look_around()
-            with suppress(anyio.BrokenResourceError):
-                await self._stdin.aclose()
+            await self._bridge.hang_up()
+            left = _alive(self._seen)
             with anyio.move_on_after(END):
-                await self._process.wait()
-            left = await survivors(self._seen, END)
+                while left:
+                    await anyio.sleep(LOOK_AGAIN)
+                    left = _alive(left)
             self.note(left=sorted(left), of=len(self._seen), seconds=time.monotonic() - start)
             for pid in left:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            await self._process.aclose()
+            self._connection.close()
+            await self._bridge.end()
 
     def _look_around(self) -> None:
-        self._seen |= descendants(self._process.pid)
+        generation = {self._bridge.pid}
+        while generation:
+            self._seen |= generation
+            generation = _children(generation) - self._seen
+
+
+def _children(parents: set[int]) -> set[int]:
+    """Return the living children of these processes."""
+    return {pid for pid, parent, _, dead in processes() if parent in parents and not dead}
+
+
+def _alive(pids: set[int]) -> set[int]:
+    return {pid for pid, _, _, dead in processes() if pid in pids and not dead}

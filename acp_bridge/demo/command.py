@@ -16,11 +16,12 @@ from typing import TextIO
 import anyio
 
 from acp_bridge import __version__
+from acp_bridge.bridge_client.own_process import BRIDGE
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.parser import Entry, Parser
 from acp_bridge.demo.play import play
 from acp_bridge.demo.recording import Recording
 from acp_bridge.demo.screen import Screen
-from acp_bridge.terminal.process import BRIDGE
 
 _ABOUT = """\
 Shows what the bridge is for, without a network and in a few seconds. A client
@@ -118,11 +119,10 @@ async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
                 stopped.append(number)
                 running.cancel()
 
-    async with anyio.create_task_group() as tasks:
+    async with beside() as tasks:
         with anyio.CancelScope() as running:
             tasks.start_soon(watch)
             await demo()
-        tasks.cancel_scope.cancel()
     return stopped[0] if stopped else 0
 
 

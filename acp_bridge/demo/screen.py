@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ParamSpec, TextIO
@@ -38,19 +37,17 @@ class Screen:
     #: the number of checks that were made, and of those that failed.
     checks: int = 0
     failures: int = 0
-    _sections: deque[Section] = field(default_factory=deque)
+    #: those that are not printed to their end.
+    _sections: list[Section] = field(default_factory=list)
 
     def say(self, text: str) -> None:
         """Print some lines that belong to no step."""
-        if self.live:
-            self.write(_CLEAR)
-        self.write(f"{text}\n")
+        self._write(f"{_CLEAR if self.live else ''}{text}\n")
 
     def section(self, number: int, name: str) -> Section:
         """Make the section of a step, below those made before."""
-        section = Section(self, f"{number} {name}")
-        self._sections.append(section)
-        return section
+        self._sections.append(Section(self, f"{number} {name}"))
+        return self._sections[-1]
 
     def refresh(self) -> None:
         """Print what may be printed now, and what is being waited for."""
@@ -60,17 +57,16 @@ class Screen:
                 self.say("\n".join(first.lines))
                 first.lines.clear()
             if not first.closed:
-                break
-            self._sections.popleft()
-        if self._sections and self.live:
-            self.write(_CLEAR + self.paint(_DIM, self._sections[0].awaiting()))
+                if self.live:
+                    self._write(_CLEAR + self.paint(_DIM, first.awaiting))
+                return
+            self._sections.pop(0)
 
     def paint(self, colour: str, text: str) -> str:
         """Return the text in this colour, where colours are wanted."""
         return f"{colour}{text}{_PLAIN}" if self.colour else text
 
-    def write(self, text: str) -> None:
-        """Write text as it is, at once."""
+    def _write(self, text: str) -> None:
         try:
             self.out.write(text)
             self.out.flush()
@@ -91,9 +87,14 @@ class Section:
     closed: bool = False
     _awaited: str = ""
 
+    @property
+    def awaiting(self) -> str:
+        """The line that says what is being waited for."""
+        return f"     {self.step:<{INDENT - 5}}{_ascii(self._awaited)}"[: WIDTH - 1]
+
     def waiting(self, what: str) -> None:
         """Show on a terminal what the step waits for, until something else is shown."""
-        self._awaited = what
+        self._awaited = f"waiting for {what}"
         self.screen.refresh()
 
     def check(
@@ -106,14 +107,12 @@ class Section:
             self.fail(title, unexpected)
             return
         text = f"{title}: {finding.detail}" if finding.detail else title
-        self.screen.checks += 1
-        self._add("ok", _GREEN, f"{_duration(finding.seconds):>8}", text)
+        self._add("ok", _GREEN, _duration(finding.seconds), text)
 
     def fail(self, title: str, unexpected: Unexpected | None = None) -> None:
         """Print a check that failed, with what was expected and what was seen."""
-        self.screen.checks += 1
         self.screen.failures += 1
-        self._add("FAIL", _RED, " " * 8, title)
+        self._add("FAIL", _RED, "", title)
         if unexpected:
             self.quote("expected:", unexpected.expected)
             self.quote("seen:", unexpected.seen)
@@ -128,13 +127,9 @@ class Section:
         self.closed = True
         self.screen.refresh()
 
-    def awaiting(self) -> str:
-        """Return the line that says what is being waited for."""
-        text = f"waiting for {self._awaited}" if self._awaited else ""
-        return f"     {self.step:<{INDENT - 5}}{_ascii(text)}"[: WIDTH - 1]
-
     def _add(self, mark: str, colour: str, time: str, text: str) -> None:
-        head = f"{self.step:<16}{time}".ljust(INDENT - 5)
+        self.screen.checks += 1
+        head = f"{self.step:<16}{time:>8}".ljust(INDENT - 5)
         first, *rest = _wrapped(text, head, INDENT)
         self.lines += [self.screen.paint(colour, f"{mark:<5}") + first, *rest]
         self.screen.refresh()

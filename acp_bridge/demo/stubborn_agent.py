@@ -25,28 +25,29 @@ MAX_WORDS = 4000
 
 
 class Session:
-    """The prompts of a session and the count of its cancels, kept in a file of JSON lines."""
+    """The prompts and the cancels of a session, kept in a file of JSON lines: null is a cancel."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.stop = threading.Event()
-        self.told: list[str] = []
-        self.cancels = 0
-        if path.exists():
-            for line in path.read_text("utf-8").splitlines():
-                self._fold(json.loads(line))
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        self._entries: list[str | None] = [json.loads(line) for line in lines]
 
     def keep(self, entry: str | None) -> None:
         """Keep a prompt, or None for a cancel."""
-        self._fold(entry)
+        self._entries.append(entry)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
-    def _fold(self, entry: str | None) -> None:
-        if entry is None:
-            self.cancels += 1
-        else:
-            self.told.append(entry)
+    @property
+    def told(self) -> list[str]:
+        """The prompts."""
+        return [entry for entry in self._entries if entry is not None]
+
+    @property
+    def cancels(self) -> int:
+        """How often it was cancelled."""
+        return self._entries.count(None)
 
 
 class Agent:
@@ -58,46 +59,46 @@ class Agent:
         self._lock = threading.Lock()
 
     def run(self) -> None:
+        """Read messages until the end of stdin."""
         for line in sys.stdin.buffer:
             message = json.loads(line)
+            params = message.get("params") or {}
             if message.get("method") == "session/cancel":
-                session = self._sessions[message["params"]["sessionId"]]
+                session = self._sessions[params["sessionId"]]
                 session.keep(None)
                 session.stop.set()
             elif "method" in message and "id" in message:
-                self._on_request(message["id"], message["method"], message.get("params") or {})
+                self._on_request(message["id"], message["method"], params)
 
-    def _on_request(self, request_id: Any, method: str, params: Json) -> None:
-        session_id = params.get("sessionId", "")
+    def _on_request(self, request: Any, method: str, params: Json) -> None:
+        session_id = params.get("sessionId") or f"song-{time.time_ns():x}"
+        result: Json = {}
         match method:
             case "initialize":
                 capabilities = {"loadSession": True}
-                result: Json = {"protocolVersion": 1, "agentCapabilities": capabilities}
-                self._send({"id": request_id, "result": {**result, "authMethods": []}})
+                result = {"protocolVersion": 1, "agentCapabilities": capabilities}
+                result["authMethods"] = []
             case "session/new":
-                session_id = f"song-{time.time_ns():x}"
-                self._open(session_id)
-                self._send({"id": request_id, "result": {"sessionId": session_id}})
-            case "session/load" if (self._folder / session_id).exists():
-                for said in self._open(session_id).told:
+                self._sessions[session_id] = Session(self._folder / session_id)
+                result = {"sessionId": session_id}
+            case "session/load" if (path := self._folder / session_id).exists():
+                self._sessions[session_id] = session = Session(path)
+                for said in session.told:
                     self._show(session_id, "user_message_chunk", said, "replayed")
-                self._send({"id": request_id, "result": {}})
             case "session/prompt":
                 session, text = self._sessions[session_id], params["prompt"][0]["text"]
-                earlier = list(session.told)
+                turn = (request, session_id, text, session.told)
                 session.stop.clear()
                 session.keep(text)
-                arguments = (request_id, session_id, text, earlier)
-                threading.Thread(target=self._turn, args=arguments, daemon=True).start()
+                threading.Thread(target=self._turn, args=turn, daemon=True).start()
+                return
             case _:
                 error = {"code": -32601, "message": f"not known here: {method}"}
-                self._send({"id": request_id, "error": error})
+                self._send({"id": request, "error": error})
+                return
+        self._send({"id": request, "result": result})
 
-    def _open(self, session_id: str) -> Session:
-        session = self._sessions[session_id] = Session(self._folder / session_id)
-        return session
-
-    def _turn(self, request_id: Any, session_id: str, prompt: str, earlier: list[str]) -> None:
+    def _turn(self, request: Any, session_id: str, prompt: str, earlier: list[str]) -> None:
         session = self._sessions[session_id]
         if prompt.startswith("Sing"):
             words = [f"la{n} " for n in range(1, MAX_WORDS)]
@@ -112,17 +113,17 @@ class Agent:
             if session.stop.is_set() and "stubborn" not in prompt:
                 break
         reason = "cancelled" if session.stop.is_set() else "end_turn"
-        self._send({"id": request_id, "result": {"stopReason": reason}})
+        self._send({"id": request, "result": {"stopReason": reason}})
 
     def _show(self, session_id: str, kind: str, text: str, message_id: str) -> None:
-        update: Json = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
-        params = {"sessionId": session_id, "update": {**update, "messageId": message_id}}
+        content = {"type": "text", "text": text}
+        update = {"sessionUpdate": kind, "content": content, "messageId": message_id}
+        params = {"sessionId": session_id, "update": update}
         self._send({"method": "session/update", "params": params})
 
     def _send(self, message: Json) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
         with self._lock:
-            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             sys.stdout.buffer.flush()
 
 

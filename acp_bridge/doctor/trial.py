@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import __version__, waits
+from acp_bridge import waits
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
-from acp_bridge.protocol import INITIALIZE, VERSION, ErrorCode, Json
-from acp_bridge.wire.deaf import Deaf
+from acp_bridge.bridge_client.connection import Connection, Tap, hello
+from acp_bridge.bridge_client.listener import NullListener
+from acp_bridge.protocol import INITIALIZE
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
-from acp_bridge.wire.peer import Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: lines of stderr that are kept: enough for a whole private key, which is masked as a whole.
@@ -27,12 +27,11 @@ _LINES: Final = 200
 _HEAD: Final = 64 * 1024
 #: seconds. Where stdout has ended, the process is about to.
 _LAST_MOMENT: Final = waits.CUT_OFF_GRACE
-_ENDED: Final = RpcError(ErrorCode.INTERNAL_ERROR, "the agent's output has ended")
 
 
 @dataclass(slots=True)
 class Trial:
-    """How it went. Without `answer`, `failed`, `exit` and `ended` it has not answered in time."""
+    """How a trial went. If `answer`, `failed` and `ended` are unset, the agent was too slow."""
 
     #: why it did not start, in words for the user.
     failed: str | None = None
@@ -58,7 +57,7 @@ class Trial:
 
 
 async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
-    """Return how an agent answers `initialize` within so many seconds; it has ended then."""
+    """Start an agent, ask it to initialize within so many seconds, and end it."""
     trial = Trial()
     async with anyio.create_task_group() as tasks:
         began = anyio.current_time()
@@ -71,9 +70,11 @@ async def try_agent(command: Sequence[str], within: float, folder: str | None = 
             return trial
         stdin, stdout = process.take_pipes()
         writer, reader = Writer(stdin), Reader(stdout)
+        connection = Connection((reader, writer), NullListener(), tap=_noted_by(trial))
+        tasks.start_soon(connection.run)
         try:
             with anyio.move_on_after(within):
-                await _initialize(trial, process, writer, reader)
+                await _initialize(trial, process, connection)
             trial.seconds = anyio.current_time() - began
         finally:
             with anyio.CancelScope(shield=True):  # each of these is bounded
@@ -84,56 +85,35 @@ async def try_agent(command: Sequence[str], within: float, folder: str | None = 
     return trial
 
 
-async def _initialize(trial: Trial, process: AgentProcess, writer: Writer, reader: Reader) -> None:
-    """Return when it has answered, or can't any more."""
-    settled = anyio.Event()
-
-    def on_answer(answer: Answer) -> None:
-        if answer != Err(_ENDED):
-            trial.answer = answer
-        settled.set()
-
-    peer = Peer(Deaf(), writer.write, answer_malformed=False)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
-        tasks.start_soon(_read, trial, peer, reader)
-        peer.request(INITIALIZE, _params(), on_answer)
-        await settled.wait()
-        if trial.answer is None:
-            trial.ended = True
-            with anyio.move_on_after(_LAST_MOMENT):
-                trial.exit = await process.wait_exit()
-        tasks.cancel_scope.cancel()
+async def _initialize(trial: Trial, process: AgentProcess, connection: Connection) -> None:
+    """Return when the agent has answered, or can't any more."""
+    sent = connection.send(INITIALIZE, hello("acp-bridge doctor"))
+    await sent.answered.wait()
+    if not sent.lost:
+        trial.answer = sent.answer
+        return
+    trial.ended = True
+    with anyio.move_on_after(_LAST_MOMENT):
+        trial.exit = await process.wait_exit()
 
 
-def _params() -> Json:
-    return {
-        "protocolVersion": VERSION,
-        "clientCapabilities": {},
-        "clientInfo": {"name": "acp-bridge doctor", "version": __version__},
-    }
+def _noted_by(trial: Trial) -> Tap:
+    """Return a tap that notes the agent's first line that is no message."""
+    looked_at = 0
+
+    def look(direction: str, line: bytes) -> None:
+        nonlocal looked_at
+        if direction == "in" and trial.noise is None and looked_at < _HEAD:
+            looked_at += len(line) + 1
+            trial.noise = noise_in(line)
+
+    return look
 
 
-async def _read(trial: Trial, peer: Peer, reader: Reader) -> None:
-    head = bytearray()
-    while data := await reader.read():
-        if len(head) < _HEAD:
-            head += data[: _HEAD - len(head)]
-            trial.noise = noise_in(bytes(head))
-        peer.feed(data)
-    peer.eof()
-    peer.close(_ENDED)
-
-
-def noise_in(output: bytes) -> str | None:
-    """Return the first whole line that is no JSON object."""
-    for line in output.split(b"\n")[:-1]:
-        if not line.strip():
-            continue
-        try:
-            is_message = isinstance(json.loads(line), dict | list)
-        except (ValueError, RecursionError):
-            is_message = False
-        if not is_message:
-            return line.decode(errors="replace").strip()
-    return None
+def noise_in(line: bytes) -> str | None:
+    """Return the text of a line that is no JSON object or list; None if it is one, or empty."""
+    try:
+        is_message = not line.strip() or isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        is_message = False
+    return None if is_message else line.decode(errors="replace").strip()

@@ -13,9 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.listening import peers
-from acp_bridge.wire.stdio import Reader, Writer
-
 #: bytes that are read.
 _MOST: Final = 64 * 1024
 
@@ -54,10 +51,3 @@ def read_holder(lock_file: Path) -> Holder | None:
     right = words and isinstance(holder.protocol, int)
     right = right and isinstance(holder.agent_info, str | None)
     return holder if right and os.path.isabs(holder.socket) else None
-
-
-async def connect(path: str) -> tuple[Reader, Writer]:
-    """Return the two directions of a connection to a bridge; raises as `peers.connect` does."""
-    with await peers.connect(path) as connection:
-        writing = os.dup(connection.fileno())
-        return Reader(connection.detach()), Writer(writing)

@@ -1,8 +1,8 @@
-"""Says in a new session that work goes on in its folder which no client has open.
+"""Tells a client that opens a session about unattended work in the same folder.
 
-It is looked for behind the answer to `session/new`, in this bridge and in those others that the
-lock files of the folder's sessions name, for a bounded time. Nobody waits for it, and a bridge that
-is silent is left out.
+The search begins after the answer to `session/new`, so that nobody waits for it, and is bounded.
+This bridge is searched, and every other one that the lock file of a session of the folder names; a
+bridge that is silent is left out.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from pathlib import Path, PurePath
 import anyio
 
 from acp_bridge import notices, waits, work_notices
+from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
+from acp_bridge.bridge_client.listener import NullListener
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError
 from acp_bridge.listening.holder import read_holder
@@ -20,11 +23,11 @@ from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.sessions.elsewhere.live_sessions import live_sessions
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 class KeptWork:
-    """Finds work without a client, for clients that open a session where it is done."""
+    """Finds unattended work in the folders of sessions that are opened."""
 
     def __init__(
         self, context: SessionContext, attaching: Attaching, patience: float = waits.KEPT_WORK
@@ -35,7 +38,7 @@ class KeptWork:
         self._patience = patience
 
     async def tell(self, session: Session, client: Client) -> None:
-        """Say what is found in the folder of a session to the client that has opened it."""
+        """Tell a client that opened a session about unattended work in the same folder."""
         folder = session.workspace.cwd
         found = await self._elsewhere(folder)
         found += self._attaching.listed()["sessions"]
@@ -46,14 +49,17 @@ class KeptWork:
             session.transcript.show_to(client, notices.notice(said))
 
     async def _elsewhere(self, folder: str) -> list[Json]:
-        """Return what other bridges have live that have a session of this folder.
+        """Ask the other bridges that have held a session of this folder for their live sessions.
 
-        What they don't say in time is not known.
+        A bridge that does not answer in time is left out.
         """
         found: list[Json] = []
 
         async def ask(socket: str) -> None:
-            found.extend(await live_sessions(socket))
+            with suppress(OSError, RpcError, ConnectionLost):
+                async with over_socket(socket, NullListener()) as connection:
+                    rows = await live_sessions(connection, within=None)
+                    found.extend(row for row in rows if _is_whole(row))
 
         with anyio.move_on_after(self._patience):
             with suppress(JournalError):
@@ -67,12 +73,17 @@ class KeptWork:
 
 
 def _sockets(locks: list[Path]) -> set[str]:
-    """Return where the bridges listen, or did, that have written into these lock files."""
+    """Return the sockets that are named in these lock files."""
     holders = [holder for lock in locks if (holder := read_holder(lock))]
     return {holder.socket for holder in holders if holder.protocol == SOCKET_PROTOCOL}
 
 
+def _is_whole(row: Json) -> bool:
+    """Return True for a row of `_acp_bridge/live` that says where a session is, and how it is."""
+    return all(isinstance(row.get(key), str) for key in ("cwd", "agent", "state"))
+
+
 def _is_kept(row: Json) -> bool:
-    """Return True for a session in which something runs or waits, and which no client has."""
+    """Return True for a session that no client has open, and in which work runs or waits."""
     works = row["state"] in work_notices.WORKING or "asks" in row or row.get("waiting")
     return row.get("clients") == 0 and bool(works)

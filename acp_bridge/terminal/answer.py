@@ -9,16 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from acp_bridge.protocol import (
-    AGENT_MESSAGE,
-    ENDED,
-    TOOL_CALL,
-    TOOL_CALL_UPDATE,
-    Json,
-    own_meta,
-)
-from acp_bridge.terminal.harmless import harmless, harmless_json, one_line
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.protocol import ENDED, Json
+from acp_bridge.terminal.harmless import harmless, json_line, one_line
+from acp_bridge.terminal.view.blocks import Call, Content, Said, Voice
+from acp_bridge.terminal.view.from_updates import Updates
 
 
 class Screen(Protocol):
@@ -39,6 +33,7 @@ class TextAnswer:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._updates = Updates()
         self._titles: dict[str, str] = {}
         #: the message that stdout ends with, and if that ends with a newline.
         self._message: object = None
@@ -46,17 +41,13 @@ class TextAnswer:
 
     def show(self, params: Json) -> None:
         """Take the params of a `session/update` of the turn."""
-        update = params.get("update")
-        if not isinstance(update, dict):
-            return
-        if own_meta(params).get("notice"):
-            self._screen.tell(one_line(_text(update)))
-            return
-        match update.get("sessionUpdate"):
-            case kind if kind == AGENT_MESSAGE:
-                self._say(update.get("messageId"), _text(update))
-            case kind if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
-                self._card(update)
+        match self._updates.read(params):
+            case Said(Voice.BRIDGE, content):
+                self._screen.tell(one_line(_words(content)))
+            case Said(Voice.AGENT, content, update):
+                self._say(update.get("messageId"), _words(content))
+            case Call() as call:
+                self._card(call)
 
     def end(self, _outcome: Json) -> None:
         """End the answer with a newline, if there is one."""
@@ -74,14 +65,14 @@ class TextAnswer:
         self._at_line_start = shown.endswith("\n")
         self._screen.write(shown.encode(errors="backslashreplace"))
 
-    def _card(self, update: Json) -> None:
-        call, title = str(update.get("toolCallId")), update.get("title")
-        if isinstance(title, str) and call not in self._titles:
-            self._titles[call] = one_line(title)
-            self._screen.tell(f"- {self._titles[call]}")
-        status = update.get("status")
+    def _card(self, call: Call) -> None:
+        title, status = call.update.get("title"), call.update.get("status")
+        if isinstance(title, str) and call.call_id not in self._titles:
+            self._titles[call.call_id] = one_line(title)
+            self._screen.tell(f"- {one_line(title)}")
         if status in ENDED and status != "completed":
-            self._screen.tell(f"- {self._titles.get(call) or one_line(call)}: {status}")
+            name = self._titles.get(call.call_id) or one_line(call.call_id)
+            self._screen.tell(f"- {name}: {status}")
         self._message = object()  # what is said after it is another paragraph
 
 
@@ -93,20 +84,20 @@ class JsonAnswer:
 
     def show(self, params: Json) -> None:
         """Take the params of a `session/update` of the turn."""
-        self._screen.write(harmless_json(encode(params)))
+        self._screen.write(json_line(params))
 
     def end(self, outcome: Json) -> None:
         """Write the outcome."""
-        self._screen.write(harmless_json(encode(outcome)))
+        self._screen.write(json_line(outcome))
 
 
-def _text(update: Json) -> str:
-    """Return the text of a message's chunk; other content is named in brackets."""
-    match update.get("content"):
-        case {"type": "text", "text": str(text)}:
-            return text
-        case {"type": "resource_link", "uri": str(uri)}:
+def _words(content: Content | None) -> str:
+    """Return the text of a content block; other content is named in brackets."""
+    match content:
+        case None:
+            return ""
+        case Content("text"):
+            return content.text or ""
+        case Content("resource_link", uri=uri) if uri:
             return uri
-        case {"type": str(kind)}:
-            return f"[{kind}]"
-    return ""
+    return f"[{content.type}]"

@@ -11,6 +11,9 @@ import json
 import re
 from typing import Final
 
+from acp_bridge.protocol import Json
+from acp_bridge.wire.jsonrpc import encode
+
 #: Controls but for newline and tab, surrogates, marks that turn the direction of writing, ends of
 #: lines that look like none, and characters that are seen nowhere, so that a command or a path is
 #: not what it looks like, or that hold words (tags). Joiners stay: some scripts can't do without.
@@ -35,8 +38,9 @@ def exact(text: str) -> str:
     return _HARMFUL.sub(_escaped, text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def harmless_json(line: bytes) -> bytes:
-    """Return a line of JSON of equal value that a terminal can show."""
+def json_line(value: Json) -> bytes:
+    """Return a value as one line of JSON that a terminal can show."""
+    line = encode(value)
     if line.isascii() and b"\x7f" not in line:  # JSON itself escapes other controls
         return line
     return _HARMFUL.sub(_escaped_in_json, line.decode()).encode()

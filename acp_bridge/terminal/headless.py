@@ -12,11 +12,16 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
 from acp_bridge import waits
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest, Listener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     HEARS_STATE,
     OWN_TURNS_ONLY,
@@ -33,12 +38,9 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.settings import DRAIN
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
-from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener
 from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import Permissions, Policy
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer, Sent
-from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -95,8 +97,9 @@ class _Turn:
 
     # -- what the bridge sends
 
-    def on_notification(self, method: str, params: Json) -> None:
+    def on_notification(self, method: str, params: Any) -> None:
         """Show an update of the turn."""
+        params = as_object(params)
         match method:
             case _ if method == SESSION_UPDATE:
                 update = params.get("update")

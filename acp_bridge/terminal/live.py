@@ -11,18 +11,20 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
 from acp_bridge.agents import lease
+from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.listening.peers import NoBridge
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
-from acp_bridge.protocol import LIVE, OBSERVES, SOCKET_PROTOCOL, Json
+from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.terminal import known
-from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, over_socket
 from acp_bridge.terminal.harmless import one_line
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for all bridges together to say what is live, where that is only shown.
@@ -80,22 +82,6 @@ class Asleep(Exception):
         self.session_id = session_id
 
 
-class Deaf:
-    """A listener that is told nothing and can do nothing."""
-
-    def on_notification(self, method: str, params: Json) -> None:
-        """Do nothing."""
-
-    def on_request(self, request: BridgeRequest) -> None:
-        """Leave the question to others."""
-
-    def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Do nothing."""
-
-    async def room(self) -> None:
-        """Return at once."""
-
-
 async def bridges_of(home: Path) -> list[LiveBridge]:
     """Return the bridges of a home that live."""
     return await anyio.to_thread.run_sync(live_bridges, home)
@@ -104,17 +90,15 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
     """Ask all bridges at once which sessions are live, for so many seconds; answers in order.
 
-    What poses as a bridge has no answer among them.
+    A process that only poses as a bridge is left out.
     """
     found: dict[int, list[Json]] = {}
     posing: set[int] = set()
 
     async def ask(at: int, bridge: LiveBridge) -> None:
         try:
-            async with connect(bridge, Deaf()) as connection:
-                await connection.initialize("acp-bridge", own={OBSERVES: True}, within=within)
-                result = await connection.request(LIVE, {}, within=within)
-                found[at] = _sessions(result)
+            async with connect(bridge, NullListener()) as connection:
+                found[at] = await live_sessions(connection, within)
         except NoBridge:  # an agent wrote the run file, or took the socket's place
             posing.add(at)
         except (OSError, RpcError, ConnectionLost, NoAnswer):
@@ -132,7 +116,7 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
 async def find(
     home: Path, given: str, bridges: Sequence[LiveBridge], connect: Connect
 ) -> LiveSession:
-    """Return the live session that an id, which may be shortened, means.
+    """Find a live session by its id, or by the beginning of its id.
 
     Bridges that have not answered at once are given more time if none of the others has it.
 
@@ -170,12 +154,3 @@ async def find(
 def _speaks_alike(bridge: LiveBridge) -> bool:
     """Return True for a bridge whose socket speaks what this version does."""
     return bridge.protocol == SOCKET_PROTOCOL
-
-
-def _sessions(result: Any) -> list[Json]:
-    listed = result.get("sessions") if isinstance(result, dict) else None
-    return [
-        each
-        for each in (listed if isinstance(listed, list) else [])
-        if isinstance(each, dict) and isinstance(each.get("sessionId"), str)
-    ]

@@ -10,8 +10,7 @@ from contextlib import suppress
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.exits import Exit
-from acp_bridge.terminal.harmless import harmless, harmless_json
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.terminal.harmless import harmless, json_line
 
 
 def print_text(text: str) -> int:
@@ -21,7 +20,7 @@ def print_text(text: str) -> int:
 
 def print_json(values: Iterable[Json]) -> int:
     """Write each value as one line of JSON to stdout; returns the exit code."""
-    return _write(harmless_json(encode(value)) for value in values)
+    return _write(map(json_line, values))
 
 
 def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:

@@ -9,14 +9,18 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
 from acp_bridge import tool_calls
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     ATTACH,
+    CANCEL_REQUEST,
     HEARS_STATE,
     LIVE,
     REQUEST_PERMISSION,
@@ -25,11 +29,9 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
 )
-from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.permissions import options_of, selected
-from acp_bridge.terminal.tasks import beside
-from acp_bridge.terminal.transcript_markdown import markdown
+from acp_bridge.terminal.view.markdown import markdown
 from acp_bridge.terminal.waiting import first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -56,12 +58,16 @@ class Question:
         #: what is asked, in the order of asking.
         self.requests: list[BridgeRequest] = []
         self._shown: BridgeRequest | None = None
+        #: the one that is shown was withdrawn before the bridge had read the answer.
+        self._overtaken = False
         self._asked, self._gone = anyio.Event(), anyio.Event()
 
     # -- what the bridge sends
 
-    def on_notification(self, method: str, params: Json) -> None:
-        """Do nothing."""
+    def on_notification(self, method: str, params: Any) -> None:
+        """Note that a question was withdrawn before the bridge had read its answer."""
+        if method == CANCEL_REQUEST and self._shown is not None and not self._shown.open:
+            self._overtaken |= as_object(params).get("requestId") == self._shown.call.id
 
     def on_request(self, request: BridgeRequest) -> None:
         """Keep a permission; other questions are left to clients that can show them."""
@@ -71,7 +77,8 @@ class Question:
         self._asked.set()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Note that the question that is shown was settled elsewhere."""
+        """Note that somebody else has settled the question that is shown."""
+        request.give_up()
         if request is self._shown:
             self._gone.set()
 
@@ -121,7 +128,7 @@ class Question:
         request.answer(selected(str(chosen[0]["optionId"])))
         # Whatever the bridge sent before it read the answer is here when this one is.
         await connection.request(LIVE, {}, within=_PATIENCE)
-        if connection.overtook(request):
+        if self._overtaken:
             raise NotAnswered(_SETTLED)
         return chosen[0]
 
@@ -146,7 +153,7 @@ def shown(params: Json) -> str:
 
 
 def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
-    """Return the option that is meant: by its id, kind or name, or the one that holds for once.
+    """Return the option with this id, kind or name; without one, the option that holds for once.
 
     Raises NotAnswered, which names those that are offered.
     """

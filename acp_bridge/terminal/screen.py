@@ -9,8 +9,8 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.terminal.exits import Exit
-from acp_bridge.terminal.tasks import beside
 from acp_bridge.terminal.waiting import Stop
 from acp_bridge.wire.lossy import LossyWriter
 from acp_bridge.wire.stdio import Writer

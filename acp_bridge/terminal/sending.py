@@ -9,10 +9,14 @@ Invariants
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.sent import ConnectionLost, Sent
+from acp_bridge.json_values import as_object
 from acp_bridge.protocol import (
     ACCEPTED,
     ATTACH,
@@ -30,11 +34,9 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.terminal.answer import JsonAnswer, Screen, TextAnswer
-from acp_bridge.terminal.connection import BridgeRequest, Connection
 from acp_bridge.terminal.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.terminal.harmless import one_line
 from acp_bridge.terminal.question import summary_of
-from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.waiting import Stop, first_of
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -70,8 +72,9 @@ class Sending:
 
     # -- what the bridge sends
 
-    def on_notification(self, method: str, params: Json) -> None:
+    def on_notification(self, method: str, params: Any) -> None:
         """Note where the prompt stands, and show its turn."""
+        params = as_object(params)
         if method == LET_GO:
             self._screen.tell(f"acp-bridge: {one_line(str(params.get('reason')))}")
         if params.get("sessionId") != self._session_id:
@@ -86,13 +89,14 @@ class Sending:
             self._accepted.set()
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Say that something is asked; somebody else answers it."""
+        """Say that the agent asks something; another client answers it."""
         if request.method == REQUEST_PERMISSION:
             how = f"acp-bridge approve {self._session_id[:8]}"
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Do nothing: it was answered elsewhere."""
+        """Give the request up: another client has answered it."""
+        request.give_up()
 
     async def room(self) -> None:
         """Return when stdout takes more."""
@@ -120,7 +124,7 @@ class Sending:
         raise NotAccepted("it is not known whether the prompt is in the queue")
 
     async def wait(self) -> Exit:
-        """Show the turn until it has ended, or the command is to end: the turn goes on then.
+        """Show the turn until it ends, or until the command is stopped: the turn goes on then.
 
         Raises RpcError, ConnectionLost.
         """

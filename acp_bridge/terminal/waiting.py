@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.terminal.exits import Exit
-from acp_bridge.terminal.tasks import beside
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -24,7 +24,7 @@ DEMO = [sys.executable, "-m", "acp_bridge", "demo"]
 
 #: A bridge that loses one update and ends after the third answer to a prompt.
 LOSING = """
-import subprocess, sys
+import socket, subprocess, sys
 
 command = [sys.executable, "-I", "-m", "acp_bridge", *sys.argv[1:]]
 bridge = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -37,7 +37,7 @@ for line in bridge.stdout:
         sys.stdout.buffer.flush()
     if answers == 3:
         break
-sys.stdout.close()
+socket.socket(fileno=1).shutdown(socket.SHUT_WR)  # stdin is the same socket
 bridge.stdout.close()
 bridge.wait()  # or it would still write into the demo's folder while that is removed
 """

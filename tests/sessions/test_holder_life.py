@@ -1,13 +1,12 @@
 """Whether a bridge at the other end still lives: what its silence means, and what it does not."""
 
-from collections.abc import Callable
-
 import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.sessions.elsewhere.holder_life import HolderLife
-from acp_bridge.wire.jsonrpc import Answer, Ok
+from acp_bridge.wire.jsonrpc import Ok, RpcError
 from tests.sessions.agent import until
 
 pytestmark = pytest.mark.hazard("V8")
@@ -28,11 +27,17 @@ class There:
     """The way to a bridge that is asked, and answers when the test lets it."""
 
     def __init__(self) -> None:
-        self.asked: list[Callable[[Answer], None]] = []
+        self.asked: list[Sent] = []
+        self.received = 0
+        self.lost: RpcError | None = None
 
-    def request(self, method: str, params: object, on_answer: Callable[[Answer], None]) -> int:
-        self.asked.append(on_answer)
-        return len(self.asked)
+    def send(self, method: str, params: object) -> Sent:
+        self.asked.append(Sent(self, method))
+        self.asked[-1].id = len(self.asked)
+        return self.asked[-1]
+
+    def cancel(self, sent: Sent) -> None:
+        raise AssertionError(sent.method)
 
 
 class Watched:
@@ -45,7 +50,7 @@ class Watched:
     async def answers(self, number: int) -> None:
         """Let the question of this number be answered, waited for."""
         await until(lambda: len(self.there.asked) == number)
-        self.there.asked[-1](Ok({}))
+        self.there.asked[-1].take(Ok({}))
         await until(lambda: self.life.has_read == number)
 
     async def run(self) -> None:
@@ -84,7 +89,7 @@ async def test_silence_counts_only_while_something_could_be_heard() -> None:
 async def test_one_that_says_something_else_lives_though_it_does_not_answer() -> None:
     async def talks() -> None:
         while True:
-            it.life.note_heard()
+            it.there.received += 1
             await anyio.lowlevel.checkpoint()
 
     it, looks = Watched(), Looks(False)

@@ -15,7 +15,7 @@ from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.output import HeldOutput
 from acp_bridge.terminal.chat.screen import Screen
 from acp_bridge.terminal.view.look import Look
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.terminal.terminal_model import TerminalModel
 
 SESSION = "s1"

@@ -9,8 +9,8 @@ from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.terminal.view.look import Look
 from acp_bridge.wire.jsonrpc import Ok
+from tests.bridge_client.fake_bridge import FakeBridge
 from tests.terminal.chat_bench import SESSION, Chat, chat, parts
-from tests.terminal.fake_bridge import FakeBridge
 from tests.terminal.terminal_model import TerminalModel
 
 MODES = {
@@ -196,7 +196,8 @@ async def test_one_who_is_to_leave_before_anything_is_drawn_leaves(tmp_path: Pat
     with create_pipe_input() as keys:
         bridge = FakeBridge()
         bridge.close()
-        bridge.end.close()
+        for each in bridge.end:
+            each.close()
         running = Chat(bridge, keys, TerminalModel())
         conversation, screen = parts(running, tmp_path, Look())
         conversation.end()

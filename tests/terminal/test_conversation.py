@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from acp_bridge.terminal.chat.conversation import Conversation
-from acp_bridge.terminal.view.blocks import Block, Line, Text, Tone
+from acp_bridge.terminal.view.blocks import Block, Line, Paragraph, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 
 SESSION = "s1"
 
@@ -24,7 +24,7 @@ def texts(talk: Conversation) -> list[str]:
     blocks: list[Block] = []
     while talk.unprinted.more:
         blocks += talk.unprinted.take()
-    return [block.text.strip() for block in blocks if isinstance(block, Text | Line)]
+    return [block.text.strip() for block in blocks if isinstance(block, Paragraph | Line)]
 
 
 async def settled(bridge: FakeBridge) -> None:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.terminal.harmless import exact, harmless, harmless_json, one_line
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.terminal.harmless import exact, harmless, json_line, one_line
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_a_line_has_no_newline_whatever_stood_in_it() -> None:
 
 @given(st.text(st.characters()))
 def test_json_is_one_line_without_controls_and_of_the_same_value(text: str) -> None:
-    line = harmless_json(encode({"text": text})).decode()
+    line = json_line({"text": text}).decode()
     assert json.loads(line) == {"text": text}
     assert line.splitlines() == [line.removesuffix("\n")]
     shown = {unicodedata.category(char) for char in line.removesuffix("\n")}

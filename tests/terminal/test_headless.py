@@ -8,16 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import headless
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.headless import Order
 from acp_bridge.terminal.permissions import Policy
 from acp_bridge.terminal.waiting import Stop
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.terminal.screens import MemoryScreen
 
 ORDER = Order("do it", "/w")

@@ -10,15 +10,16 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import live, ps
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.known import NotFound
 from acp_bridge.terminal.live import Answer, Asleep, ask_all, find
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 
 FIRST, SECOND, THIRD = "abcd" + "1" * 28, "abce" + "2" * 28, "f" * 32
 #: for bridges that answer; one that does not is given no time at all.

@@ -12,14 +12,15 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.agents import origin
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.cli import live as live_commands
 from acp_bridge.journal import Journal
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import Json
 from acp_bridge.terminal import live
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 
 LIVE, ASLEEP = "abcd" + "1" * 28, "bcde" + "2" * 28
 BRIDGE = LiveBridge(7, "host", "/run/7", 1, "codex-acp", "0.1.0")

@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.question import NotAnswered, Question, option_for, shown, summary_of
-from acp_bridge.terminal.tasks import beside
 from acp_bridge.wire.jsonrpc import Ok
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 
 OPTIONS = [
     {"optionId": "a", "name": "Always", "kind": "allow_always"},

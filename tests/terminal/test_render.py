@@ -8,17 +8,17 @@ from rich.cells import cell_len
 from acp_bridge.terminal.view.blocks import (
     Block,
     Card,
+    Content,
     Diff,
     Line,
-    Output,
+    Paragraph,
     Plan,
     Step,
-    Text,
     Tone,
     Voice,
 )
+from acp_bridge.terminal.view.lines import Renderer
 from acp_bridge.terminal.view.look import Look, look, reflows
-from acp_bridge.terminal.view.render import Renderer
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARKDOWN = """# Title
@@ -40,12 +40,12 @@ def f():
 ```
 """
 EVERYTHING: list[Block] = [
-    Text(Voice.USER, "do it\nnow"),
-    Text(Voice.AGENT, MARKDOWN),
-    Text(Voice.THOUGHT, "let me see"),
-    Text(Voice.BRIDGE, "[acp-bridge] Going on."),
+    Paragraph(Voice.USER, "do it\nnow"),
+    Paragraph(Voice.AGENT, MARKDOWN),
+    Paragraph(Voice.THOUGHT, "let me see"),
+    Paragraph(Voice.BRIDGE, "[acp-bridge] Going on."),
     Card("edit a.py", "edit", "completed", ("/x/a.py:1",), (Diff("/x/a.py", "a\nb", "a\nc"),)),
-    Card("ls", "execute", "failed", (), (Output("\n".join(map(str, range(30)))),)),
+    Card("ls", "execute", "failed", (), (Content("text", "\n".join(map(str, range(30)))),)),
     Plan(((Step.COMPLETED, "first"), (Step.IN_PROGRESS, "second"), (Step.PENDING, "third"))),
     Line("mode: plan"),
     Line("error: no", Tone.ERROR),
@@ -86,16 +86,16 @@ def test_without_colours_there_is_none_and_without_unicode_only_ascii() -> None:
 
 
 def test_markdown_loses_no_word_and_a_link_says_where_it_leads() -> None:
-    text = plain([Text(Voice.AGENT, MARKDOWN)], 200)
+    text = plain([Paragraph(Voice.AGENT, MARKDOWN)], 200)
     for word in ("Title", "bold", "List<String>", "http://where.example/to", "return 1", "said"):
         assert word in text
     assert "<b>x</b> ![i](u.png)" not in text
-    assert "<b>x</b>" in plain([Text(Voice.AGENT, "<b>x</b>\n\n<div>block</div>")])
-    assert "<div>block</div>" in plain([Text(Voice.AGENT, "<div>block</div>")])
+    assert "<b>x</b>" in plain([Paragraph(Voice.AGENT, "<b>x</b>\n\n<div>block</div>")])
+    assert "<div>block</div>" in plain([Paragraph(Voice.AGENT, "<div>block</div>")])
 
 
 def test_a_numbered_list_that_was_divided_goes_on_counting() -> None:
-    assert "3 three" in plain([Text(Voice.AGENT, "3. three")])
+    assert "3 three" in plain([Paragraph(Voice.AGENT, "3. three")])
 
 
 def test_a_diff_is_unified_and_coloured() -> None:
@@ -120,10 +120,40 @@ def test_a_new_file_is_all_added_and_a_huge_change_is_not_compared() -> None:
 
 
 def test_output_is_cut_unless_it_is_what_a_permission_is_asked_for() -> None:
-    output = (Output("\n".join(f"line {number}" for number in range(30))),)
+    output = (Content("text", "\n".join(f"line {number}" for number in range(30))),)
     short = plain([Card("run", "execute", "completed", (), output)])
     assert "line 7\n  … 22 more lines" in short
     assert "line 29" in plain([Card("run", "execute", "pending", (), output, whole=True)])
+
+
+@pytest.mark.hazard("V9")
+def test_of_what_is_asked_the_characters_that_are_left_out_are_counted() -> None:
+    long = "x" * 100_100
+    asked = Card("List files", content=(Content("text", long), Diff("a", None, long)), whole=True)
+    text = plain([asked], 200_000)
+    assert text.count("x\n  … 100 more characters") == 1
+    assert text.count("x\n  +… 100 more characters") == 1
+
+
+def test_a_fence_around_a_whole_output_is_taken_off() -> None:
+    def output(text: str) -> str:
+        return plain([Card("ls", content=(Content("text", text),))])
+
+    assert output("```sh\na\n\nb\n```\n").endswith("ls\n  a\n\n  b")
+    assert "  ```\n  a\n  ```\n  and" in output("```\na\n```\nand\n```\nb\n```")
+
+
+def test_escape_sequences_in_a_card_or_a_plan_are_shown() -> None:
+    bad = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
+    content = (Diff(f"{bad}/3", None, bad), Content("resource_link", uri=bad))
+    blocks: list[Block] = [
+        Card(bad, bad, bad, (f"{bad}/2",), content),
+        Card("", bad, output=bad),
+        Plan(((Step.PENDING, bad),)),
+    ]
+    text = plain(blocks, 1_000)
+    assert text.count("owned") == 8
+    assert not set(text) & {"\x1b", "\x07", "\u202e", "\x9b"}
 
 
 @pytest.mark.hazard("V9")

@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.bridge_client.own_process import BRIDGE
 from acp_bridge.cli import run_command
 from acp_bridge.journal import Journal
 from acp_bridge.terminal.headless import Order
 from acp_bridge.terminal.permissions import Policy
-from acp_bridge.terminal.process import BRIDGE
 
 
 @pytest.fixture

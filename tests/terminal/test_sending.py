@@ -7,15 +7,15 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import Connection
 from acp_bridge.terminal.exits import Exit
 from acp_bridge.terminal.sending import NotAccepted, Sending, prompt_params
-from acp_bridge.terminal.sent import ConnectionLost
 from acp_bridge.terminal.waiting import Stop
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
-from tests.terminal.fake_bridge import FakeBridge, connection_to
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.terminal.screens import MemoryScreen
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from acp_bridge.protocol import Json
 from acp_bridge.terminal.table import table
-from acp_bridge.terminal.transcript_markdown import markdown
+from acp_bridge.terminal.view.markdown import markdown
 
 
 def said(

@@ -25,7 +25,7 @@ class Continuation:
     """Holds what was sent for one session, in order."""
 
     def __init__(self) -> None:
-        """Nothing was sent yet; `scope` is of the task that opens the session."""
+        """`scope` cancels the task that opens the session again."""
         self.waiting = WaitingRequests()
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()

@@ -1,4 +1,4 @@
-"""Whether the bridge that holds a session still does something: a stopped process says nothing.
+"""Finds out whether the bridge that holds a session is alive: a stopped process says nothing.
 
 Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
 followed by a question that every bridge answers where it reads it. What is silent after that is
@@ -12,27 +12,30 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.protocol import LIVE
-from acp_bridge.wire.jsonrpc import Answer
 
 #: looks at the silence; one that this process itself has slept through costs one of them.
 _LOOKS: Final = 3
 
 
 class OtherBridge(Protocol):
-    """The way to the other bridge (`wire.peer.Peer`)."""
+    """The way to the other bridge (`bridge_client.Connection`)."""
 
-    def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
-        """Send a request; returns its id."""
+    #: bytes that came from it.
+    received: int
+
+    def send(self, method: str, params: Any) -> Sent:
+        """Send a request."""
 
 
 class HolderLife:
     """Watches one connection to another bridge."""
 
     def __init__(self, there: OtherBridge, seconds: float, owes: Callable[[], bool]) -> None:
-        """`seconds` of silence are too much. `owes`: it is to answer something soon.
+        """`seconds`: a longer silence is too long. `owes`: True while it must answer soon.
 
-        What is sent is noted with `note_sent`; who waits for more runs `lost`.
+        Call `note_sent` for everything that is sent there, and run `lost` to learn of a silence.
         """
         #: nothing of what it says is read now, so its silence says nothing.
         self.held_up = False
@@ -41,16 +44,11 @@ class HolderLife:
         self._there = there
         self._seconds = seconds
         self._owes = owes
-        self._heard = 0
         self._sent = anyio.Event()
 
     def note_sent(self) -> None:
         """Note that something was sent, which the other bridge is to read."""
         self._sent.set()
-
-    def note_heard(self) -> None:
-        """Note that the other bridge has sent something."""
-        self._heard += 1
 
     async def lost(self) -> None:
         """Return when the other bridge has said nothing for too long."""
@@ -63,14 +61,14 @@ class HolderLife:
                 return
 
     async def _answers(self) -> bool:
-        """Ask, and wait for the answer; False after a silence that is too long."""
-        answered, silent = anyio.Event(), 0
-        question = self._there.request(LIVE, {}, lambda answer: answered.set())
+        """Ask the bridge something; True when it answers, False if it is silent for too long."""
+        silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
-            heard = self._heard
+            received = self._there.received
             with anyio.move_on_after(self._seconds / _LOOKS):
-                await answered.wait()
-                self.has_read = question
+                await question.answered.wait()
+                self.has_read = question.id
                 return True
-            silent = 0 if self.held_up or heard != self._heard else silent + 1
+            is_heard = received != self._there.received
+            silent = 0 if self.held_up or is_heard else silent + 1
         return False

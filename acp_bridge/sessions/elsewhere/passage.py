@@ -14,12 +14,15 @@ from typing import Any, Final
 import anyio
 
 from acp_bridge import errors, protocol, waits
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.clients.streams import Incoming, Outgoing
 from acp_bridge.json_values import as_object
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     CLOSE_FOR_ALL,
+    HEARS_STATE,
     HOLDER,
     SESSION_CLOSE,
     SESSION_LOAD,
@@ -31,13 +34,12 @@ from acp_bridge.protocol import (
     with_own_meta,
 )
 from acp_bridge.sessions.elsewhere import passage_words
-from acp_bridge.sessions.elsewhere.holder_hello import NotLive, introduce
 from acp_bridge.sessions.elsewhere.holder_life import HolderLife
 from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
 from acp_bridge.sessions.elsewhere.passed_requests import PassedRequests
 from acp_bridge.settings import Settings
-from acp_bridge.wire.jsonrpc import Answer, Decoder, Err, Malformed, Ok, is_id
-from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.streams import Streams
 
 #: requests with which a client leaves the session.
 LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})
@@ -54,13 +56,15 @@ class _Load:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
+class NotLive(Exception):
+    """The bridge at the other end does not have the session, or does not answer; says why."""
+
+
 class Passage:
     """The way between one client and the bridge that holds one session of it."""
 
-    def __init__(
-        self, client: Client, session_id: str, streams: tuple[Incoming, Outgoing], bounds: Settings
-    ) -> None:
-        """Own both streams; `bounds` has for how long and for how much is waited."""
+    def __init__(self, client: Client, session_id: str, streams: Streams, bounds: Settings) -> None:
+        """Takes over the streams; `bounds` limits how long, and for how many bytes, it waits."""
         self.client = client
         self.session_id = session_id
         #: the parameters with which the session was loaded.
@@ -74,12 +78,11 @@ class Passage:
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
         self.ended = anyio.Event()
-        self._incoming, self._outgoing = streams
         self._bounds = bounds
-        self._peer = Peer(self, self._outgoing.write, answer_malformed=False)
-        self._requests = PassedRequests(self._peer)
-        self._questions = PassedQuestions(self._peer, client.peer)
-        self._life = HolderLife(self._peer, bounds.reach_timeout, self._owes)
+        self._there = Connection(streams, self, lost=self._lost)
+        self._requests = PassedRequests(self._there)
+        self._questions = PassedQuestions(client.peer)
+        self._life = HolderLife(self._there, bounds.reach_timeout, self._owes)
         #: what the other bridge says of its settings.
         self._holder: Json = {}
         #: the other bridge has said a word of the session.
@@ -97,87 +100,82 @@ class Passage:
         """Carry messages until the connection ends; `on_end` is called when all is settled."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._write, tasks.cancel_scope)
                 tasks.start_soon(self._watch)
-                await self._read()
+                await self._there.run()
                 tasks.cancel_scope.cancel()
         finally:
-            self._settle()
+            self._there.close()
+            self._questions.end()
+            self._sign.set()
+            self.ended.set()
             on_end(self)
+
+    def _lost(self) -> RpcError:
+        """Return the error that every open request gets when the connection ends."""
+        self.let_go = self.let_go or self._there.refusal
+        self._cut_off = self._owes()
+        return errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED)
 
     def _owes(self) -> bool:
         return any(load.answer is None for load in self._loads.values())
 
-    async def _write(self, scope: anyio.CancelScope) -> None:
-        await self._outgoing.run()
-        scope.cancel()
-
     async def _watch(self) -> None:
-        """Give up a bridge that is silent; what it may not have read is not to run there later."""
+        """Give up a bridge that is silent, and cancel the prompts that it may not have read."""
         await self._life.lost()
         event("holder.silent", session=self.session_id)
         self.let_go = passage_words.HOLDER_SILENT
         self._requests.take_back_turns(self._life.has_read)
-        await self._outgoing.flush(waits.FLUSH)
-        self._incoming.close()
-        self._outgoing.close()
-
-    async def _read(self) -> None:
-        decoder = Decoder()
-        try:
-            while data := await self._incoming.read():
-                self._life.note_heard()
-                messages = list(decoder.feed(data))
-                for message in messages:
-                    match message:  # an error that answers no request: who may not connect
-                        case {"id": None, "error": {"message": str(reason)}}:
-                            self.let_go = reason
-                self._peer.feed_messages(messages)
-                self._life.held_up = True
-                await self.client.outgoing.drain_below(self._bounds.client_limit)
-                self._life.held_up = False
-        except OSError as exc:
-            event("holder.unreadable", what=exc.strerror)
+        await self._there.flush(waits.FLUSH)
+        self._there.close()
 
     def leave(self) -> None:
         """End the connection: the other bridge sees that a client has left."""
         self.left = True
-        self._incoming.close()
-        self._outgoing.close()
-
-    def _settle(self) -> None:
-        """Give every open request one error, and take back what the client was asked."""
-        self._incoming.close()
-        self._outgoing.close()
-        self._cut_off = self._owes()
-        self._peer.close(errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED))
-        self._questions.end()
-        self._sign.set()
-        self.ended.set()
+        self._there.close()
 
     # --- the beginning -------------------------------------------------------------------------
 
     async def open(self, request: ClientRequest) -> None:
-        """Send the request with which the client wants the session; it is live when this returns.
+        """Send the client's load or delete; return when the session is known to be live there.
 
-        Raises NotLive, and the RpcError with which the other bridge refuses it.
+        Raises NotLive, or the RpcError with which the other bridge refuses it.
         """
         try:
             with anyio.fail_after(self._bounds.reach_timeout):
-                self._holder = await introduce(self._peer, self.client.abilities.declared)
+                await self._introduce()
                 load = self.load(request)
                 await self._sign.wait()
         except TimeoutError:
             raise NotLive("it does not answer") from None
-        except NotLive as exc:
-            raise NotLive(self.let_go or str(exc)) from None
         if self._cut_off and not self._has_shown:
             raise NotLive(self.let_go or "it has ended the connection")
         if isinstance(load.answer, Err):
             await self.loaded(request)
 
+    async def _introduce(self) -> None:
+        """Initialize there with the client's abilities. Raises NotLive.
+
+        The states of the session are asked for even if the client did not: it may be closed.
+        """
+        able = self.client.abilities.declared
+        try:
+            result = await self._there.initialize(
+                "acp-bridge",
+                own={**own_meta(able), HEARS_STATE: True},
+                capabilities=able,
+                within=None,
+            )
+        except RpcError as exc:
+            raise NotLive(self.let_go or exc.message) from None
+        except ConnectionLost:
+            raise NotLive(self.let_go or passage_words.HOLDER_ENDED) from None
+        agent = result.get("agentCapabilities")
+        if not isinstance(agent, dict):
+            raise NotLive("it does not speak as an acp-bridge")
+        self._holder = own_meta(agent)
+
     def load(self, request: ClientRequest) -> _Load:
-        """Send a request that loads or deletes the session, once; `loaded` gives its end."""
+        """Send a load or a delete, once for each request; `loaded` waits for the answer."""
         if load := self._loads.get(request):
             return load
         params: Json = request.params
@@ -188,9 +186,9 @@ class Passage:
         return load
 
     async def loaded(self, request: ClientRequest) -> None:
-        """Return when a request that was given to `load` was answered well.
+        """Wait until a request that was given to `load` has a result.
 
-        Raises the RpcError that is its answer otherwise, and NotLive if that is why.
+        Raises the RpcError that answered it, or NotLive if the session is not live there.
         """
         load = self._loads[request]
         try:
@@ -203,7 +201,7 @@ class Passage:
             raise load.answer.error
 
     def _loaded(self, request: ClientRequest, load: _Load, answer: Answer) -> None:
-        """Answer at once: what the session shows next is to come behind the answer."""
+        """Answer the client at once, so that what the session shows next comes after that."""
         load.answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
@@ -219,16 +217,16 @@ class Passage:
     # --- from the client -----------------------------------------------------------------------
 
     def take(self, request: ClientRequest) -> None:
-        """Pass a request on; raises RpcError if the other bridge reads nothing."""
-        if self._outgoing.pending > _FLOOD:
+        """Pass a request on; raises RpcError if the other bridge has stopped reading."""
+        if self._there.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         self.leaving |= request.method in LEAVING
         self._send(request, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
         """Pass a notification on."""
-        if self._outgoing.pending <= _FLOOD:
-            self._peer.notify(method, params)
+        if self._there.pending <= _FLOOD:
+            self._there.notify(method, params)
             self._life.note_sent()
 
     def cancel_request(self, request_id: object) -> bool:
@@ -251,14 +249,18 @@ class Passage:
 
     # --- from the other bridge -----------------------------------------------------------------
 
-    def on_request(self, call: Call) -> None:
+    def on_request(self, request: BridgeRequest) -> None:
         self._note_word()
-        self._questions.ask(call.id, call.method, self._requests.with_client_id(call.params))
+        self._questions.ask(request, self._requests.with_client_id(request.call.params))
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Pass on that the client need not answer; whatever it answers is passed back."""
+        self._questions.take_back(request)
 
     def on_notification(self, method: str, params: Any) -> None:
         match method, params:
-            case protocol.CANCEL_REQUEST, {"requestId": call_id} if is_id(call_id):
-                self._questions.take_back(call_id)
+            case protocol.CANCEL_REQUEST, _:
+                pass  # of a request that is answered already
             case protocol.LET_GO, {"reason": str(reason)}:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:
@@ -274,8 +276,8 @@ class Passage:
         self._has_shown = True
         self._sign.set()
 
-    def on_malformed(self, line: Malformed) -> None:
-        event("holder.malformed", what=line.error.message)
-
-    def on_batch_end(self) -> None:
-        """Do nothing: every message goes on as it comes."""
+    async def room(self) -> None:
+        """Return when the client has taken most of what was passed on."""
+        self._life.held_up = True
+        await self.client.outgoing.drain_below(self._bounds.client_limit)
+        self._life.held_up = False

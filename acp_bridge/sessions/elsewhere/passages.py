@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 import anyio
 
 from acp_bridge import errors, notices
+from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
-from acp_bridge.listening.holder import Holder, connect, read_holder
+from acp_bridge.listening.holder import Holder, read_holder
 from acp_bridge.log import event
 from acp_bridge.protocol import (
     SESSION_CANCEL,
@@ -31,8 +32,7 @@ from acp_bridge.protocol import (
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
-from acp_bridge.sessions.elsewhere.holder_hello import NotLive
-from acp_bridge.sessions.elsewhere.passage import LEAVING, Passage
+from acp_bridge.sessions.elsewhere.passage import LEAVING, NotLive, Passage
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
@@ -54,7 +54,7 @@ class Reach:
     """Tries to have one request answered by the bridge that holds its session."""
 
     def __init__(self, passages: Passages, request: ClientRequest) -> None:
-        """`why` says what kept it from that when it was last tried."""
+        """`why`: the reason why the last try failed."""
         self.why: str | None = None
         self._passages = passages
         self._request = request
@@ -80,7 +80,7 @@ class Passages:
     """Holds the passages of all clients."""
 
     def __init__(self, context: SessionContext, load: Load) -> None:
-        """`load` opens a session here, or passes it through, when its holder has ended."""
+        """`load` opens a session again after the end of its holder, here or through another."""
         self._context = context
         self._load = load
         self._passages: dict[tuple[Client, str], Passage] = {}
@@ -89,7 +89,10 @@ class Passages:
     # --- to another bridge ---------------------------------------------------------------------
 
     async def open(self, request: ClientRequest, holder: Holder) -> Passage:
-        """Return a passage that has taken the request; raises OSError, NotLive, RpcError."""
+        """Return a passage to a bridge that has the session, and has been sent the request.
+
+        Raises OSError, NotLive, RpcError.
+        """
         self._check(holder)
         session_id: str = request.params["sessionId"]
         streams = await connect(holder.socket)
@@ -114,7 +117,7 @@ class Passages:
             raise errors.refused(passage_words.other_agent(holder.agent, ours.name))
 
     async def or_elsewhere(self, request: ClientRequest, work: Awaitable[object]) -> object:
-        """Return what the work returns, or wait until another bridge has answered its request."""
+        """Return what `work` returns; if another bridge has the request, wait for its answer."""
         try:
             return await work
         except HeldElsewhere as held:
@@ -132,9 +135,9 @@ class Passages:
         return ANSWERED
 
     async def load_again(self, request: ClientRequest, session_id: str) -> bool:
-        """Have a load answered by the bridge that the client has the session from.
+        """Load a session again at the other bridge from which the client has it.
 
-        False if it has it from none, or that one does not hold it any more. Raises RpcError.
+        False if there is none, or it does not hold the session any more. Raises RpcError.
         """
         passage = self._passage((request.client, session_id))
         if passage is None:
@@ -150,7 +153,7 @@ class Passages:
     # --- what the clients send -----------------------------------------------------------------
 
     def take_load(self, request: ClientRequest, params: Json) -> None:
-        """Pass a load of a session on where it is read, or what follows it would overtake it.
+        """Pass a load on at the moment it is read: later, what follows it would overtake it.
 
         Does nothing if the client does not have the session from another bridge.
         """
@@ -177,7 +180,7 @@ class Passages:
         return True
 
     async def _see_left(self, passage: Passage) -> None:
-        """Leave a bridge that does not answer a client which wants to have its session no more."""
+        """Leave a bridge that has not answered a client's close in time."""
         with anyio.move_on_after(self._context.settings.reach_timeout):
             await passage.ended.wait()
         if not passage.left:
@@ -264,7 +267,7 @@ class Passages:
         continued.waiting.go_on(failure)
 
     async def _reopened(self, passage: Passage) -> RpcError | None:
-        """Give the client the session again; returns what has kept it from that, and says it."""
+        """Give the client the session again; if that fails, tell the client and return why."""
         given = continuing(passage.given)
         request = Continued(passage.client, Call(None, SESSION_RESUME, given))
         try:

@@ -5,30 +5,30 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.wire.jsonrpc import Answer
 from acp_bridge.wire.peer import Peer
 
 
 class PassedQuestions:
     """Holds the requests that the client has not answered yet."""
 
-    def __init__(self, there: Peer, client: Peer) -> None:
-        """`there`: the way to the other bridge."""
-        self._there = there
+    def __init__(self, client: Peer) -> None:
+        """`client`: the way to the client."""
         self._client = client
-        #: the ids of requests there, with those that the client knows.
-        self._asked: dict[RequestId, int] = {}
+        #: the requests, with the ids by which the client knows them.
+        self._asked: dict[BridgeRequest, int] = {}
 
-    def ask(self, call_id: RequestId, method: str, params: Any) -> None:
-        """Ask the client; its answer is the request's."""
-        self._asked[call_id] = 0
-        client_id = self._client.request(method, params, partial(self._reply, call_id))
-        if call_id in self._asked:
-            self._asked[call_id] = client_id
+    def ask(self, request: BridgeRequest, params: Any) -> None:
+        """Ask the client with these parameters; its answer is the request's."""
+        self._asked[request] = 0
+        client_id = self._client.request(request.method, params, partial(self._reply, request))
+        if request in self._asked:
+            self._asked[request] = client_id
 
-    def take_back(self, call_id: RequestId) -> None:
+    def take_back(self, request: BridgeRequest) -> None:
         """Tell the client that the other bridge waits for its answer no more."""
-        if client_id := self._asked.get(call_id):
+        if client_id := self._asked.get(request):
             self._client.cancel(client_id)
 
     def end(self) -> None:
@@ -37,11 +37,6 @@ class PassedQuestions:
             self._client.cancel(client_id)
         self._asked.clear()
 
-    def _reply(self, call_id: RequestId, answer: Answer) -> None:
-        if self._asked.pop(call_id, None) is None:
-            return
-        match answer:
-            case Ok(result):
-                self._there.answer(call_id, result)
-            case Err(error):
-                self._there.fail(call_id, error)
+    def _reply(self, request: BridgeRequest, answer: Answer) -> None:
+        if self._asked.pop(request, None) is not None:
+            request.respond(answer)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import CANCEL_REQUEST, SESSION_PROMPT
+from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.wire.jsonrpc import Answer
-from acp_bridge.wire.peer import Peer
 
 
 class PassedRequests:
     """Holds the requests that the other bridge has not answered yet."""
 
-    def __init__(self, there: Peer) -> None:
+    def __init__(self, there: Connection) -> None:
         """`there`: the way to the other bridge."""
         self._there = there
-        #: the requests by the id that each has there.
-        self._open: dict[int, ClientRequest] = {}
+        #: by the id that each has there.
+        self._open: dict[int, tuple[Sent, ClientRequest]] = {}
 
     def send(
         self, request: ClientRequest, params: Any, on_answer: Callable[[Answer], None]
@@ -28,37 +30,34 @@ class PassedRequests:
 
         A connection that has ended answers before this returns.
         """
-        is_answered = False
-        there = 0
+        sent = self._there.send(request.method, params)
+        self._open[sent.id] = sent, request
+        sent.when_answered(partial(self._answered, sent, on_answer))
 
-        def answered(answer: Answer) -> None:
-            nonlocal is_answered
-            is_answered = True
-            self._open.pop(there, None)
-            on_answer(answer)
-
-        there = self._there.request(request.method, params, answered)
-        if not is_answered:
-            self._open[there] = request
+    def _answered(self, sent: Sent, on_answer: Callable[[Answer], None]) -> None:
+        del self._open[sent.id]
+        assert sent.answer is not None
+        on_answer(sent.answer)
 
     def give_up(self, client: Client, request_id: object) -> bool:
         """Pass on that a client gives a request up; False if none is open under this id."""
-        for there, request in self._open.items():
+        for sent, request in self._open.values():
             if request.is_of(client, request_id):
-                self._there.notify(CANCEL_REQUEST, {"requestId": there})
+                sent.cancel()
                 return True
         return False
 
     def take_back_turns(self, read: int) -> None:
-        """Take back every prompt that may not have been read: `read` is the last id that was."""
-        for there, request in self._open.items():
-            if there > read and _begins_a_turn(request):
-                self._there.cancel(there)
+        """Cancel every prompt that may not have been read; `read` is the last id that was."""
+        for sent, request in self._open.values():
+            if sent.id > read and _begins_a_turn(request):
+                sent.cancel()
 
     def with_client_id(self, params: Any) -> Any:
-        """Return parameters in which a request has the id that the client gave it."""
+        """Return parameters whose `requestId` is the one that the client gave the request."""
         there = params.get("requestId") if isinstance(params, dict) else None
-        if isinstance(there, int) and (request := self._open.get(there)):
+        if isinstance(there, int) and (found := self._open.get(there)):
+            _, request = found
             return {**params, "requestId": request.call.id}
         return params
 

@@ -15,6 +15,9 @@ import anyio
 
 from acp_bridge import protocol as acp
 from acp_bridge import tool_calls
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
 from acp_bridge.terminal.chat.mentions import blocks_of
@@ -24,8 +27,6 @@ from acp_bridge.terminal.chat.questions import Option, Question, Questions, ques
 from acp_bridge.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.terminal.chat.standing import Standing, standing
 from acp_bridge.terminal.chat.unprinted import Unprinted
-from acp_bridge.terminal.connection import BridgeRequest, Connection
-from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view.block_text import one_line
 from acp_bridge.terminal.view.blocks import Line, Tone
 from acp_bridge.terminal.view.transcript import Transcript
@@ -83,7 +84,7 @@ class Conversation:
         self._changed()
 
     def end(self) -> None:
-        """Note that nothing more is to come; what was read is shown."""
+        """Note that nothing more will come; what was read is still shown."""
         self._connection = None
         self.unprinted.begin("")
 
@@ -100,8 +101,9 @@ class Conversation:
 
     # -- what the bridge sends
 
-    def on_notification(self, method: str, params: Json) -> None:
+    def on_notification(self, method: str, params: Any) -> None:
         """Take an update of the session, or what the bridge tells of it."""
+        params = as_object(params)
         match method:
             case acp.SESSION_UPDATE:
                 self.transcript.take(params)
@@ -132,7 +134,8 @@ class Conversation:
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Take off a question that is not asked any more."""
+        """Remove a question that is not asked any more."""
+        request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
             self.say(f"not asked any more: {_summary(asked)}")
@@ -157,7 +160,7 @@ class Conversation:
         self._changed()
 
     def answer(self, key: str) -> bool:
-        """Answer the question that is shown by a key; returns False if the key means nothing."""
+        """Answer the shown question with a key; returns False if the key means nothing."""
         chosen = self.questions.choose(key)
         if chosen is None:
             return False

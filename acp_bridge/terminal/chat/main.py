@@ -14,12 +14,13 @@ from typing import Final, Protocol
 
 import anyio
 
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, WHOLE_CALLS, ErrorCode
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.opening import Open
-from acp_bridge.terminal.connection import Connection, Listener
 from acp_bridge.terminal.exits import Exit, of_error
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
 from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Tone
 from acp_bridge.terminal.view.look import look

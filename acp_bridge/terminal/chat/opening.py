@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.json_values import as_object
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import Connection
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo

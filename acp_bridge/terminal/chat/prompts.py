@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.terminal.sent import ConnectionLost, Sent
 from acp_bridge.terminal.view.block_text import harmless, one_line
 from acp_bridge.terminal.view.blocks import Line, Tone
 from acp_bridge.wire.jsonrpc import RpcError

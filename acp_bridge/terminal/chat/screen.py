@@ -28,7 +28,7 @@ from acp_bridge.terminal.view.blocks import Block
 from acp_bridge.terminal.view.look import Look, reflows
 
 if TYPE_CHECKING:
-    from acp_bridge.terminal.view.render import Renderer
+    from acp_bridge.terminal.view.lines import Renderer
 
 #: seconds between two drawings of what streams.
 _FRAME: Final = 0.05
@@ -161,7 +161,7 @@ class Screen:
         if not blocks:
             return []
         if self._renderer is None:  # it takes a while to import: the line is on the screen by now
-            from acp_bridge.terminal.view.render import Renderer
+            from acp_bridge.terminal.view.lines import Renderer
 
             self._renderer = Renderer(self._look)
         return self._renderer.lines(blocks, self._output.get_size().columns)

@@ -24,10 +24,10 @@ _AT_ONCE: Final = 40
 
 
 class Unprinted:
-    """What was said and is not in the scrollback yet."""
+    """The blocks that are not in the scrollback yet."""
 
     def __init__(self, transcript: Transcript) -> None:
-        """A replay may come first; `begin` is its end."""
+        """A replay may come first; `begin` marks its end."""
         self._transcript = transcript
         self._blocks: deque[Block] = deque()
         self._begun = False
@@ -35,7 +35,7 @@ class Unprinted:
         self._taken = anyio.Event()
 
     def begin(self, session_id: str) -> None:
-        """Show from now on; what was left out of the replay is said."""
+        """Show blocks from now on, and say how many of the replay were left out."""
         self.collect()
         self._begun = True
         if self._left_out:
@@ -43,14 +43,14 @@ class Unprinted:
             self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
 
     def collect(self) -> None:
-        """Take over what is finished; of a replay the newest alone."""
+        """Take over the finished blocks; of a replay, the newest alone."""
         self._blocks += self._transcript.take_finished()
         while not self._begun and len(self._blocks) > _MOST_REPLAYED:
             self._blocks.popleft()
             self._left_out += 1
 
     def take(self) -> list[Block]:
-        """Return what is to be printed next: as much as is drawn while nobody notices."""
+        """Return the next blocks to print, so few that drawing them takes no noticeable time."""
         if not self._begun:
             return []
         blocks = [self._blocks.popleft() for _ in range(min(_AT_ONCE, len(self._blocks)))]
@@ -59,13 +59,13 @@ class Unprinted:
 
     @property
     def more(self) -> bool:
-        """There is something to be printed."""
+        """True if there is a block to print."""
         return self._begun and bool(self._blocks)
 
     def tail(self) -> list[Block]:
-        """Return what is drawn below all that was printed.
+        """Return the blocks to draw below everything that was printed.
 
-        What is finished stays in it until it is printed, since a key may draw before that.
+        Finished blocks are among them until they are printed, since a key may draw before that.
         """
         if not self._begun:
             return []

@@ -1,1 +1,1 @@
-"""What a session looks like in a terminal: updates become blocks, blocks become lines. No I/O."""
+"""What a session looks like: updates become blocks, blocks become lines, or Markdown. No I/O."""

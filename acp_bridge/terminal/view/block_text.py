@@ -1,10 +1,11 @@
-"""Text of others for blocks: harmless, without tabs, and any value that is no text is empty."""
+"""Text of others on a terminal: harmless, without tabs, and any value that is no text is empty."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from acp_bridge.terminal import harmless as escapes
+from acp_bridge.terminal.view.blocks import Content
 
 #: spaces that stand for a tab.
 _TAB: Final = "    "
@@ -25,3 +26,17 @@ def one_line(text: object, longest: int = 200) -> str:
     # Cut before the rest is done: a text of megabytes must not cost its length each time.
     line = escapes.one_line(text[: 8 * longest])
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def words(content: Content | None) -> str:
+    """Return a content block's text as it came; what is no text is named."""
+    match content:
+        case Content("text", str(text)):
+            return text
+        case Content("resource_link"):
+            return f"@{content.name or content.uri}"
+        case Content("resource"):
+            return f"[{content.uri or content.type}]"
+        case Content("image" | "audio"):
+            return f"[{content.type} {content.mime_type}]"
+    return ""

@@ -1,9 +1,15 @@
-"""The blocks of which the picture of a session consists, in the order of what was said and done."""
+"""The blocks that make up what a session shows, in the order of what was said and done.
+
+`Said`, `Call` and `Plan` are read from updates (`from_updates`) and are the same for every medium;
+their texts are as they came. `Paragraph` and `Line` are what a terminal adds to them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from acp_bridge.protocol import Json, follows_apart
 
 
 class Voice(Enum):
@@ -17,15 +23,47 @@ class Voice(Enum):
     THOUGHT = "thought"
     #: the bridge, in Markdown.
     BRIDGE = "bridge"
+    #: a hook, which tells the agent to go on working.
+    HOOK = "hook"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A paragraph, or a few, that one voice says; `first`: nothing of the message stands before."""
+class Content:
+    """A content block of ACP; what it doesn't have is empty."""
+
+    #: such as `text`, `resource_link` or `image`.
+    type: str
+    #: of a text, and of a resource that holds one.
+    text: str | None = None
+    uri: str = ""
+    name: str = ""
+    mime_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece of a message, and the update that brought it."""
 
     voice: Voice
-    text: str
-    first: bool = True
+    content: Content | None
+    update: Json
+
+    def goes_on(self, before: Said | None) -> bool:
+        """Return True if this piece belongs to the same message as the piece before it."""
+        if before is None or before.voice is not self.voice:
+            return False
+        return not follows_apart(before.update, self.update)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An update of a tool call, and all that is known of the call before and after it."""
+
+    call_id: str
+    update: Json
+    #: None for a call that was not heard of before.
+    before: Json | None
+    now: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +76,18 @@ class Diff:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What a tool call gave, or what it is to do: lines of plain text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Card:
-    """A tool call as it stands; `whole`: all of it is shown, since it is to be decided on."""
+    """A tool call as it stands; `whole`: show all of it, since a person is to decide on it."""
 
     title: str
-    kind: str
-    status: str
+    kind: str = ""
+    status: str = ""
     #: paths, perhaps with a line: `src/a.py:12`.
     locations: tuple[str, ...] = ()
-    content: tuple[Diff | Output, ...] = ()
+    #: what it changes or gives, or is to do.
+    content: tuple[Diff | Content, ...] = ()
+    #: its raw output, for a medium that has nothing else to show.
+    output: str = ""
     whole: bool = False
 
 
@@ -70,6 +104,15 @@ class Plan:
     """The plan as it stands: what is to be done, and how far it is."""
 
     entries: tuple[tuple[Step, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph of a message, or a few; `first`: nothing of the message stands before."""
+
+    voice: Voice
+    text: str
+    first: bool = True
 
 
 class Tone(Enum):
@@ -89,4 +132,5 @@ class Line:
     tone: Tone = Tone.NEWS
 
 
-Block = Text | Card | Plan | Line
+#: what a terminal shows.
+Block = Paragraph | Card | Plan | Line

@@ -1,4 +1,4 @@
-"""The transcript of a session as blocks: those that are finished, and the tail that still changes.
+"""A session on a terminal: the blocks that are finished, and the tail that still changes.
 
 Invariants:
 - Blocks are finished in the order in which they began, each once; a finished block never changes.
@@ -8,37 +8,28 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.json_values import objects
+from acp_bridge import tool_calls
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.view import tool_calls
-from acp_bridge.terminal.view.block_text import harmless, one_line
-from acp_bridge.terminal.view.blocks import Block, Line, Plan, Step, Text, Voice
-from acp_bridge.terminal.view.content import text_of
+from acp_bridge.terminal.view.block_text import harmless, words
+from acp_bridge.terminal.view.blocks import Block, Call, Card, Line, Paragraph, Plan, Said, Voice
+from acp_bridge.terminal.view.from_updates import Updates, card, content
 from acp_bridge.terminal.view.paragraphs import Paragraphs
 
-_VOICES: Final = {
-    acp.USER_MESSAGE: Voice.USER,
-    acp.AGENT_MESSAGE: Voice.AGENT,
-    acp.AGENT_THOUGHT: Voice.THOUGHT,
-}
 #: blocks that may wait behind one that is not finished.
 _MOST_WAITING: Final = 30
 #: tool calls that are remembered after their card was finished.
 _MOST_CALLS: Final = 200
-_MOST_ENTRIES: Final = 50
 
 
 @dataclass(slots=True)
 class _Message:
-    voice: Voice
-    #: the last that was said of it.
-    update: Json
+    #: the piece that was said last.
+    said: Said
     paragraphs: Paragraphs = field(default_factory=Paragraphs)
     first: bool = True
 
@@ -51,7 +42,7 @@ class _Call:
     seen: object = None
 
 
-_Open = _Message | _Call | Text | Plan | Line
+_Open = _Message | _Call | Paragraph | Line
 
 
 class Transcript:
@@ -62,8 +53,7 @@ class Transcript:
         self.plan: Plan | None = None
         self._finished: list[Block] = []
         self._open: list[_Open] = []
-        #: tool calls by id; those whose card was finished are here, too.
-        self._calls: OrderedDict[str, Json] = OrderedDict()
+        self._updates = Updates(_MOST_CALLS)
         #: the content of each card that was finished, by the id of its call.
         self._seen: dict[str, object] = {}
 
@@ -71,17 +61,13 @@ class Transcript:
 
     def take(self, params: Json) -> None:
         """Take the parameters of a `session/update`; states and unknown kinds show nothing."""
-        update = params.get("update")
-        if not isinstance(update, dict):
-            return
-        match update.get("sessionUpdate"):
-            case acp.USER_MESSAGE | acp.AGENT_MESSAGE | acp.AGENT_THOUGHT as kind:
-                notice = acp.own_meta(params).get("notice") is True
-                self._say(Voice.BRIDGE if notice else _VOICES[kind], update)
-            case acp.TOOL_CALL | acp.TOOL_CALL_UPDATE:
-                self._on_call(update)
-            case acp.PLAN:
-                self.plan = _plan(update)
+        match self._updates.read(params):
+            case Said() as said:
+                self._say(said)
+            case Call() as call:
+                self._on_call(call)
+            case Plan(entries) as plan:
+                self.plan = plan if entries else None
 
     def say(self, line: Line) -> None:
         """Add a line of this program's own."""
@@ -97,7 +83,8 @@ class Transcript:
     def say_aside(self, prompt: Iterable[object]) -> None:
         """Show the content blocks of a prompt that has no turn of its own."""
         self._end_message()
-        self._add(Text(Voice.USER, harmless("".join(text_of(block) for block in prompt))))
+        text = "".join(words(content(block)) for block in prompt)
+        self._add(Paragraph(Voice.USER, harmless(text)))
         self._settle()
 
     def end_turn(self) -> None:
@@ -110,17 +97,19 @@ class Transcript:
 
     def ask(self, call: Json) -> str:
         """Show at once the whole of what a permission is asked for; returns its title."""
-        call_id = str(call.get("toolCallId"))
-        call = self._calls[call_id] = tool_calls.merged(self._calls.get(call_id, {}), call)
+        asked = self._updates.on_call(call)
         self._open = [
-            each for each in self._open if not isinstance(each, _Call) or each.call_id != call_id
+            each
+            for each in self._open
+            if not isinstance(each, _Call) or each.call_id != asked.call_id
         ]
         while self._open:
             self._finish_first()
-        card = tool_calls.card(call, asked=True)
-        self._finished.append(card)
-        self._seen[call_id] = call.get("content")
-        return card.title
+        title = tool_calls.title(asked.now)
+        whole = card(tool_calls.shown(asked.now))
+        self._finished.append(replace(whole, title=title, locations=(), whole=True))
+        self._note_seen(asked.call_id, asked.now.get("content"))
+        return title
 
     # -- what is shown
 
@@ -136,27 +125,23 @@ class Transcript:
 
     # -- messages
 
-    def _say(self, voice: Voice, update: Json) -> None:
-        text = harmless(text_of(update.get("content")))
+    def _say(self, said: Said) -> None:
+        text = harmless(words(said.content))
         if not text:
             return
         last = self._open[-1] if self._open else None
-        if (
-            not isinstance(last, _Message)
-            or last.voice is not voice
-            or acp.follows_apart(last.update, update)
-        ):
+        if not isinstance(last, _Message) or not said.goes_on(last.said):
             self._end_message()
-            if voice is Voice.USER:
+            if said.voice in (Voice.USER, Voice.HOOK):
                 self.end_turn()
-            last = _Message(voice, update)
+            last = _Message(said)
             self._add(last)
-        last.update = update
+        last.said = said
         self._finish_paragraphs(last, text)
 
     def _finish_paragraphs(self, message: _Message, piece: str) -> None:
         for paragraph in message.paragraphs.add(piece):
-            text = Text(message.voice, paragraph, first=message.first)
+            text = Paragraph(message.said.voice, paragraph, first=message.first)
             message.first = False
             self._open.insert(len(self._open) - 1, text)
         self._settle()
@@ -165,27 +150,26 @@ class Transcript:
         if self._open and isinstance(last := self._open[-1], _Message):
             self._open.pop()
             if rest := last.paragraphs.take_rest():
-                self._open.append(Text(last.voice, rest, first=last.first))
+                self._open.append(Paragraph(last.said.voice, rest, first=last.first))
         self._settle()
 
     # -- tool calls
 
-    def _on_call(self, update: Json) -> None:
-        call_id = str(update.get("toolCallId"))
-        call = tool_calls.merged(self._calls.get(call_id, {}), update)
-        before = self._calls.get(call_id)
-        self._calls[call_id] = call
+    def _on_call(self, call: Call) -> None:
         for each in self._open:
-            if isinstance(each, _Call) and each.call_id == call_id:
-                each.call = call
+            if isinstance(each, _Call) and each.call_id == call.call_id:
+                each.call = call.now
                 self._settle()
                 return
-        if before is None or _differs(before, call):
+        if call.before is None or _differs(call.before, call.now):
             self._end_message()
-            self._add(_Call(call_id, call, seen=self._seen.get(call_id)))
+            self._add(_Call(call.call_id, call.now, seen=self._seen.get(call.call_id)))
             self._settle()
-        while len(self._calls) > _MOST_CALLS:
-            self._seen.pop(self._calls.popitem(last=False)[0], None)
+
+    def _note_seen(self, call_id: str, content: object) -> None:
+        self._seen[call_id] = content
+        while len(self._seen) > _MOST_CALLS:
+            del self._seen[next(iter(self._seen))]
 
     # -- the order
 
@@ -197,7 +181,7 @@ class Transcript:
         while self._open:
             first = self._open[0]
             waits = isinstance(first, _Message) or (
-                isinstance(first, _Call) and not tool_calls.has_ended(first.call)
+                isinstance(first, _Call) and first.call.get("status") not in acp.ENDED
             )
             if waits and len(self._open) <= _MOST_WAITING:
                 return
@@ -208,37 +192,31 @@ class Transcript:
         if isinstance(first, _Message):
             rest = first.paragraphs.take_rest()
             if rest:
-                self._finished.append(Text(first.voice, rest, first=first.first))
+                self._finished.append(Paragraph(first.said.voice, rest, first=first.first))
             return
         if isinstance(first, _Call):
-            self._seen[first.call_id] = first.call.get("content")
+            self._note_seen(first.call_id, first.call.get("content"))
         if block := _shown(first):
             self._finished.append(block)
 
 
 def _shown(entry: _Open) -> Block | None:
     match entry:
-        case _Message(voice, _, paragraphs, first):
+        case _Message(said, paragraphs, first):
             rest = paragraphs.rest
-            return Text(voice, rest, first=first) if rest.strip() else None
+            return Paragraph(said.voice, rest, first=first) if rest.strip() else None
         case _Call(_, call, seen):
-            return tool_calls.card(call, seen=seen)
+            return _card(call, seen)
         case block:
             return block
 
 
+def _card(call: Json, seen: object) -> Card:
+    """Return the card of a tool call, without the content that an earlier card has shown."""
+    shown = card(call)
+    return replace(shown, content=()) if call.get("content") == seen else shown
+
+
 def _differs(before: Json, now: Json) -> bool:
-    """Return True when a call whose card was finished has changed in what a card shows."""
+    """Return True if a call has changed since its card was finished, and a card shows that."""
     return any(before.get(key) != now.get(key) for key in ("status", "content", "title"))
-
-
-def _plan(update: Json) -> Plan | None:
-    entries = [
-        (_step(entry.get("status")), one_line(entry.get("content")))
-        for entry in objects(update.get("entries"))[:_MOST_ENTRIES]
-    ]
-    return Plan(tuple(entries)) if entries else None
-
-
-def _step(status: object) -> Step:
-    return next((step for step in Step if step.value == status), Step.PENDING)

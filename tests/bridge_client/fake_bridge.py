@@ -7,44 +7,60 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from acp_bridge.bridge_client.connection import Connection, connected
+from acp_bridge.bridge_client.listener import BridgeRequest, Listener
+from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.protocol import Json
-from acp_bridge.terminal.connection import BridgeRequest, Connection, Listener, connected
-from acp_bridge.terminal.tasks import beside
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RpcError, encode, error
 from acp_bridge.wire.peer import Call, Peer
 
 
-class Pipe:
-    """One end of two in-memory streams of bytes."""
+class Read:
+    """What is read of a stream in memory."""
 
-    def __init__(
-        self, receive: MemoryObjectReceiveStream[bytes], send: MemoryObjectSendStream[bytes]
-    ) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, stream: MemoryObjectReceiveStream[bytes]) -> None:
+        self._stream = stream
 
-    async def receive(self) -> bytes:
-        return await self._receive.receive()
-
-    async def send(self, item: bytes, /) -> None:
-        await self._send.send(item)
-
-    def send_now(self, data: bytes) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._send.send_nowait(data)
-
-    async def aclose(self) -> None:
-        self.close()
+    async def read(self) -> bytes:
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            return b""
 
     def close(self) -> None:
-        self._send.close()
-        self._receive.close()
+        self._stream.close()
 
 
-def pipes() -> tuple[Pipe, Pipe]:
-    """Both ends; what one sends the other receives."""
+class Write:
+    """Writes into a stream in memory, which takes everything at once."""
+
+    pending = taken = 0
+
+    def __init__(self, stream: MemoryObjectSendStream[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._stream.send_nowait(data)
+
+    async def run(self) -> None:
+        pass
+
+    async def drain_below(self, limit: int) -> None:
+        pass
+
+    async def flush(self, seconds: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def pipes() -> tuple[tuple[Read, Write], tuple[Read, Write]]:
+    """Both ends; what one writes the other reads."""
     to_right, from_left = anyio.create_memory_object_stream[bytes](1000)
     to_left, from_right = anyio.create_memory_object_stream[bytes](1000)
-    return Pipe(from_right, to_right), Pipe(from_left, to_left)
+    return (Read(from_right), Write(to_right)), (Read(from_left), Write(to_left))
 
 
 class FakeBridge:
@@ -61,14 +77,13 @@ class FakeBridge:
         self.answered: list[Answer] = []
         self.gone = anyio.Event()
         self._news = anyio.Event()
-        self.end, self._own = pipes()
-        self.peer = Peer(self, self._own.send_now, answer_malformed=True)
+        self.end, (self._incoming, self._outgoing) = pipes()
+        self.peer = Peer(self, self._outgoing.write, answer_malformed=True)
 
     async def run(self) -> None:
-        with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
-            while True:
-                self.peer.feed(await self._own.receive())
-                self._tell()
+        while data := await self._incoming.read():
+            self.peer.feed(data)
+            self._tell()
         self.gone.set()
         self._tell()
 
@@ -132,9 +147,14 @@ class FakeBridge:
 
         return self.peer.request(method, params, note)
 
+    def refuse(self, why: str) -> None:
+        """Send an error that answers no request."""
+        self._outgoing.write(encode(error(None, RpcError(-32600, why))))
+
     def close(self) -> None:
         """End the connection from the bridge's side."""
-        self._own.close()
+        self._outgoing.close()
+        self._incoming.close()
 
 
 class Notes:
@@ -147,7 +167,7 @@ class Notes:
         self.free = anyio.Event()
         self.free.set()
 
-    def on_notification(self, method: str, params: Json) -> None:
+    def on_notification(self, method: str, params: Any) -> None:
         self.heard.append((method, params))
 
     def on_request(self, request: BridgeRequest) -> None:
@@ -155,6 +175,7 @@ class Notes:
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         self.withdrawn.append(request)
+        request.give_up()
 
     async def room(self) -> None:
         await self.free.wait()
@@ -169,7 +190,8 @@ async def living(bridge: FakeBridge) -> AsyncGenerator[FakeBridge]:
             yield bridge
         finally:
             bridge.close()
-            bridge.end.close()
+            for each in bridge.end:
+                each.close()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A request of ours on its way: its answer is waited for, or told when it comes."""
+"""A request that was sent: somebody waits for its answer, or is called when it comes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from acp_bridge.wire.jsonrpc import Answer, Err, RequestId, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Err, RpcError
 
 
 class ConnectionLost(Exception):
@@ -27,33 +27,38 @@ class NoAnswer(Exception):
 class Sender(Protocol):
     """The connection over which it was sent."""
 
-    #: what requests are answered with that are open when the connection ends.
-    lost: RpcError
+    #: the error that open requests got when the connection ended.
+    lost: RpcError | None
 
     def cancel(self, sent: Sent) -> None:
         """Send `$/cancel_request` for a request that is not answered yet."""
 
 
 class Sent:
-    """A request of ours that was sent."""
+    """A request that was sent, and its answer when that has come."""
 
     def __init__(self, sender: Sender, method: str) -> None:
-        self.id: RequestId = None
+        self.id = 0
         self.method = method
         self.answered = anyio.Event()
         self._sender = sender
-        self._answer: Answer | None = None
+        self.answer: Answer | None = None
         self._told: Callable[[], None] | None = None
 
     def take(self, answer: Answer) -> None:
         """Note the answer."""
-        self._answer = answer
+        self.answer = answer
         self.answered.set()
         if self._told is not None:
             self._told()
 
+    @property
+    def lost(self) -> bool:
+        """True if the connection ended before an answer came."""
+        return isinstance(self.answer, Err) and self.answer.error is self._sender.lost
+
     def when_answered(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once, before anything that is read after the answer is handed over."""
+        """Call `tell` when the answer comes, before anything that is read later is handed over."""
         self._told = tell
         if self.answered.is_set():
             tell()
@@ -68,17 +73,17 @@ class Sent:
         """
         with anyio.move_on_after(within):
             await self.answered.wait()
-        if self._answer is None:
+        if self.answer is None:
             raise NoAnswer(self.method, within or 0)
         return self.outcome()
 
     def outcome(self) -> Any:
         """Return the result of a request that was answered; raises RpcError, ConnectionLost."""
-        match self._answer:
+        if self.lost:
+            raise ConnectionLost
+        match self.answer:
             case None:
                 raise RuntimeError("the request is not answered yet")
-            case Err(error) if error is self._sender.lost:
-                raise ConnectionLost
             case Err(error):
                 raise error
             case answer:

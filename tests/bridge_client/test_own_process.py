@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.terminal import process
-from acp_bridge.terminal.process import BRIDGE, over_process
-from acp_bridge.terminal.sent import ConnectionLost
+from acp_bridge.bridge_client import own_process
+from acp_bridge.bridge_client.own_process import BRIDGE, over_process
+from acp_bridge.bridge_client.sent import ConnectionLost
+from tests.bridge_client.fake_bridge import Notes
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import MARK, all_gone, marked
-from tests.terminal.fake_bridge import Notes
 
 pytestmark = pytest.mark.process
 
@@ -54,7 +54,7 @@ async def test_what_a_bridge_says_before_it_ends_is_told(tmp_path: Path) -> None
 async def test_a_process_that_does_not_end_with_its_stdin_is_killed(
     monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    monkeypatch.setattr(process, "END", 0.1)
+    monkeypatch.setattr(own_process, "END", 0.1)
     deaf = "import signal, sys; print('up', file=sys.stderr, flush=True); signal.pause()"
     up = anyio.Event()
 

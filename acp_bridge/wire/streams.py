@@ -1,19 +1,19 @@
-"""The two ways of the wire to one client."""
+"""The two directions of a connection, as bytes."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 
 class Incoming(Protocol):
-    """The bytes that a client sends (`wire.stdio.Reader`)."""
+    """The bytes that the other end sends (`wire.stdio.Reader`)."""
 
     async def read(self) -> bytes: ...
     def close(self) -> None: ...
 
 
 class Outgoing(Protocol):
-    """The way to a client (`wire.stdio.Writer`)."""
+    """The way to the other end (`wire.stdio.Writer`)."""
 
     @property
     def pending(self) -> int: ...
@@ -24,3 +24,6 @@ class Outgoing(Protocol):
     async def drain_below(self, limit: int) -> None: ...
     async def flush(self, seconds: float) -> bool: ...
     def close(self) -> None: ...
+
+
+Streams: TypeAlias = tuple[Incoming, Outgoing]

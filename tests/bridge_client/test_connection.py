@@ -1,6 +1,7 @@
 """A command's connection: requests and their ends, what the bridge asks, how it is closed."""
 
 import asyncio
+import json
 import socket
 import tempfile
 from collections.abc import AsyncIterator
@@ -11,10 +12,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.terminal.connection import Connection, connected, over_socket
-from acp_bridge.terminal.sent import ConnectionLost, NoAnswer
-from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
-from tests.terminal.fake_bridge import FakeBridge, Notes, connection_to, living
+from acp_bridge.bridge_client.by_socket import over_socket
+from acp_bridge.bridge_client.connection import Connection, connected
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.wire.jsonrpc import UNSET, Err, Ok, RpcError
+from tests.bridge_client.fake_bridge import FakeBridge, Notes, connection_to, living
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ async def talking(notes: Notes, **answers: object) -> AsyncIterator[tuple[FakeBr
 
 async def test_it_initializes_with_the_abilities_that_it_is_given(notes: Notes) -> None:
     async with talking(notes) as (bridge, connection):
-        result = await connection.initialize("c", own={"accepted": True}, within=5, terminal=False)
+        result = await connection.initialize(
+            "c", own={"accepted": True}, within=5, capabilities={"terminal": False}
+        )
         assert result["protocolVersion"] == 1
         params = bridge.calls[0].params
         assert params["clientCapabilities"] == {
@@ -104,7 +108,7 @@ async def test_the_end_of_the_bridge_ends_every_request_also_later_ones(notes: N
 async def test_what_was_sent_just_before_the_end_arrives(notes: Notes) -> None:
     async with talking(notes) as (bridge, connection):
         connection.notify("session/cancel", {"sessionId": "s"})
-        await connection.close()
+        connection.close()
         await bridge.gone.wait()
         assert bridge.notified == [("session/cancel", {"sessionId": "s"})]
 
@@ -136,6 +140,58 @@ async def test_a_request_that_the_bridge_withdraws_is_answered_and_told(notes: N
         assert isinstance(answer, Err)
         assert answer.error.code == -32800
         await connection.initialize("c", within=5)
+
+
+async def test_what_a_bridge_withdraws_after_its_answer_is_a_notification_as_any(
+    notes: Notes,
+) -> None:
+    async with talking(notes) as (bridge, connection):
+        request_id = bridge.ask("session/request_permission", {})
+        await connection.initialize("c", within=5)
+        notes.requests[0].answer({})
+        bridge.peer.cancel(request_id)
+        await connection.initialize("c", within=5)
+        assert notes.withdrawn == []
+        assert notes.heard == [("$/cancel_request", {"requestId": request_id})]
+
+
+async def test_parameters_of_any_kind_reach_the_listener_as_they_came(notes: Notes) -> None:
+    async with talking(notes) as (bridge, connection):
+        bridge.peer.notify("a", [1, {"b": None}])
+        bridge.peer.notify("b")
+        bridge.ask("c", "text")  # type: ignore[arg-type]
+        await connection.initialize("c", within=5)
+        assert notes.heard == [("a", [1, {"b": None}]), ("b", UNSET)]
+        assert notes.requests[0].call.params == "text"
+        assert notes.requests[0].params == {}
+
+
+async def test_a_tap_has_each_line_before_anything_is_done_about_it(notes: Notes) -> None:
+    seen: list[tuple[str, bytes, int]] = []
+    async with living(FakeBridge()) as bridge:
+
+        def tap(direction: str, line: bytes) -> None:
+            seen.append((direction, line, len(notes.heard)))
+
+        async with connected(bridge.end, notes, tap=tap) as connection:
+            bridge.say("s", "one")
+            bridge.say("s", "two")
+            await connection.initialize("c", within=5)
+    (asked,) = [json.loads(line) for direction, line, _ in seen if direction == "out"]
+    assert asked["method"] == "initialize"
+    read = [(json.loads(line), heard) for direction, line, heard in seen if direction == "in"]
+    assert [message.get("method", "answer") for message, _ in read] == [
+        *("session/update", "session/update", "answer")
+    ]
+    assert [heard for _, heard in read] == [0, 1, 2]
+
+
+async def test_a_bridge_that_refuses_the_connection_says_why(notes: Notes) -> None:
+    async with talking(notes) as (bridge, connection):
+        bridge.refuse("agents may not connect")
+        bridge.close()
+        await connection.ended.wait()
+        assert connection.refusal == "agents may not connect"
 
 
 async def test_the_bridge_is_not_read_while_the_listener_has_no_room(notes: Notes) -> None:

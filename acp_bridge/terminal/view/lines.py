@@ -6,7 +6,8 @@ and no line is wider than was said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
 
@@ -18,15 +19,16 @@ from rich.text import Text as Words
 from rich.theme import Theme
 
 from acp_bridge.terminal.view.agent_markdown import AgentMarkdown
+from acp_bridge.terminal.view.block_text import harmless, one_line, words
 from acp_bridge.terminal.view.blocks import (
     Block,
     Card,
+    Content,
     Diff,
     Line,
-    Output,
+    Paragraph,
     Plan,
     Step,
-    Text,
     Tone,
     Voice,
 )
@@ -39,6 +41,13 @@ _MOST_OUTPUT: Final = 8
 _MOST_DIFF: Final = 60
 #: lines that are shown of what a permission is asked for.
 _MOST_ASKED: Final = 400
+_MOST_LOCATIONS: Final = 4
+_MOST_STEPS: Final = 50
+#: characters of a title or a path, and of a text of a card; of the latter the rest is counted.
+_LONG_TITLE: Final = 300
+_LONGEST: Final = 100_000
+#: a whole text that an agent has fenced, for editors that show it as Markdown.
+_FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
 #: what a library draws that is not ASCII.
 _DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
 #: code in a line, without a background, which is wrong on half of all terminals.
@@ -70,23 +79,23 @@ class Renderer:
 
     def _drawn(self, block: Block) -> RenderableType:
         match block:
-            case Text():
+            case Paragraph():
                 return self._text(block)
             case Card():
                 return self._card(block)
             case Plan(entries):
-                return Group(*(self._step(step, text) for step, text in entries))
+                return Group(*(self._step(*each) for each in entries[:_MOST_STEPS]))
             case Line(text, tone):
                 return Words(self._look.plain(text), style="red" if tone is Tone.ERROR else "dim")
 
     # -- texts
 
-    def _text(self, block: Text) -> RenderableType:
+    def _text(self, block: Paragraph) -> RenderableType:
         text = self._look.plain(block.text)
         match block.voice:
             case Voice.AGENT:
                 return AgentMarkdown(text)
-            case Voice.USER:
+            case Voice.USER | Voice.HOOK:
                 shown = "\n".join(self._cut(text.strip("\n").split("\n"), _MOST_USER))
                 return self._marked(self._marks.user, Words(shown, style="bold"), block.first)
             case Voice.THOUGHT:
@@ -101,39 +110,50 @@ class Renderer:
     # -- cards
 
     def _card(self, card: Card) -> RenderableType:
-        title = self._look.plain(card.title)
-        head = Words(title, style="bold")
-        places = [each for each in card.locations if each not in card.title]
-        if places:
-            head.append(f"  {self._look.plain(', '.join(places))}", style="dim")
+        title = one_line(card.title, _LONG_TITLE) or one_line(card.kind, 20) or "tool call"
+        places = _places(card.locations)
+        head = Words(self._look.plain(title), style="bold")
+        if apart := [each for each in places if each not in title]:
+            head.append(f"  {self._look.plain(', '.join(apart))}", style="dim")
         mark = self._marks.status.get(card.status, self._marks.status["pending"])
         body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
-        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in self._content(card)))
+        # Of what is asked about a path is said only by a word of the title.
+        named = title.split() if card.whole else [title, *places]
+        content = [*self._content(card, named)] or [*self._output(card, _bounded(card.output))]
+        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in content))
 
-    def _content(self, card: Card) -> Iterable[RenderableType]:
+    def _content(self, card: Card, named: Sequence[str]) -> Iterable[RenderableType]:
         for item in card.content:
-            if isinstance(item, Output):
-                lines = self._look.plain(item.text).strip("\n").split("\n")
-                shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
-                yield Words("\n".join(shown), style="" if card.whole else "dim")
-            else:
-                yield self._diff(item, card, _MOST_ASKED if card.whole else _MOST_DIFF)
+            if isinstance(item, Content):
+                yield from self._output(card, _bounded(_unfenced(words(item).strip("\n"))))
+                continue
+            path = one_line(item.path, _LONG_TITLE)
+            is_named = path in named if card.whole else any(path in each for each in named)
+            yield self._diff(item, "" if is_named else path, card.whole)
 
-    def _diff(self, diff: Diff, card: Card, most: int) -> RenderableType:
-        lines, left = unified(diff, most)
-        words = Words()
-        if not _names(card, diff.path):
-            words.append(f"{self._look.plain(diff.path)}\n", style="dim")
+    def _output(self, card: Card, text: str) -> Iterable[RenderableType]:
+        if text.strip():
+            lines = self._look.plain(text).strip("\n").split("\n")
+            shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
+            yield Words("\n".join(shown), style="" if card.whole else "dim")
+
+    def _diff(self, diff: Diff, path: str, whole: bool) -> RenderableType:
+        old = None if diff.old is None else _bounded(diff.old)
+        bounded = Diff(diff.path, old, _bounded(diff.new))
+        lines, left = unified(bounded, _MOST_ASKED if whole else _MOST_DIFF)
+        drawn = Words()
+        if path:
+            drawn.append(f"{self._look.plain(path)}\n", style="dim")
         for line in lines:
-            words.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
+            drawn.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
         if left:
-            words.append(self._left(left), style="dim")
-        words.rstrip()
-        return words
+            drawn.append(self._left(left), style="dim")
+        drawn.rstrip()
+        return drawn
 
     def _step(self, step: Step, text: str) -> RenderableType:
         mark = self._marks.status[step.value]
-        return _Marked(f"{mark} ", Words(self._look.plain(text), style=_STEP[step]))
+        return _Marked(f"{mark} ", Words(self._look.plain(one_line(text)), style=_STEP[step]))
 
     # -- lines
 
@@ -194,13 +214,21 @@ class _Marked:
             yield Segment.line()
 
 
-def _names(card: Card, path: str) -> bool:
-    """Return True if a card says a path already; of what is asked about, word for word."""
-    if card.whole:
-        return path in card.title.split()
-    return path in card.title or any(path in at for at in card.locations)
+def _places(locations: Sequence[str]) -> list[str]:
+    more = len(locations) - _MOST_LOCATIONS
+    found = [one_line(each, _LONG_TITLE) for each in locations[:_MOST_LOCATIONS]]
+    return [*found, f"and {more} more"] if more > 0 else found
+
+
+def _unfenced(text: str) -> str:
+    return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)
+
+
+def _bounded(text: str) -> str:
+    left = len(text) - _LONGEST
+    return harmless(text[:_LONGEST]) + (f"\n… {left} more characters" if left > 0 else "")
 
 
 def _continues(block: Block) -> bool:
-    """Return True for what stands close to the block before it."""
+    """Return True for a block without an empty line before it."""
     return isinstance(block, Line)

@@ -1,0 +1,95 @@
+"""What a bridge asks and says to its client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from acp_bridge.json_values import as_object
+from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.peer import Call
+
+_CANCELLED: Final = RpcError(ErrorCode.REQUEST_CANCELLED, "request cancelled")
+
+
+class Asker(Protocol):
+    """The connection over which a request came."""
+
+    def is_open(self, request: BridgeRequest) -> bool:
+        """Return True until the request is answered."""
+
+    def respond(self, request: BridgeRequest, answer: Answer) -> None:
+        """Answer the request, if it is open."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BridgeRequest:
+    """A request of the other end, such as `session/request_permission`."""
+
+    call: Call
+    _asker: Asker
+
+    @property
+    def method(self) -> str:
+        """The method that is asked for."""
+        return self.call.method
+
+    @property
+    def params(self) -> Json:
+        """The parameters; an empty object if they are none."""
+        return as_object(self.call.params)
+
+    @property
+    def open(self) -> bool:
+        """True until it is answered."""
+        return self._asker.is_open(self)
+
+    def answer(self, result: Any) -> None:
+        """Answer it; nothing happens if it is not open."""
+        self.respond(Ok(result))
+
+    def fail(self, error: RpcError) -> None:
+        """Answer it with an error; nothing happens if it is not open."""
+        self.respond(Err(error))
+
+    def give_up(self) -> None:
+        """Answer that it was cancelled: a request that was withdrawn still needs an answer."""
+        self.fail(_CANCELLED)
+
+    def respond(self, answer: Answer) -> None:
+        """Answer it with a result or an error; nothing happens if it is not open."""
+        self._asker.respond(self, answer)
+
+
+class Listener(Protocol):
+    """Is told what the other end sends. It is called synchronously and must not take long."""
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Take a notification, such as `session/update`; `params` is any JSON value, or UNSET."""
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Answer it now or later; raising RpcError is an answer."""
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Note that nobody waits for the answer to an open request; it must still be answered."""
+
+    async def room(self) -> None:
+        """Return when more may be read."""
+
+
+class NullListener:
+    """Drops what the other end says by itself, and refuses what it asks for."""
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Drop it."""
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Refuse it."""
+        raise RpcError(ErrorCode.METHOD_NOT_FOUND, "nothing is done here")
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Do nothing: no request is open."""
+
+    async def room(self) -> None:
+        """Return at once."""
