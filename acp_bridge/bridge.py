@@ -32,10 +32,9 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.introduction import Introduction
+from acp_bridge.sessions.pool import Pool, WarmTimes
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
-from acp_bridge.sessions.spare import Spare, SpareTimes
-from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.unattended import Unattended
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 
@@ -80,13 +79,12 @@ class Bridge:
         self._ended = anyio.Event()
         self._listening = Listening(context.settings, context.tasks)
         bounds = context.settings.start_timeout, context.settings.client_limit
-        self._waiting = WaitingProcess(context, self._host, *bounds)
-        context.take_ready = self._waiting.take_ready
-        context.take_warming = self._waiting.take_warming
-        self._sessions = Sessions(context, self._waiting)
-        changed = self._keep_spare().note_change if context.settings.spare else lambda told: None
-        self._sessionless = Sessionless(context, self._waiting, changed)
-        self._introduction = Introduction(context, self._waiting)
+        self._pool = Pool(context, self._host, *bounds)
+        self._sessions = Sessions(context, self._pool)
+        if context.settings.spare:
+            self._keep_warm()
+        self._sessionless = Sessionless(context, self._pool)
+        self._introduction = Introduction(context, self._pool)
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
@@ -108,11 +106,11 @@ class Bridge:
             protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
         }
 
-    def _keep_spare(self) -> Spare:
+    def _keep_warm(self) -> None:
         """Let a process be ready for the next session."""
         chosen = self._settings
-        times = SpareTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
-        return Spare(self._waiting, self._tasks, partial(self._sessions.room, 1), times)
+        times = WarmTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        self._pool.keep_warm(times, partial(self._sessions.room, 1))
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.effects import Effects
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
-from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
@@ -57,6 +57,7 @@ class Session:
     def __init__(
         self,
         context: SessionContext,
+        pool: ProcessPool,
         journal: SessionJournal,
         lease: int,
         workspace: Workspace,
@@ -87,7 +88,7 @@ class Session:
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.
-        processes = AgentProcesses(context, lease, core)
+        processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
         self.wake, patience = provisional.wake, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, self.wake, patience)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
@@ -113,10 +113,6 @@ class SessionContext:
     socket: Path | None = None
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
-    #: gives away the process that is initialized and has no session, if there is one.
-    take_ready: Callable[[], Link | None] = field(default=lambda: None)
-    #: gives away the process that is being started for nobody yet, waited for.
-    take_warming: Callable[[], Coroutine[Any, Any, Link | None]] = field(default=lambda: _nothing())
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] = field(default=lambda: None)
     #: whether the agent was seen to take up a session again.
@@ -169,7 +165,3 @@ class SessionContext:
     def ready_links(self) -> list[Link]:
         """Every process of the agent that has been started and lives, the newest last."""
         return [link for link in self._links if link.initialized and not link.gone]
-
-
-async def _nothing() -> None:
-    """Return None: nothing is being started."""

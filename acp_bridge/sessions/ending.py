@@ -18,21 +18,19 @@ from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.session_store import SessionStore
-from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Deletion:
     """Deletes one session at the agent."""
 
-    def __init__(
-        self, session_id: str, capabilities: object, listing: Listing, waiting: WaitingProcess
-    ) -> None:
+    def __init__(self, session_id: str, capabilities: object, listing: Listing, pool: Pool) -> None:
         """`capabilities`: the agent's."""
         self._able = has(capabilities, "sessionCapabilities", "delete")
         self._listing = listing
-        self._waiting = waiting
+        self._pool = pool
         self._session_id = session_id
         self._done = False
 
@@ -71,7 +69,7 @@ class Deletion:
             return "another session has the same id at the agent"
         try:
             with anyio.fail_after(waits.DELETE):
-                link = await self._waiting.ready()
+                link = await self._pool.ready()
             with anyio.fail_after(waits.AGENT_PATIENCE):
                 await link.ask(SESSION_DELETE, {"sessionId": agent_id})
         except TimeoutError:
@@ -94,7 +92,7 @@ class Ending:
         store: SessionStore,
         context: SessionContext,
         listing: Listing,
-        waiting: WaitingProcess,
+        pool: Pool,
     ) -> None:
         """`busy`: one load, fork, close or delete of a session runs at a time."""
         self._live = live
@@ -104,7 +102,7 @@ class Ending:
         self._store = store
         self._context = context
         self._listing = listing
-        self._waiting = waiting
+        self._pool = pool
 
     async def close(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/close`: the session's prompts are answered `cancelled` first.
@@ -139,7 +137,7 @@ class Ending:
 
     async def _delete(self, request: ClientRequest, given: Json) -> Json:
         session_id = params.session_id(given)
-        asked = self._context.capabilities, self._listing, self._waiting
+        asked = self._context.capabilities, self._listing, self._pool
         deletion = Deletion(session_id, *asked)
         if session := self._live.get(session_id):
             deletion.prepare(session.link)

@@ -17,16 +17,16 @@ from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
 from acp_bridge.protocol import INITIALIZE, Json
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
-from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.sessions.pool import Pool
 
 
 class Introduction:
     """Answers `initialize`, once for each client."""
 
-    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
-        """`waiting` has the process whose answer counts."""
+    def __init__(self, context: SessionContext, pool: Pool) -> None:
+        """`pool` has the process whose answer to `initialize` counts."""
         self._context = context
-        self._waiting = waiting
+        self._pool = pool
         self._agent: Json | None = None
         #: the agent has been told of the first client.
         self.made = anyio.Event()
@@ -75,9 +75,9 @@ class Introduction:
         self._context.command = replace(self._context.command, initialize=told)
         if self._context.settings.builtin:
             agent = handshake.BUILTIN
-            self._context.tasks.start_soon(self._waiting.warm)
+            self._context.tasks.start_soon(self._pool.warm)
         else:
-            agent = (await self._waiting.ready()).initialized
+            agent = (await self._pool.ready()).initialized
         self._context.capabilities = agent.get("agentCapabilities")
         self._context.agent_info = handshake.name_of(agent)
         self._agent = agent

@@ -39,20 +39,20 @@ from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks
 from acp_bridge.sessions.kept_work import KeptWork
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.session_store import IMPORTING, SessionStore
-from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Sessions:
     """Answers every request that is about sessions as a whole."""
 
-    def __init__(self, context: SessionContext, waiting: WaitingProcess) -> None:
+    def __init__(self, context: SessionContext, pool: Pool) -> None:
         """No session is live yet."""
         self.live: dict[str, Session] = {}
         self._context = context
-        self._waiting = waiting
-        self._store = SessionStore(context)
+        self._pool = pool
+        self._store = SessionStore(context, pool)
         self._forks = Forks(self._store, context.journal)
         self._listing = Listing(
             self, context.journal, lambda: context.identity, context.settings.folder
@@ -63,11 +63,11 @@ class Sessions:
         self._kept_work = KeptWork(context, self.attaching)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
-        self.ending = Ending(*of_live, self._store, context, self._listing, waiting)
+        self.ending = Ending(*of_live, self._store, context, self._listing, pool)
 
     def links(self) -> list[Link]:
         """Return every process that takes requests."""
-        links = [self._waiting.link, *(session.link for session in self.live.values())]
+        links = [self._pool.link, *(session.link for session in self.live.values())]
         return [link for link in links if link is not None]
 
     def asleep(self) -> frozenset[str]:
@@ -76,7 +76,7 @@ class Sessions:
 
     async def ready(self) -> Link:
         """Return a process without a session, started if there is none; raises RpcError."""
-        return await self._waiting.ready()
+        return await self._pool.ready()
 
     def room(self, spare: int = 0) -> AbstractContextManager[None]:
         """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
@@ -84,7 +84,7 @@ class Sessions:
             if session.closed.is_set():  # it has ended with its last client
                 del self.live[session.id]
         starting = spare + sum(session.link is None for session in self.live.values())
-        files, waits = self._context.open_files, self._waiting.link is not None
+        files, waits = self._context.open_files, self._pool.link is not None
         return files.claimed(len(self.live), starting, waits=waits)
 
     # --- new -----------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Sessions:
             session.user_settings.note_result(result)
             return session, link, result
 
-        return await self._waiting.take_for(create)
+        return await self._pool.take_for(create)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return what an agent answers; raises RpcError, also when it takes too long."""
@@ -141,7 +141,7 @@ class Sessions:
     async def _unused(self, link: Link, request: ClientRequest) -> None:
         """Keep a process that has refused a session; one that owes the answer is of no use."""
         if link.agent_session_id is None and request not in link.on_behalf.values():
-            await self._waiting.give_back(link)
+            await self._pool.give_back(link)
         else:
             await link.kill()
 
@@ -279,7 +279,7 @@ class Sessions:
         may_have = await self._listing.agent_may_have(session_id, workspace.cwd)
         if not may_have or await self._listing.is_ours(session_id):
             raise errors.unknown_session()
-        link = await self._waiting.take()
+        link = await self._pool.take()
         link.agent_session_id = session_id
         try:
             reach = Reach(self.passages, request)
@@ -297,7 +297,7 @@ class Sessions:
     async def end(self, grace: float) -> None:
         """Interrupt running turns, hold waiting prompts, end every process."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._waiting.close, grace)
+            tasks.start_soon(self._pool.close, grace)
             for session in list(self.live.values()):
                 session.feed(ev.Shutdown())
                 tasks.start_soon(session.closed.wait)

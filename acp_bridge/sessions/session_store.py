@@ -34,6 +34,7 @@ from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
+from acp_bridge.sessions.pool import Pool
 
 #: the name of a session's value, which is true until its agent has given all of it.
 IMPORTING: Final = "importing"
@@ -51,9 +52,10 @@ class ReachPort(Protocol):
 class SessionStore:
     """Creates, opens and erases single sessions."""
 
-    def __init__(self, context: SessionContext) -> None:
-        """Nothing is touched before the first call."""
+    def __init__(self, context: SessionContext, pool: Pool) -> None:
+        """Nothing is touched before the first call; the sessions take processes from `pool`."""
         self._context = context
+        self._pool = pool
         self._swept = False
 
     async def create(
@@ -131,7 +133,7 @@ class SessionStore:
             if fill:
                 await fill(journal)
             hooks = await look(context.settings.home, workspace.cwd)
-            session = Session(context, journal, lock, workspace, link, hooks)
+            session = Session(context, self._pool, journal, lock, workspace, link, hooks)
             session.hooks.start("fork" if fill else "resume" if prompted else "startup")
             return session, lock
         except BaseException as exc:
@@ -177,7 +179,7 @@ class SessionStore:
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
             hooks = await look(self._context.settings.home, workspace.cwd)
-            session = Session(self._context, journal, lock, workspace, None, hooks)
+            session = Session(self._context, self._pool, journal, lock, workspace, None, hooks)
             await session.recovery.run()
         except BaseException as exc:
             if journal:

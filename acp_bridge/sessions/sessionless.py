@@ -5,7 +5,6 @@ What sets something reaches every process that lives, and is kept for those to c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from acp_bridge import errors
@@ -14,25 +13,16 @@ from acp_bridge.agents.standing import carries_credentials, sets_something
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.protocol import AUTHENTICATE, LOGOUT, Json
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.sessions.pool import Pool
 
 
 class Sessionless:
     """Answers `authenticate`, `logout`, and whatever else is asked of no session."""
 
-    def __init__(
-        self,
-        context: SessionContext,
-        waiting: WaitingProcess,
-        on_change: Callable[[Link], None] = lambda told: None,
-    ) -> None:
-        """`waiting` has the process that is asked when no other one is to be.
-
-        `on_change` is called with the process that has just taken a login, a logout or a setting.
-        """
+    def __init__(self, context: SessionContext, pool: Pool) -> None:
+        """`pool` has the process that is asked while no session has one."""
         self._context = context
-        self._waiting = waiting
-        self._on_change = on_change
+        self._pool = pool
 
     async def authenticate(self, request: ClientRequest, params: Json) -> Any:
         """Log in at the process that asked for it last, then wherever else it is of use.
@@ -46,7 +36,7 @@ class Sessionless:
         first = wanting[0] if wanting else await self._login_place(params)
         number = self._context.standing.number()
         result = await first.ask_for(request, AUTHENTICATE, params)
-        self._on_change(first)
+        self._pool.note_change(first)
         if not self._context.standing.note(AUTHENTICATE, params, number):
             return result  # a logout, or another login, came after it
         if carries_credentials(params):
@@ -62,7 +52,7 @@ class Sessionless:
         """
         if carries_credentials(params):
             return await self._any()
-        return await self._waiting.ready()
+        return await self._pool.ready()
 
     async def _login_at(self, links: list[Link], params: Json, number: int) -> None:
         """Let the user log in at one process after the other, until a logout."""
@@ -76,7 +66,7 @@ class Sessionless:
         """Log out everywhere; what was given to `authenticate` is forgotten at once."""
         self._context.standing.note(LOGOUT, params)
         first = await self._any()
-        self._on_change(first)
+        self._pool.note_change(first)
         self._tell_others(first, LOGOUT, params)
         return await self._ask(first, request)
 
@@ -87,7 +77,7 @@ class Sessionless:
             return await first.ask_for(request, request.method, request.params)
         number = self._context.standing.number()
         result = await self._ask(first, request)
-        self._on_change(first)
+        self._pool.note_change(first)
         if self._context.standing.note(request.method, params, number):
             self._tell_others(first, request.method, params)
         return result
@@ -103,7 +93,7 @@ class Sessionless:
 
     async def _any(self) -> Link:
         links = self._context.ready_links
-        return links[-1] if links else await self._waiting.ready()
+        return links[-1] if links else await self._pool.ready()
 
     def _tell_others(self, first: Link, method: str, params: Json) -> None:
         """Tell every other process; none that is slow holds up the answer (invariant P6)."""

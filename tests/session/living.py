@@ -64,6 +64,16 @@ def first(*capabilities: str) -> PlayedAgent:
     return PlayedAgent("resume", *capabilities)
 
 
+class NoPool:
+    """A pool in which no process waits or is being started: each start makes a new one."""
+
+    def take_ready(self) -> Link | None:
+        return None
+
+    async def take_warming(self) -> Link | None:
+        return None
+
+
 @dataclass(slots=True)
 class MemoryContext(SessionContext):
     """Starts agents that the test plays, where processes would be started."""
@@ -96,7 +106,7 @@ class Living:
         self.context = context
         self.journal = journal
         self.lease = lease
-        self.session = Session(context, journal, lease, Workspace(cwd), link, hooks)
+        self.session = Session(context, NoPool(), journal, lease, Workspace(cwd), link, hooks)
         self.client = ClientEnd({"terminal": True, "_meta": {"acp_bridge": {"accepted": True}}})
         self.session.transcript.attach(self.client.client)
         self._last_id = 0

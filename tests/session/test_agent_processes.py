@@ -48,7 +48,7 @@ class Stage(PlayedCore):
         self.warm: Link | None = None
         #: set when the process that is being started for nobody yet, `warm`, is there.
         self.warming: anyio.Event | None = None
-        self.processes = AgentProcesses(self, LEASE, self)
+        self.processes = AgentProcesses(self, self, LEASE, self)
         self.processes.owner = self.owner
         #: what the next links are, in order.
         self.agents: list[PlayedAgent] = []

@@ -1,4 +1,4 @@
-"""The room of the process without a session, the agent behind it, and a client to be asked."""
+"""The pool of processes without a session, the agent behind it, and a client to be asked."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.clients.client import Client
-from acp_bridge.sessions.waiting_process import WaitingProcess
+from acp_bridge.sessions.pool import Pool
 from tests.session.memory import ClientEnd
 from tests.sessions.agent import Agent
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Room:
-    """A WaitingProcess, the agent behind it, and the client that is asked."""
+    """A pool, the agent behind it, and the client that is asked."""
 
     def __init__(self, agent: Agent, tasks: TaskGroup, timeout: float) -> None:
         self.agent, self.tasks = agent, tasks
         self.editor = ClientEnd({"elicitation": {"form": {}}})
         self.asked: Client | None = self.editor.client
-        self.waiting = WaitingProcess(self, lambda: self.asked, timeout)
+        self.pool = Pool(self, lambda: self.asked, timeout)
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         return self.agent.new_link(AgentCommand(("agent",), {}), owner, name, parked=parked)
@@ -33,8 +33,8 @@ class Room:
         """Let two take a process at once; returns what they got."""
         got: list[Link] = []
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(into, got, self.waiting.take)
-            tasks.start_soon(into, got, self.waiting.take)
+            tasks.start_soon(into, got, self.pool.take)
+            tasks.start_soon(into, got, self.pool.take)
         return got
 
 

@@ -190,7 +190,7 @@ async def test_what_a_process_asks_for_a_session_while_none_is_made_is_refused(
 ) -> None:
     async with world(tmp_path) as it:
         it.editor.client.abilities = ClientAbilities(CAN)
-        await it.waiting.ready()
+        await it.pool.ready()
         (process,) = it.agent.processes
         ask(process, method, params)
         assert told(process)[0]["error"]["code"] == -32002

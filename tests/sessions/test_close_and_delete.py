@@ -22,7 +22,7 @@ def named(session_id: str) -> Json:
 
 
 async def nothing_runs(it: World, session_id: str) -> bool:
-    left = [process for process in it.agent.living if process is not it.waiting.link]
+    left = [process for process in it.agent.living if process is not it.pool.link]
     return not left and session_id not in it.sessions.live and await it.is_free(session_id)
 
 
@@ -102,7 +102,7 @@ async def test_a_deleted_session_is_deleted_at_the_agent_under_the_agents_own_id
 ) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
-        await it.waiting.ready()
+        await it.pool.ready()
         assert await it.editor.ask("session/delete", named(session_id)) == {}
         assert await it.editor.ask("session/delete", named("agent's")) == {}
         assert it.agent.params("session/delete") == [named("agent-1"), named("agent's")]
@@ -187,7 +187,7 @@ async def test_a_delete_does_not_depend_on_the_agent(
     async with world(tmp_path, Agent(able={"delete": None if why == "can not" else {}})) as it:
         session_id = await it.stored("hello")
         if why != "none starts":
-            await it.waiting.ready()
+            await it.pool.ready()
         if why == "deaf":
             it.agent.stops_at("session/delete")
         elif why == "none starts":
@@ -232,7 +232,7 @@ async def test_a_session_of_another_agent_is_not_deleted_and_the_mismatch_is_nam
         if damaged:
             path.write_bytes(b"x" * 8192)
     async with world(tmp_path, agent_name="other") as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         error = await it.editor.refused("session/delete", named(session_id))
         assert (error.code, "belongs to the agent 'agent'" in error.message) == (-32602, True)
         assert it.agent.params("session/delete") == []
@@ -251,7 +251,7 @@ async def test_an_id_of_another_agents_deleted_session_is_this_agents_own(tmp_pa
         await it.load("0")
         await it.editor.ask("session/delete", named("0"))
     async with world(tmp_path, agent_name="other") as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         it.agent.rows = [{"sessionId": "0", "cwd": "/w"}]
         assert [each["sessionId"] for each in (await listed(it))] == ["0"]
         assert await it.editor.ask("session/delete", named("0")) == {}
@@ -373,7 +373,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_closes_a
             _, cancelled = await it.cancelled(number, f"session/{end}", named(session_id))
             await it.editor.stop_reason(prompt)
             if cancelled:  # a close has begun: a load waits for its end, and finds the session
-                await until(lambda: all(p is it.waiting.link for p in it.agent.living))
+                await until(lambda: all(p is it.pool.link for p in it.agent.living))
                 if session_id in await it.listed():
                     await it.load(session_id)
                     await it.says(session_id, "again")

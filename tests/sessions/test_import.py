@@ -31,7 +31,7 @@ def knowing(**can: Any) -> Agent:
 
 async def nothing_came_of_it(it: World) -> bool:
     """Return True when neither the journal nor a process has the session."""
-    left = [process for process in it.agent.living if process is not it.waiting.link]
+    left = [process for process in it.agent.living if process is not it.pool.link]
     listed = await it.listed()
     return not left and not listed and not it.sessions.live and await it.is_free("theirs")
 
@@ -111,7 +111,7 @@ async def test_the_process_that_waits_is_used_and_one_is_started_if_none_waits(
 ) -> None:
     async with world(tmp_path, knowing()) as it:
         it.agent.rows.append({"sessionId": "theirs too", "cwd": "/w"})
-        waits = await it.waiting.ready()
+        waits = await it.pool.ready()
         await it.load("theirs", how)
         assert it.sessions.live["theirs"].link is waits
         await it.editor.ask(f"session/{how}", {**THEIRS, "sessionId": "theirs too"})
@@ -293,7 +293,7 @@ async def test_a_journal_that_fails_is_said_and_leaves_no_process_with_the_sessi
         assert error.code == -32603
         assert "disk" not in error.message
         assert it.sessions.live == {}
-        assert [p for p in it.agent.living if p is not it.waiting.link] == []
+        assert [p for p in it.agent.living if p is not it.pool.link] == []
         assert await it.is_free("theirs")
 
 

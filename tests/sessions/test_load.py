@@ -55,11 +55,11 @@ async def test_a_resume_shows_nothing_of_what_was_said(tmp_path: Path) -> None:
 async def test_the_process_that_waits_is_given_the_session_that_is_loaded(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
-        waits = await it.waiting.ready()
+        waits = await it.pool.ready()
         await it.load(session_id)
         await until(lambda: it.sessions.live[session_id].link)
         assert it.sessions.live[session_id].link is waits
-        assert it.waiting.link is None
+        assert it.pool.link is None
 
 
 @pytest.mark.hazard("Q8", "Q9", "K3")

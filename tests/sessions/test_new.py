@@ -96,7 +96,7 @@ async def test_a_process_that_made_no_session_is_asked_again_for_the_next(
         error = await it.editor.refused("session/new", SETUP)
         assert (error.code, error.message) == (code, said)
         assert await it.listed() == list(it.sessions.live) == []
-        assert it.waiting.link is it.agent.processes[0]
+        assert it.pool.link is it.agent.processes[0]
         it.agent.script["session/new"] = before
         await it.says(await it.new(), "hello")
         assert len(it.agent.processes) == 1
@@ -183,7 +183,7 @@ async def test_a_journal_that_fails_refuses_the_session_and_the_process_that_has
             error = await it.editor.refused("session/new", SETUP)
         assert error.message == "the journal can't be written"
         assert it.sessions.live == {}
-        assert [p for p in it.agent.living if p is not it.waiting.link] == []
+        assert [p for p in it.agent.living if p is not it.pool.link] == []
         await it.says(await it.new(), "hello")
 
 
@@ -249,7 +249,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
             assert list(it.sessions.live) == made
             # At most one process has the session, or waits for one.
             assert len(it.agent.living) <= 1
-            assert [p for p in it.agent.living if p is not it.waiting.link] == [
+            assert [p for p in it.agent.living if p is not it.pool.link] == [
                 session.link for session in it.sessions.live.values()
             ]
             session_id = made[0] if made else await it.new()
@@ -259,4 +259,4 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
             if not cancelled:
                 break
         assert number > 10
-        assert [p for p in it.agent.living if p is not it.waiting.link] == []
+        assert [p for p in it.agent.living if p is not it.pool.link] == []

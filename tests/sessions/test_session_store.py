@@ -27,7 +27,7 @@ class Kept(World):
 
     async def create(self, session_id: str = "s") -> Session:
         """Create a session of the agent's session "0"."""
-        link = await self.waiting.take()
+        link = await self.pool.take()
         link.agent_session_id = "0"
         session = await self.store.create(session_id, HERE, link)
         link.adopt(session.from_agent)
@@ -44,7 +44,7 @@ class Kept(World):
 
     @property
     def store(self) -> SessionStore:
-        return SessionStore(self.context)
+        return SessionStore(self.context, self.pool)
 
     async def keep(self, session_id: str = "s") -> None:
         """Leave a session of this agent in the journal."""

@@ -11,7 +11,7 @@ import pytest
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit, StartFailed
-from acp_bridge.sessions.spare import Spare, SpareTimes
+from acp_bridge.sessions.pool import WarmTimes
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import quiet
 from tests.sessions.agent import Process, until
@@ -27,10 +27,9 @@ class Kept:
     """A room whose process is kept ready."""
 
     def __init__(self, it: Room, unused: float) -> None:
-        self.room, self.agent, self.waiting = it, it.agent, it.waiting
+        self.room, self.agent, self.pool = it, it.agent, it.pool
         self.is_full = False
-        times = SpareTimes(unused, pause=0, grace=0)
-        self.spare = Spare(it.waiting, it.tasks, self._claimed, times)
+        self.pool.keep_warm(WarmTimes(unused, pause=0, grace=0), self._claimed)
 
     @contextmanager
     def _claimed(self) -> Iterator[None]:
@@ -40,19 +39,19 @@ class Kept:
 
     async def taken(self) -> Link:
         """Let a session take a process; returns that one when the next one is ready."""
-        taken = await self.waiting.take()
+        taken = await self.pool.take()
         await self.ready()
         return taken
 
     async def ready(self) -> Process:
-        await until(lambda: self.waiting.link)
-        assert self.waiting.link is self.agent.processes[-1]
+        await until(lambda: self.pool.link)
+        assert self.pool.link is self.agent.processes[-1]
         return self.agent.processes[-1]
 
     async def given_up(self) -> None:
         """Return when no further process is on its way."""
-        await until(lambda: not self.spare._runs)
-        assert self.waiting.link is None
+        await until(lambda: not self.pool._keeps_warm)
+        assert self.pool.link is None
 
 
 @asynccontextmanager
@@ -68,12 +67,12 @@ async def test_the_next_session_takes_a_process_that_was_started_when_the_last_t
     None
 ):
     async with kept() as it:
-        first = await it.waiting.ready()
+        first = await it.pool.ready()
         await quiet()
         assert it.agent.processes == [first]  # none beside one that waits
         assert await it.taken() is first
-        second = it.waiting.link
-        assert await it.waiting.take() is second
+        second = it.pool.link
+        assert await it.pool.take() is second
         await it.ready()
         assert len(it.agent.processes) == 3
 
@@ -81,20 +80,20 @@ async def test_the_next_session_takes_a_process_that_was_started_when_the_last_t
 async def test_a_session_that_restarts_may_take_it_and_another_one_comes() -> None:
     async with kept() as it:
         await it.taken()
-        spare = it.waiting.link
-        assert it.waiting.take_ready() is spare
+        spare = it.pool.link
+        assert it.pool.take_ready() is spare
         assert await it.ready() is not spare
 
 
 async def test_a_session_that_comes_while_it_starts_gets_it_and_the_next_one_another() -> None:
     async with kept() as it:
-        await it.waiting.take()
+        await it.pool.take()
         gate = it.agent.stops_at("initialize")
         await until(lambda: gate.reached)
         got: list[Link] = []
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(into, got, it.waiting.take)
+            tasks.start_soon(into, got, it.pool.take)
             await quiet()
             gate.open()
         assert got == it.agent.processes[1:2]
@@ -107,20 +106,20 @@ async def test_the_first_session_may_take_the_process_that_starts_with_the_bridg
         gate, got = it.agent.stops_at("initialize"), list[Link]()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(it.waiting.warm)
+            tasks.start_soon(it.pool.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(into, got, it.waiting.take)
+            tasks.start_soon(into, got, it.pool.take)
             await quiet()
             gate.open()
         await it.ready()
-        assert [*got, it.waiting.link] == it.agent.processes
+        assert [*got, it.pool.link] == it.agent.processes
 
 
 async def test_a_process_of_which_no_session_came_is_enough() -> None:
     async with kept() as it:
-        link = await it.waiting.take()
-        await it.waiting.give_back(link)
-        await until(lambda: not it.spare._runs)
+        link = await it.pool.take()
+        await it.pool.give_back(link)
+        await until(lambda: not it.pool._keeps_warm)
         assert it.agent.living == [link]
 
 
@@ -131,11 +130,11 @@ async def test_one_that_no_session_takes_is_ended_and_the_next_comes_with_the_ne
     None
 ):
     async with kept(SOON) as it:
-        session = await it.waiting.take()
+        session = await it.pool.take()
         await until(lambda: len(it.agent.processes) == 2)
         await it.given_up()
         assert it.agent.living == [session]
-        await it.waiting.take()
+        await it.pool.take()
         await until(lambda: len(it.agent.processes) == 4)
 
 
@@ -155,8 +154,8 @@ async def test_one_that_is_asked_something_is_not_ended_meanwhile() -> None:
 
 async def test_none_is_started_when_the_bridge_has_begun_to_end() -> None:
     async with kept() as it:
-        await it.waiting.take()
-        await it.waiting.close(0)
+        await it.pool.take()
+        await it.pool.close(0)
         await it.given_up()
         assert len(it.agent.processes) == 1
 
@@ -166,7 +165,7 @@ async def test_none_is_started_when_the_bridge_has_begun_to_end() -> None:
 
 async def test_one_that_dies_is_replaced_a_few_times_and_then_when_a_session_needs_one() -> None:
     async with kept() as it:
-        await it.waiting.take()
+        await it.pool.take()
         for _ in range(3):
             (await it.ready()).dies()
         await it.given_up()
@@ -180,7 +179,7 @@ async def test_one_that_does_not_start_is_tried_a_few_times_and_then_with_the_ne
 ):
     async with kept() as it:
         it.agent.script["initialize"] = {"protocolVersion": 1}
-        await it.waiting.take()
+        await it.pool.take()
         it.agent.unstartable = StartFailed("no", permanent=False)
         await it.given_up()
         assert len(it.agent.processes) == 4
@@ -191,7 +190,7 @@ async def test_one_that_does_not_start_is_tried_a_few_times_and_then_with_the_ne
 async def test_none_is_started_without_room_for_a_session_beside_it() -> None:
     async with kept() as it:
         it.is_full = True
-        await it.waiting.take()
+        await it.pool.take()
         await it.given_up()
         assert len(it.agent.processes) == 1
         it.is_full = False
@@ -206,10 +205,10 @@ async def test_a_login_elsewhere_replaces_it_and_one_of_its_own_does_not() -> No
     async with kept() as it:
         session = await it.taken()
         spare = await it.ready()
-        it.spare.note_change(spare)
+        it.pool.note_change(spare)
         await quiet()
-        assert it.waiting.link is spare
-        it.spare.note_change(session)
+        assert it.pool.link is spare
+        it.pool.note_change(session)
         await until(lambda: not spare.lives)
         await it.ready()
         assert len(it.agent.living) == 2
@@ -218,21 +217,21 @@ async def test_a_login_elsewhere_replaces_it_and_one_of_its_own_does_not() -> No
 @pytest.mark.hazard("R14")
 async def test_a_login_while_it_starts_replaces_it() -> None:
     async with kept() as it:
-        session = await it.waiting.take()
+        session = await it.pool.take()
         gate = it.agent.stops_at("initialize")
         await until(lambda: gate.reached)
-        it.spare.note_change(session)
+        it.pool.note_change(session)
         gate.open()
-        await until(lambda: len(it.agent.processes) == 3 and it.waiting.link)
-        assert it.agent.living == [session, it.waiting.link]
+        await until(lambda: len(it.agent.processes) == 3 and it.pool.link)
+        assert it.agent.living == [session, it.pool.link]
 
 
 async def test_a_process_that_waits_for_another_reason_is_left_alone_by_a_login() -> None:
     async with kept() as it:
-        first = await it.waiting.ready()
-        it.spare.note_change(it.agent.new_link(first.command, it.waiting, "other"))
+        first = await it.pool.ready()
+        it.pool.note_change(it.agent.new_link(first.command, it.pool, "other"))
         await quiet()
-        assert it.waiting.link is first
+        assert it.pool.link is first
 
 
 @pytest.mark.hazard("R14")
@@ -245,7 +244,7 @@ async def test_whoever_logs_in_or_out_the_next_session_gets_a_process_that_knows
 ) -> None:
     async with bench(tmp_path, spare=LONG, spare_pause=0) as it:
         await it.new()
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
         session, spare = it.agent.processes
         session.requests.login_wanted = 1.0
         it.agent.script["authenticate" if method == "logout" else "logout"] = {}
@@ -266,12 +265,12 @@ async def test_a_bridge_keeps_one_for_the_next_session_and_it_ends_with_the_brid
 ) -> None:
     async with bench(tmp_path, spare=LONG, spare_pause=0) as it:
         await it.new()
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
         spare = it.agent.processes[1]
         assert spare.params("session/new") == []
         await it.new()
         assert len(spare.params("session/new")) == 1
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
         assert len(it.agent.living) == 3
 
 
@@ -298,7 +297,7 @@ async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
     async with bench(tmp_path, spare=seconds, spare_pause=0) as it:
         if seconds:
             await it.new()
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
         waited, opens = it.agent.processes[-1], it.agent.script["session/new"]
 
         async def answer(process: Process, given: Any) -> Any:
@@ -314,7 +313,7 @@ async def test_a_process_that_dies_of_making_a_session_is_not_followed_by_anothe
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as it:
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
 
         async def fails(process: Process, _: Any) -> Any:
             process.dies(Exit(3, None))
@@ -330,7 +329,7 @@ async def test_a_session_whose_processes_are_all_killed_is_not_tried_for_ever(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as it:
-        await until(lambda: it.bridge._waiting.link)
+        await until(lambda: it.bridge._pool.link)
         it.agent.script["session/new"] = _dies
         with pytest.raises(RpcError, match="has ended"):
             await it.new()

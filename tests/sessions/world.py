@@ -17,8 +17,8 @@ from acp_bridge.clients.client import Client, ClientRequest, Work
 from acp_bridge.journal import Journal
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
+from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.registry import Sessions
-from acp_bridge.sessions.waiting_process import WaitingProcess
 from acp_bridge.settings import Settings
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.editor import Editor
@@ -59,10 +59,8 @@ class World:
         self.bound = bound
         self.agent, self.context, self.journal = context.agent, context, context.journal
         self.editor = Editor(self)
-        self.waiting = WaitingProcess(context, lambda: self.editor.client, 60)
-        context.take_ready = self.waiting.take_ready
-        context.take_warming = self.waiting.take_warming
-        self.sessions = Sessions(context, self.waiting)
+        self.pool = Pool(context, lambda: self.editor.client, 60)
+        self.sessions = Sessions(context, self.pool)
         #: changes how a request is answered: by default not at all.
         self.around: Callable[[Work], Work] = lambda work: work
 

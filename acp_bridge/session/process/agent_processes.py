@@ -22,19 +22,26 @@ from acp_bridge.session.core import Core
 from acp_bridge.wire.jsonrpc import RpcError
 
 
-class ProcessSource(Protocol):
-    """Where processes come from (`session_context.SessionContext`)."""
+class LinkSource(Protocol):
+    """Makes processes (`session_context.SessionContext`)."""
 
     tasks: TaskGroup
 
     def new_link(self, owner: Owner, name: str) -> Link:
         """Return a link that is not started."""
 
+
+class ProcessPool(Protocol):
+    """Has processes ready for sessions (`sessions.pool.Pool`)."""
+
     def take_ready(self) -> Link | None:
-        """Return a process that is initialized and has no session, owned by the caller now."""
+        """Return the initialized process that waits; the caller owns it now. None if none waits."""
 
     async def take_warming(self) -> Link | None:
-        """Return a process that is being started for nobody yet, waited for; None without one."""
+        """Wait for the process that is being started for the next session, and take it.
+
+        None if there is no such process, or if it does not start.
+        """
 
 
 @dataclass(slots=True)
@@ -48,9 +55,10 @@ class _Member:
 class AgentProcesses:
     """A session's processes, by epoch. Each piece of work here ends in an event."""
 
-    def __init__(self, source: ProcessSource, lease: int, core: Core) -> None:
+    def __init__(self, source: LinkSource, pool: ProcessPool, lease: int, core: Core) -> None:
         """`lease` is the session's lock, a descriptor."""
         self._source = source
+        self._pool = pool
         #: is told what the processes say; set before the first is started.
         self.owner: Owner
         self._lease = lease
@@ -76,8 +84,8 @@ class AgentProcesses:
         return member.link if member else None
 
     async def start(self, epoch: int, name: str) -> None:
-        """Start a process, up to `initialize`, or take the one that waits for a session."""
-        if waiting := self._source.take_ready():
+        """Take a process from the pool, or start one, up to the answer to `initialize`."""
+        if waiting := self._pool.take_ready():
             member = self._add(waiting, epoch)
             member.settled.set()
             self._core.feed(self._adopt(member, waiting, epoch))
@@ -100,7 +108,7 @@ class AgentProcesses:
         return ev.Started(epoch)
 
     async def _come(self, member: _Member, epoch: int) -> ev.Event:
-        if warming := await self._source.take_warming():
+        if warming := await self._pool.take_warming():
             return self._adopt(member, warming, epoch)
         return await self._started(member.link, epoch)
 

@@ -14,7 +14,7 @@ def ask(process: Process, method: str, params: Any, request_id: str = "q") -> No
 
 async def test_what_it_asks_goes_to_the_client_and_the_answer_back() -> None:
     async with room() as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         (process,) = it.agent.processes
         ask(process, "elicitation/create", {"mode": "form"})
         (asked,) = it.editor.sent.take()
@@ -25,7 +25,7 @@ async def test_what_it_asks_goes_to_the_client_and_the_answer_back() -> None:
 @pytest.mark.parametrize("there", [True, False])
 async def test_it_is_refused_what_the_client_can_not_do_or_if_there_is_none(there: bool) -> None:
     async with room() as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         (process,) = it.agent.processes
         if not there:
             it.asked = None
@@ -39,7 +39,7 @@ async def test_it_is_refused_what_the_client_can_not_do_or_if_there_is_none(ther
 @pytest.mark.hazard("P8")
 async def test_updates_of_a_process_without_a_session_reach_nobody() -> None:
     async with room() as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         it.agent.processes[0].update("s", "early")
         process = it.agent.processes[0]
         process.says({"method": "session/update", "params": {"update": {"sessionUpdate": "plan"}}})
@@ -48,7 +48,7 @@ async def test_updates_of_a_process_without_a_session_reach_nobody() -> None:
 
 async def test_what_it_asked_is_called_back_when_it_says_so_and_when_it_dies() -> None:
     async with room() as it:
-        await it.waiting.ready()
+        await it.pool.ready()
         (process,) = it.agent.processes
         for request_id in ("one", "two"):
             ask(process, "elicitation/create", {"mode": "form"}, request_id)
