@@ -124,9 +124,9 @@ class AgentParent:
                 self._served.set()
 
     async def _replaces(self, patient: bool) -> bool:
-        """Have a parent replaced that is old; returns True for a start that comes first then.
+        """Retire a parent whose keys are outdated; True if the caller does the next first start.
 
-        A `patient` one leaves that to another, and waits until the next parent has loaded all.
+        A `patient` start is never that one: it waits until the next parent has loaded all.
         """
         process, loaded_for = self._process, self._loaded_for
         if not self.ready or await self._keys_now() == loaded_for:
@@ -141,7 +141,7 @@ class AgentParent:
         return not patient
 
     async def _keys_now(self) -> object:
-        """Return what differs when the file of keys does; a disk that hangs changes nothing."""
+        """Return a value that changes with the file of keys; the old value if the disk hangs."""
         with anyio.move_on_after(waits.FORK):
             return await anyio.to_thread.run_sync(_state_of, self._keys, abandon_on_cancel=True)
         return self._loaded_for
@@ -178,13 +178,13 @@ class AgentParent:
                 tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Collect the guard that waited at a parent which has ended: the bridge has adopted it."""
+        """Reap the guard that an ended parent had forked ahead; the bridge has adopted it."""
         with anyio.move_on_after(waits.PARENT_PAUSE):
             while await anyio.to_thread.run_sync(ORPHANS.kill):  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
 
     async def _live(self) -> tuple[bool, bool]:
-        """Start a parent and wait for its end; returns if it was ready, and if another may come."""
+        """Start a parent and wait for its end; returns (it was ready, another may be started)."""
         said, self._old = b"", anyio.Event()  # first: a failure from here on is the new one's
         process = self._process = ParentProcess(self._command, self._folder)
         try:
@@ -212,7 +212,7 @@ class AgentParent:
     async def _loaded(self, process: ParentProcess) -> bytes:
         """Let a light parent serve the first start, then load the library; returns its next word.
 
-        What it says is read here only when no request can be with it any more.
+        That message is read only after the last answer to a fork, since both use one socket.
         """
         is_first = self._phase is Phase.COMING
         if is_first:
@@ -226,12 +226,12 @@ class AgentParent:
         return await process.said(waits.PARENT_LOAD)
 
     def _stop_forking(self) -> None:
-        """Let no start use the parent, when no request is with it; runs in a thread."""
+        """Send no request any more, once the last one is answered; runs in a thread."""
         with self._turn:
             self._forks = None
 
     def _end(self, process: ParentProcess) -> None:
-        """End the parent, when no request is with it; runs in a thread."""
+        """End the parent, once its last request is answered; runs in a thread."""
         self._stop_forking()
         self._process = None
         process.end()
@@ -253,7 +253,7 @@ class AgentParent:
 
 
 def _state_of(file: Path | None) -> object:
-    """Return what differs when a file does, without a look into it; None if there is none."""
+    """Return the part of a file's status that changes with its content; None without a file."""
     if file is None:
         return None
     try:

@@ -286,14 +286,14 @@ class Pool:
     async def _keep_warm(self, warmth: _Warmth) -> None:
         """Start processes, one after the other, until one has come to a session or none helps."""
         try:
-            while self._tries < _TRIES and await self._one(warmth):
+            while self._tries < _TRIES and await self._warm_one(warmth):
                 pass
         except Exception as exc:  # no session is to suffer from it (invariant P6)
             errors.internal(exc, "no process is kept ready")
         finally:
             self._keeps_warm = False
 
-    async def _one(self, warmth: _Warmth) -> bool:
+    async def _warm_one(self, warmth: _Warmth) -> bool:
         """Start a process and watch it while it waits; False if no further one is wanted."""
         times = warmth.times
         await anyio.sleep(times.pause * 2**self._tries)

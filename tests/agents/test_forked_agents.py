@@ -406,7 +406,8 @@ def test_only_linux_forks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.hazard("P1")
 @pytest.mark.parametrize("begun", ["serves", "loads"])
 async def test_the_parent_ends_with_the_bridge(begun: str, tmp_path: Path) -> None:
-    what = "parent.Parent.serve = lambda p, was=parent.Parent.serve: (os.write(1, b'.'), was(p))"
+    serve = "parent.Parent.serve"
+    what = f"{serve} = lambda p, said, was={serve}: (os.write(1, b'.'), was(p, said))"
     if begun == "loads":
         what = "import time; parent.load = lambda *_: (os.write(1, b'.'), time.sleep(1000))"
     ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

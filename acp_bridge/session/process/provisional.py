@@ -1,9 +1,9 @@
-"""Replaces a process that may not get a prompt by one that may: the first built-in agent's, which
-has no model library (`agents.parent`).
+"""Swaps an agent that was forked before the model library was loaded for one that has the library
+(`agents.parent`). Until then the session's process is provisional: it may not get a prompt.
 
-- It is replaced by the ordinary restart, as soon as the parent of the agents has loaded the
-  library, and at once when somebody needs the model; then the restart waits for the parent.
-- It is not replaced while it has a request that is not answered.
+- The swap is the ordinary restart. It comes as soon as the parent has loaded the library, or at
+  once when the model is needed; then the restart waits for the parent.
+- It waits until the provisional process has answered every request, for `waits.REQUEST` at most.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class Provisional:
         self._needed = anyio.Event()
 
     def begin(self, link: Link) -> None:
-        """Follow the process that was given the session, if it is provisional."""
+        """Have the process that now has the session swapped in time, if it is a light one."""
         if link.light:
             self._needed = anyio.Event()
             self._core.spawn(self._replace, link)
             self._hasten_for_prompts()
 
     def hasten(self) -> None:
-        """Note that somebody needs the model."""
+        """Have the provisional process swapped at once: the model is needed."""
         self._needed.set()
 
     def wake(self) -> None:
-        """Have a process started and given the session, if there is none that may get a prompt."""
+        """Start a process for the session if none runs, and swap a provisional one at once."""
         self.hasten()
         self._core.feed(ev.Warm())
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow a change of the session's state."""
+        """Swap at once if, after this change of state, a prompt waits for the model."""
         self._hasten_for_prompts()
 
     def _hasten_for_prompts(self) -> None:
