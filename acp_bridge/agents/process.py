@@ -24,6 +24,7 @@ from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_
 from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
+from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
@@ -199,12 +200,10 @@ class AgentProcess:
         """Start the guard; runs in a thread. What it opens is stored at once, for `_finish`."""
         agent_ends: list[int] = []
         try:
-            for name in _PIPES:
-                readable, writable = os.pipe()
-                ours, other = (writable, readable) if name == "stdin_fd" else (readable, writable)
-                setattr(self, name, ours)
-                agent_ends.append(other)
-                os.set_blocking(ours, False)
+            ours, agent_ends = standard_streams()
+            for name, fd in zip(_PIPES, ours, strict=True):
+                setattr(self, name, fd)
+                os.set_blocking(fd, False)
             self._tree.spawn(birth, agent_ends)
         except ValueError:  # a NUL
             raise StartFailed("the command is not valid", permanent=True) from None

@@ -17,6 +17,7 @@ import anyio
 from acp_bridge import waits
 from acp_bridge.agents.birth import ByCommand
 from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.verdict import Ran
@@ -49,17 +50,7 @@ class _Pipes:
 
     def __init__(self) -> None:
         """Raises OSError; nothing is left open then."""
-        ours: list[int] = []
-        self.hooks: list[int] = []
-        try:
-            for number in range(3):
-                readable, writable = os.pipe()
-                ours.append(readable if number else writable)
-                self.hooks.append(writable if number else readable)
-        except OSError:
-            for fd in (*ours, *self.hooks):
-                os.close(fd)
-            raise
+        ours, self.hooks = standard_streams()
         self.stdin = Writer(ours[0])
         self.out, self.err = Reader(ours[1]), Reader(ours[2])
 

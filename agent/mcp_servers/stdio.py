@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from acp_bridge.agents.streams import standard_streams
 from acp_bridge.wire.stdio import Reader, Writer
 from agent.guarded_process import GuardedProcess
 from agent.mcp_servers.problems import Problem
@@ -73,8 +74,7 @@ async def _start(
     """Returns the process, and our ends of its stdin, stdout and stderr."""
     from mcp.client.stdio import get_default_environment
 
-    pipes = [os.pipe() for _ in range(3)]
-    theirs, ours = zip(pipes[0], *(reversed(pipe) for pipe in pipes[1:]), strict=True)
+    ours, theirs = standard_streams()
     try:
         process = await GuardedProcess.start(
             list(command),
@@ -91,7 +91,8 @@ async def _start(
     finally:
         for fd in theirs:
             os.close(fd)
-    return process, *ours
+    stdin, stdout, stderr = ours
+    return process, stdin, stdout, stderr
 
 
 class _Server:
