@@ -1,9 +1,11 @@
 """Sessions without a prompt: not listed, not kept, and opened anew under their id."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from acp_bridge.agents import lease
 from acp_bridge.journal import Journal, days_ago
 from tests.process.bridge_support import World, fails, stopped
 from tests.process.test_bridge_list import listed
@@ -93,6 +95,8 @@ async def test_one_whose_bridge_was_killed_loads_and_is_removed_when_it_is_a_day
     journal = Journal(world.home)
     long_ago = days_ago(2)
     for session in (old, used):
+        # A guard of the killed bridge may still hold it, and who finds it busy passes on.
+        os.close(await lease.acquire(journal.lock_path(session), 5))
         opened = await journal.open(session)
         opened.change_info(updated_at=long_ago)
         await journal.index.put(opened.info)
