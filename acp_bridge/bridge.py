@@ -74,7 +74,7 @@ class Bridge:
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._share = SocketShare()
-        #: the client that started the bridge is.
+        #: true once the client that started the bridge has left.
         self._gone = False
         self._ended = anyio.Event()
         self._listening = Listening(context.settings, context.tasks)

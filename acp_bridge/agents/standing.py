@@ -92,7 +92,7 @@ class StandingRequests:
         return True
 
     def counts(self, number: int) -> bool:
-        """Return True while no later request has taken the place of the one that had this place."""
+        """Return True until a later request of the same kind replaces this one."""
         return number in self._latest.values()
 
     async def repeat(self, link: Asked) -> None:

@@ -134,7 +134,7 @@ def _seconds(parser: CommandParser, given: str | None) -> float | None:
 
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
-    """Return what is to be done. Raises SystemExit after a message on stderr."""
+    """Return the parsed arguments. Raises SystemExit after a message on stderr."""
     goes_on = given.again or given.session is not None
     info = session_to_go_on("run", bridge, given.session) if goes_on else None
     return headless.Order(

@@ -39,7 +39,7 @@ _ABILITIES: Final = {
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of the agent, which is started and ended."""
+    """Check the agent, which is started and ended; return the findings."""
     settings = subject.settings
     if subject.hindrance is not None:
         return [error(subject.hindrance)]
@@ -61,7 +61,7 @@ def found_at(program: str, path: str) -> str | None:
 
 
 def missing(program: str, path: str) -> Finding:
-    """Return what is to be said of a program that can't be executed."""
+    """Check a program that can't be executed; return the findings."""
     places = [Path(program)] if "/" in program else [Path(p, program) for p in path.split(":") if p]
     there = next((place for place in places if place.is_file()), None)
     if there is not None:
@@ -92,7 +92,7 @@ def masked(trial: Trial, mask: Mask) -> Trial:
 
 
 def started(trial: Trial, within: float) -> list[Finding]:
-    """Return what is to be said of an agent that was started, and has ended."""
+    """Check an agent that was started, and has ended; return the findings."""
     heard = [*_noise(trial)]
     if trial.failed is not None:
         # The program itself was found.

@@ -27,7 +27,7 @@ _NAMED: Final = 10
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of bridges that run, or have run, on this data folder."""
+    """Check bridges that run, or have run, on this data folder; return the findings."""
     home = subject.settings.home
     try:
         found = await in_thread(lambda: listed(home), _PATIENCE)
@@ -122,7 +122,7 @@ def poses(bridges: Sequence[LiveBridge]) -> list[Finding]:
 
 
 def left(found: Listed) -> list[Finding]:
-    """Return what is to be said of what killed bridges have left."""
+    """Check what killed bridges have left; return the findings."""
     named = {bridge.socket for bridge in (*found.live, *found.dead) if bridge}
     strays = [path for path in found.sockets if path not in named and _is_old(path)]
     findings = []

@@ -45,7 +45,7 @@ class Space:
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of the data folder."""
+    """Check the data folder; return the findings."""
     home = subject.settings.home
     try:
         return await in_thread(lambda: _look(home), _PATIENCE)
@@ -92,7 +92,7 @@ def _space(folder: Path) -> Space:
 
 
 def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
-    """Return what is to be said of who may do what in the folder."""
+    """Check who may do what in the folder; return the findings."""
     mode = stat.S_IMODE(status.st_mode)
     data: Json = {"home": str(home), "mode": f"{mode:o}"}
     if status.st_uid != os.geteuid():
@@ -119,7 +119,7 @@ def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
 
 
 def room(folder: Path, space: Space) -> Finding:
-    """Return what is to be said of the disk that the folder is on."""
+    """Check the disk that the folder is on; return the findings."""
     data: Json = {"freeBytes": space.free, "freeFiles": space.files}
     if space.read_only:
         told = f"the disk of {folder} is read-only: no prompt is accepted"
@@ -159,7 +159,7 @@ def _fsync(home: Path) -> Finding:
 
 
 def fsync_took(seconds: float) -> Finding:
-    """Return what is to be said of a disk that takes so long."""
+    """Check a disk that takes so long; return the findings."""
     text = f"an fsync takes {1000 * seconds:.1f} ms"
     data: Json = {"fsyncMs": round(1000 * seconds, 2)}
     if seconds < _SLOW:

@@ -59,7 +59,7 @@ def places(env: Mapping[str, str]) -> list[Settings]:
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of the settings of editors."""
+    """Check the settings of editors; return the findings."""
     try:
         return await in_thread(lambda: look(subject.env), _PATIENCE)
     except Silent as silent:
@@ -67,7 +67,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(env: Mapping[str, str]) -> list[Finding]:
-    """Return what is to be said of the settings that there are."""
+    """Check the settings that there are; return the findings."""
     found = [
         finding
         for settings in places(env)

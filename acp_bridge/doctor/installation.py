@@ -17,7 +17,7 @@ _OLDEST, _NEWEST = (3, 11), (3, 14)
 
 
 def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of this installation."""
+    """Check this installation; return the findings."""
     path = subject.env.get("PATH", "")
     found = shutil.which(COMMANDS[0], path=path)
     return [
@@ -36,7 +36,7 @@ def own_command() -> str | None:
 
 
 def python(version: tuple[int, ...], name: str) -> Finding:
-    """Return what is to be said of this version of Python."""
+    """Check this version of Python; return the findings."""
     what = f"acp-bridge {__version__} on Python {name}"
     data = {"acpBridge": __version__, "python": name}
     if _OLDEST <= version[:2] <= _NEWEST:
@@ -49,7 +49,7 @@ def python(version: tuple[int, ...], name: str) -> Finding:
 
 
 def system(name: str, described: str) -> Finding:
-    """Return what is to be said of this platform, as `sys.platform` names it."""
+    """Check this platform, as `sys.platform` names it; return the findings."""
     if name == "linux":
         return ok(described, platform=described)
     if name == "darwin":
@@ -58,7 +58,7 @@ def system(name: str, described: str) -> Finding:
 
 
 def command(own: str | None, found: str | None) -> Finding:
-    """Return what is to be said of the command; `found` is the one in the PATH."""
+    """Check the command; `found` is the one in the PATH; return the findings."""
     if own is None:
         return ok("run as a module; an editor needs the path of a command that is installed")
     if is_passing(own):

@@ -15,7 +15,7 @@ _DEMO: Final = "demo"
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of keys, and of the model that follows from them."""
+    """Check the keys, and the model that follows from them; return the findings."""
     if not subject.own_agent:
         return [ok("the agent has keys of its own; acp-bridge needs none for it")]
     if subject.hindrance is not None:
@@ -68,7 +68,7 @@ def addresses(found: Report) -> list[Finding]:
 
 
 def model(found: Report) -> list[Finding]:
-    """Return what is to be said of the model that a session begins with."""
+    """Check the model that a session begins with; return the findings."""
     data: Json = {"model": found.model, "models": found.models, "litellm": found.litellm}
     why = "as you named it" if found.named else "the first whose key is there"
     if found.problem is not None:

@@ -17,7 +17,7 @@ _NAMED: Final = 5
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Return what is to be said of the sessions that are kept."""
+    """Check the sessions that are kept; return the findings."""
     home = subject.settings.home
     if not home.is_dir():
         return [ok("none are kept yet", sessions=0)]
@@ -35,7 +35,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def index(home: Path, state: IndexState) -> Finding:
-    """Return what is to be said of the list of sessions."""
+    """Check the list of sessions; return the findings."""
     file = home / "index.db"
     data: Json = {"index": state.value}
     match state:
@@ -64,7 +64,7 @@ def index(home: Path, state: IndexState) -> Finding:
 
 
 def files(home: Path, found: Sessions) -> list[Finding]:
-    """Return what is to be said of the files of the sessions."""
+    """Check the files of the sessions; return the findings."""
     count = f"{found.count} session{'' if found.count == 1 else 's'}"
     findings = [
         ok(f"{count}, {size(found.size)}", sessions=found.count, sessionBytes=found.size)

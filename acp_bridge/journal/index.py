@@ -60,6 +60,11 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
+#: true of a row whose values are texts. SQLite keeps others too, and one must hide no other (K2).
+SOUND: Final = " AND ".join(
+    f"typeof({name}) IN ('text', 'null')"
+    for name in ("session_id", "cwd", "agent", "agent_session_id", "title", "updated_at")
+)
 #: seconds for another bridge to open, replace or close the index.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.01
@@ -377,7 +382,7 @@ class Index:
         def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             _set_owner(db, agent)
             return db.execute(
-                f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted AND prompted"
+                f"SELECT {COLUMNS} FROM sessions WHERE NOT deleted AND prompted AND {SOUND}"
                 " AND (:cwd IS NULL OR rtrim(cwd, '/') = rtrim(:cwd, '/'))"
                 " AND owns(agent, agent_info)"
                 " AND (:time IS NULL OR (updated_at, session_id) < (:time, :last))"

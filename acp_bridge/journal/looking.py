@@ -83,7 +83,7 @@ def look_at_sessions(home: Path, seconds: float) -> Sessions:
 
 
 def _holds_one(path: Path) -> bool:
-    """Tell if a session can be read from a file; of one that is being made, it is assumed."""
+    """Tell if a session can be read from a file. True for a file that is just being made."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

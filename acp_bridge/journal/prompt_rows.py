@@ -124,7 +124,7 @@ def _read_words(
 
 
 def move(seq: int, origin: PromptState, target: PromptState) -> Statement:
-    """Return the statement that moves a prompt; one that is in another state stays."""
+    """Return the statement that moves a prompt from one state to another, if it is in the first."""
     return _MOVE, (target, seq, origin)
 
 

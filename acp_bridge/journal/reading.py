@@ -17,6 +17,7 @@ from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.history import Row, snapshot
+from acp_bridge.journal.index import SOUND
 from acp_bridge.journal.merge import Entry, Merger
 from acp_bridge.journal.prompt_rows import prompt_of, read_words
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
@@ -98,7 +99,9 @@ def _of_index(path: Path) -> list[SessionInfo]:
         there = {name for (name,) in db.execute("SELECT name FROM pragma_table_info('sessions')")}
         names = [field.name for field in fields(SessionInfo)]
         columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in names)
-        rows = db.execute(f"SELECT {columns} FROM sessions WHERE NOT deleted").fetchall()
+        rows = db.execute(
+            f"SELECT {columns} FROM sessions WHERE NOT deleted AND {SOUND}"
+        ).fetchall()
         return [SessionInfo(*row) for row in rows]
 
 

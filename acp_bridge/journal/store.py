@@ -276,7 +276,7 @@ class Journal:
             )
 
     async def end(self, session_id: str) -> None:
-        """Close a session, of which nothing is left if it never had a prompt. Never raises."""
+        """Close a session, and remove its files if it never had a prompt. Never raises."""
         session = self._live(session_id)
         if session is None:
             return

@@ -192,7 +192,7 @@ class TurnEnd:
         return self.finish_badly() + self._processes.go_on()
 
     def finish_badly(self) -> list[Effect]:
-        """Answer the prompt of a turn of which nothing more comes; its open cards end (C22)."""
+        """Answer the prompt of a turn that is over; its open cards end (C22)."""
         return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
 
     def abandon(self) -> list[Effect]:
@@ -345,7 +345,7 @@ class TurnMachine:
                 assert_never(event)
 
     def _committed(self, event: Committed) -> list[Effect]:
-        """Note that the prompt is on disk; one that interrupts cancels its victim now."""
+        """Note that the prompt is on disk; an interrupting one now cancels the turn before it."""
         prompt = self._queue.find(event.key)
         if not prompt or prompt.committed:
             return [Dropped(event)]

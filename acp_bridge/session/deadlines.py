@@ -12,7 +12,7 @@ from acp_bridge.settings import Settings
 
 
 class Deadlines:
-    """At most one of each timer is armed; one that passes becomes a `Deadline`."""
+    """At most one of each timer is armed; when it passes, the machine gets a `Deadline`."""
 
     def __init__(self, core: Core, settings: Settings) -> None:
         """Nothing is armed."""

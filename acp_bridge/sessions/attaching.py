@@ -68,7 +68,7 @@ class Attaching:
         return held
 
     def hold_of(self, request: ClientRequest) -> Hold | None:
-        """Return what waits for a load whose replay begins now, which is to end it."""
+        """Return the hold of a load that was read; the load's replay ends it."""
         return self._holds.get(request)
 
     @asynccontextmanager

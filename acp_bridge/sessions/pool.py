@@ -381,4 +381,4 @@ class Pool:
         link.at_clients.release()
 
     def on_dead(self, link: Link) -> None:
-        """Do nothing: nobody waits for that."""
+        """Do nothing: the pool does not wait for the death of a tree."""

@@ -139,7 +139,7 @@ class Sessions:
             raise errors.silent(method, seconds) from None
 
     async def _unused(self, link: Link, request: ClientRequest) -> None:
-        """Keep a process that has refused a session; one that owes the answer is of no use."""
+        """Give back a process that refused a session; kill it if it still owes the answer."""
         if link.agent_session_id is None and request not in link.on_behalf.values():
             await self._pool.give_back(link)
         else:

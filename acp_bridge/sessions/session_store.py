@@ -146,7 +146,7 @@ class SessionStore:
             raise
 
     async def _unmake(self, session_id: str, *, known: bool) -> None:
-        """Remove what was made of a session; one that is `known` can be made anew."""
+        """Roll back a half-created session; `known`: the index may keep its row."""
         if known:
             await self._context.journal.set_aside(session_id)
         else:

@@ -63,7 +63,7 @@ class Permissions:
             self._titles[call] = title
 
     def decide(self, params: Json) -> Decision:
-        """Return the answer to a request; one that can't be given by the policy is `cancelled`."""
+        """Return the answer that the policy gives to a request; `cancelled` if it gives none."""
         card = as_object(params.get("toolCall"))
         self.note({**card, "sessionUpdate": TOOL_CALL_UPDATE})
         call = str(card.get("toolCallId"))

@@ -30,7 +30,7 @@ def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
 
 
 def say_on_stderr(text: str) -> None:
-    """Write a text, which is harmless already, to stderr, if there is one that takes it."""
+    """Write a text that was made harmless to stderr; if stderr is closed, do nothing."""
     if sys.stderr is not None:
         with suppress(OSError):  # a full disk, say: the exit code is told all the same
             sys.stderr.buffer.write(text.encode(errors="backslashreplace"))

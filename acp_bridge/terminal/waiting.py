@@ -1,4 +1,4 @@
-"""Waiting for whichever comes first, and for the word to stop."""
+"""Waits for the first of several events, and for a signal to stop."""
 
 from __future__ import annotations
 

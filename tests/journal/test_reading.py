@@ -1,7 +1,9 @@
 """Commands read what is kept beside bridges that write, and change nothing of it."""
 
 import shutil
+import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,22 @@ async def test_a_missing_or_damaged_index_hides_no_session(home: Path, journal: 
             index.write_bytes(damage)
         assert [info.session_id for info in all_sessions(home)] == [SESSION]
         assert index.exists() == (damage is not None)
+
+
+@pytest.mark.parametrize("column", ["title", "updated_at", "cwd", "session_id"])
+async def test_a_row_of_the_index_that_holds_no_text_hides_no_other(
+    home: Path, journal: Journal, column: str
+) -> None:
+    await closed_session(journal, 1)
+    await journal.index.put(replace(all_sessions(home)[0], session_id="odd"))
+    await journal.close()
+    with closing(sqlite3.connect(home / "index.db")) as db, db:
+        db.execute(f"UPDATE sessions SET {column} = x'00ff' WHERE session_id = 'odd'")
+    assert [info.session_id for info in all_sessions(home)] == [SESSION]
+    again = Journal(home)
+    page, _ = await again.index.page(None, None, None)
+    await again.close()
+    assert [info.session_id for info in page] == [SESSION]
 
 
 async def test_a_session_without_a_prompt_is_listed_once_its_file_has_one(

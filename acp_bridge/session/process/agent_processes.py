@@ -130,7 +130,7 @@ class AgentProcesses:
         return member
 
     async def kill(self, epoch: int) -> None:
-        """Kill the tree, also one that still starts. Its owner is told when it is dead."""
+        """Kill the tree, even while it starts. Its owner is told when it is dead."""
         if member := self._members.get(epoch):
             member.starting.cancel()
             await member.settled.wait()
@@ -153,7 +153,7 @@ class AgentProcesses:
         await self.kill(epoch)
 
     async def _close_session(self, link: Link) -> bool:
-        """Return True if the agent has closed the session; one that is deaf is to end, too."""
+        """Ask the agent to close the session. True if it answered in time that it did."""
         with anyio.move_on_after(waits.CLOSE_ANSWER):
             try:
                 await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})

@@ -65,7 +65,7 @@ class TranscriptOut:
         return tuple(self._views)
 
     def attach(self, client: Client) -> ClientView:
-        """Show the session to a client from now on; one that has it already keeps its view."""
+        """Show the session to a client from now on. A client that has it keeps its view."""
         self.flush()
         view = self.view_of(client)
         if view is None:
@@ -102,7 +102,8 @@ class TranscriptOut:
     def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
         """Do this when all that was shown to the client before is on its way.
 
-        `sets_state`: it tells a state, which behind a replay would undo that of the replay's end.
+        `sets_state`: the action sends a state. Queued behind a replay it would overwrite newer
+        state, so it is not queued.
         A client that is gone is told nothing: it was not shown what the answer is about.
         """
         if client.gone:

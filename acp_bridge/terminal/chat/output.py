@@ -20,7 +20,7 @@ class HeldOutput(Vt100_Output):
     held = False
 
     def flush(self) -> None:
-        """Write what is to be written, unless held."""
+        """Write the lines that wait, unless the output is held."""
         if not self.held:
             super().flush()
 

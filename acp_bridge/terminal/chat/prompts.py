@@ -45,7 +45,7 @@ class Prompt:
 
 
 def how_it_ended(sent: Sent) -> Line | None:
-    """Return what is to be said at the end of a turn; nothing if it ended as it should."""
+    """Return the sentence about how a turn ended; empty if it ended as it should."""
     try:
         result: Any = sent.outcome()
     except RpcError as error:
