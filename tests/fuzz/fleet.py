@@ -183,8 +183,9 @@ class Fleet:
         await self.settle()
         await self._load_all()
         await self.settle()
-        for life in self.kept:
-            await life.at_rest()
+        if self.kept:  # one may pass sessions through to another, which has what it accepted
+            for life in self.place.living:
+                await life.at_rest()
         self._note_kept()
         if self.kept:  # what has been said since is shown, too
             await self._load_all()
