@@ -156,8 +156,12 @@ def orphan(path, result):
             pass
     talk = socket.socket(socket.AF_UNIX)
     talk.connect(path)
-    talk.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": 1, "clientCapabilities": {}}}).encode() + b"\n")
+    hello = {"protocolVersion": 1, "clientCapabilities": {}}
+    line = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    try:
+        talk.send(json.dumps(line).encode() + b"\n")
+    except BrokenPipeError:  # it was told so before it could ask
+        pass
     said = talk.recv(65536)
     with open(result + ".part", "wb") as file:
         file.write(said)
