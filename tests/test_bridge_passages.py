@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import waits
+from acp_bridge import attendance, waits
 from acp_bridge.agents import lease
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ClientRequest
@@ -81,10 +81,10 @@ class Two:
 
 
 @asynccontextmanager
-async def two(home: Path, **more: Any) -> AsyncIterator[Two]:
-    """A session with one finished prompt at the one, and another bridge."""
+async def two(home: Path, keep: float = 0, **more: Any) -> AsyncIterator[Two]:
+    """A session with one finished prompt at the one, kept so long, and another bridge."""
     async with AsyncExitStack() as stack:
-        holder, _, _ = await stack.enter_async_context(listening(home))
+        holder, _, _ = await stack.enter_async_context(listening(home, keep=keep))
         other, _, _ = await stack.enter_async_context(listening(home, **more))
         session_id = await holder.new()
         await holder.editor.stop_reason(holder.editor.prompt(session_id, "before"))
@@ -154,14 +154,20 @@ async def asked(it: Two) -> AsyncIterator[tuple[Process, Json]]:
     turn = it.holder.agent.stops_at("session/prompt")
     prompt = it.other.editor.prompt(it.session_id, "work")
     await until(lambda: turn.reached)
-    (process,) = it.holder.agent.living
-    params = {**PERMISSION, "sessionId": "agent-1"}
-    process.says({"id": 77, "method": "session/request_permission", "params": params})
+    process = ask_permission(it)
     await until(lambda: it.other.editor.asked("session/request_permission"))
     (question,) = it.other.editor.asked("session/request_permission")
     yield process, question
     turn.open()
     assert await it.other.editor.stop_reason(prompt) == "end_turn"
+
+
+def ask_permission(it: Two) -> Process:
+    """The agent of the holder asks for a permission; returns its process."""
+    (process,) = it.holder.agent.living
+    params = {**PERMISSION, "sessionId": "agent-1"}
+    process.says({"id": 77, "method": "session/request_permission", "params": params})
+    return process
 
 
 def chosen(option: str) -> Json:
@@ -206,6 +212,40 @@ async def test_a_question_that_another_client_has_answered_is_taken_back(home: P
         (taken_back,) = it.other.editor.asked("$/cancel_request")
         assert taken_back["params"]["requestId"] == question["id"]
         assert answers(process, 77) == [chosen("no")]
+
+
+async def test_a_question_outlives_the_one_client_that_leaves_while_it_is_asked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "LINGER", 0)
+    async with two(home, keep=3600) as it:
+        leaving = await it.other.joined()
+        await leaving.ask("session/load", {**SETUP, "sessionId": it.session_id})
+        turn = it.holder.agent.stops_at("session/prompt")
+        leaving.prompt(it.session_id, "work")
+        await until(lambda: turn.reached)
+        await it.holder.editor.ask("session/close", it.params)
+        process = ask_permission(it)
+        await until(lambda: leaving.asked("session/request_permission"))
+        leaving.leaves()
+        await leaving.parted.wait()
+        while await clients(it) > 0:
+            await anyio.lowlevel.checkpoint()
+        await it.load()
+        await until(lambda: it.other.editor.asked("session/request_permission"))
+        (question,) = it.other.editor.asked("session/request_permission")
+        it.other.editor.says({"id": question["id"], "result": chosen("yes")})
+        await until(lambda: answers(process, 77))
+        assert answers(process, 77) == [chosen("yes")]
+        turn.open()
+
+
+async def clients(it: Two) -> int:
+    """How many clients have the session at its holder."""
+    live = await it.holder.editor.ask("_acp_bridge/live", {})
+    (about,) = live["sessions"]
+    count: int = about["clients"]
+    return count
 
 
 def answers(process: Process, request_id: int) -> list[Json]:

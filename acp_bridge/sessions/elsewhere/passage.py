@@ -81,7 +81,7 @@ class Passage:
         self._bounds = bounds
         self._there = Connection(streams, self, lost=self._lost)
         self._requests = PassedRequests(self._there)
-        self._questions = PassedQuestions(client.peer)
+        self._questions = PassedQuestions(client)
         self._life = HolderLife(self._there, bounds.reach_timeout, self._owes)
         #: what the other bridge says of its settings.
         self._holder: Json = {}

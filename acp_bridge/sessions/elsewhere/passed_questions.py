@@ -6,15 +6,18 @@ from functools import partial
 from typing import Any
 
 from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.clients.client import Client
 from acp_bridge.wire.jsonrpc import Answer
-from acp_bridge.wire.peer import Peer
 
 
 class PassedQuestions:
-    """Holds the requests that the client has not answered yet."""
+    """Holds the requests that the client has not answered yet.
 
-    def __init__(self, client: Peer) -> None:
-        """`client`: the way to the client."""
+    What a client that has left was asked gets no answer: the other bridge sees that the client has
+    left, and its question stays open for the next one (invariant V8).
+    """
+
+    def __init__(self, client: Client) -> None:
         self._client = client
         #: the requests, with the ids by which the client knows them.
         self._asked: dict[BridgeRequest, int] = {}
@@ -22,21 +25,21 @@ class PassedQuestions:
     def ask(self, request: BridgeRequest, params: Any) -> None:
         """Ask the client with these parameters; its answer is the request's."""
         self._asked[request] = 0
-        client_id = self._client.request(request.method, params, partial(self._reply, request))
+        client_id = self._client.peer.request(request.method, params, partial(self._reply, request))
         if request in self._asked:
             self._asked[request] = client_id
 
     def take_back(self, request: BridgeRequest) -> None:
         """Tell the client that the other bridge waits for its answer no more."""
         if client_id := self._asked.get(request):
-            self._client.cancel(client_id)
+            self._client.peer.cancel(client_id)
 
     def end(self) -> None:
         """Take back all: the connection has ended."""
         for client_id in self._asked.values():
-            self._client.cancel(client_id)
+            self._client.peer.cancel(client_id)
         self._asked.clear()
 
     def _reply(self, request: BridgeRequest, answer: Answer) -> None:
-        if self._asked.pop(request, None) is not None:
+        if self._asked.pop(request, None) is not None and not self._client.gone:
             request.respond(answer)
