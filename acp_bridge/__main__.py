@@ -6,7 +6,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
     sys.stderr.write(f"acp-bridge needs Python 3.11 to 3.14; this is {sys.version.split()[0]}.\n")
     sys.exit(2)
 
-from acp_bridge import signals
+from acp_bridge.runtime import signals
 
 
 def main() -> int:

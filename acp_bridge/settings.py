@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from acp_bridge import waits
+from acp_bridge.runtime import waits
 
 #: seconds that an agent may take to stop.
 DRAIN: Final = 2.0

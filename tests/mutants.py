@@ -30,7 +30,7 @@ TARGETS = {
     "acp_bridge/machine/states.py": "tests/machine",
     "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
     "acp_bridge/hooks/verdict.py": "tests/hooks/test_verdict.py",
-    "acp_bridge/attendance.py": "tests/test_attendance.py",
+    "acp_bridge/bridge/attendance.py": "tests/bridge/test_attendance.py",
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
 #: The same examples each time, and none made smaller: to fail is enough, and shrinking is slow.

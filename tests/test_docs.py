@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import openhands, setup
+from acp_bridge.cli import openhands
+from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
-from acp_bridge.terminal.exits import Exit
+from acp_bridge.commands.setup import command as setup
 from agent.providers.known_providers import PROVIDERS, Provider
 from tests.machine import table
 

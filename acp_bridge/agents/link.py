@@ -18,14 +18,15 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors, waits
+from acp_bridge import errors
 from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.beside import Forks
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
-from acp_bridge.log import event
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, has
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
 from acp_bridge.wire.peer import Call
 from acp_bridge.wire.stdio import Reader, Writer

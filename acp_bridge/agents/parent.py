@@ -30,11 +30,11 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.agents.birth import NoParent, StartedGuard
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent_process import LIGHT, READY, THREADS, ParentProcess
-from acp_bridge.log import event
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 
 #: seconds between two looks at what a parent has left.
 _LOOK: Final = 0.01

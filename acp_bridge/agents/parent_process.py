@@ -17,10 +17,10 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.agents.birth import ForkedGuard, NoParent, folder_to_start_in
 from acp_bridge.agents.orphans import ORPHANS
-from acp_bridge.log import event
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 
 LIGHT: Final = b"light"
 LOAD: Final = b"load"

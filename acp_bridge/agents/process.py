@@ -18,7 +18,6 @@ from typing import Final, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
 from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
@@ -26,6 +25,7 @@ from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
+from acp_bridge.runtime import waits
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
 

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import anyio
 
-from acp_bridge import waits
-from acp_bridge.log import event
 from acp_bridge.protocol import AUTHENTICATE, LOGOUT, PROVIDERS_DISABLE, PROVIDERS_SET, Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the first words of an unknown method's last part, by which it is taken to set something.

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from acp_bridge import signals
 from acp_bridge.cli import serve
 from acp_bridge.cli.commands import COMMANDS, Command
+from acp_bridge.runtime import signals
 
 __all__ = ["COMMANDS", "run"]
 

@@ -41,28 +41,36 @@ class Command:
 
 _ANSWER: Final = "answer what the agent asks"
 COMMANDS: Final[Mapping[str, Command]] = {
-    "chat": Command("talk with an agent in this terminal", "cli.chat"),
-    "attach": Command("see one in this terminal, and take part in it", "cli.attach", "[ID]"),
+    "chat": Command("talk with an agent in this terminal", "commands.chat"),
+    "attach": Command("see one in this terminal, and take part in it", "commands.attach", "[ID]"),
     "run": Command(
-        "one prompt from a script: the answer on stdout, exit codes", "cli.run_command", '"PROMPT"'
+        "one prompt from a script: the answer on stdout, exit codes",
+        "commands.run_command",
+        '"PROMPT"',
     ),
-    "sessions": Command("list them", "cli.reading", "", "sessions"),
-    "show": Command("the transcript of one", "cli.reading", "[ID]", "show"),
-    "ps": Command("list them: what each does, what waits, what is asked", "cli.live", "", "ps"),
-    "send": Command("put a prompt onto the queue of one", "cli.send", 'ID "PROMPT"'),
-    "cancel": Command("stop the turn that runs", "cli.live", "ID", "cancel"),
-    "approve": Command(_ANSWER, "cli.asked", "ID", "approve"),
-    "deny": Command(_ANSWER, "cli.asked", "ID", "deny"),
-    "close": Command("end it; it is kept", "cli.live", "ID", "close"),
-    "delete": Command("delete it for good", "cli.live", "ID", "delete"),
-    "trust": Command("let the hooks of a project run (docs/hooks.md)", "cli.trust", "FOLDER"),
-    "doctor": Command("look if all is well, and say what to do if not", "cli.doctor"),
-    "key": Command("keep a key for the built-in agent, without showing it", "cli.key", "[NAME]"),
+    "sessions": Command("list them", "commands.reading", "", "sessions"),
+    "show": Command("the transcript of one", "commands.reading", "[ID]", "show"),
+    "ps": Command(
+        "list them: what each does, what waits, what is asked", "commands.live", "", "ps"
+    ),
+    "send": Command("put a prompt onto the queue of one", "commands.send", 'ID "PROMPT"'),
+    "cancel": Command("stop the turn that runs", "commands.live", "ID", "cancel"),
+    "approve": Command(_ANSWER, "commands.asked", "ID", "approve"),
+    "deny": Command(_ANSWER, "commands.asked", "ID", "deny"),
+    "close": Command("end it; it is kept", "commands.live", "ID", "close"),
+    "delete": Command("delete it for good", "commands.live", "ID", "delete"),
+    "trust": Command("let the hooks of a project run (docs/hooks.md)", "commands.trust", "FOLDER"),
+    "doctor": Command("look if all is well, and say what to do if not", "commands.doctor.command"),
+    "key": Command(
+        "keep a key for the built-in agent, without showing it", "commands.key", "[NAME]"
+    ),
     "setup": Command(
-        "make an editor start this: what goes where, or written there", "cli.setup", "EDITOR"
+        "make an editor start this: what goes where, or written there",
+        "commands.setup.command",
+        "EDITOR",
     ),
     "completion": Command(
-        "complete commands and options in bash, zsh or fish", "cli.completion", "SHELL"
+        "complete commands and options in bash, zsh or fish", "commands.completion", "SHELL"
     ),
-    "demo": Command("show it working, offline, in under 20 seconds", "demo"),
+    "demo": Command("show it working, offline, in under 20 seconds", "commands.demo"),
 }

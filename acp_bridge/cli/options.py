@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from acp_bridge import __version__, waits
+from acp_bridge import __version__
 from acp_bridge.cli import openhands, own_agent
 from acp_bridge.cli.commands import COMMANDS
 from acp_bridge.cli.naming import agent_name, former_names
@@ -25,6 +25,7 @@ from acp_bridge.cli.serving_parser import (
     parser,
     variable,
 )
+from acp_bridge.runtime import waits
 from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
 
 _MOST_SECONDS: Final = 600
@@ -91,7 +92,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     reader = parser(env)
     given, rest = reader.parse_known_args(arguments)
     if given.help:
-        from acp_bridge.terminal.printing import columns
+        from acp_bridge.cli.printing import columns
 
         _say(reader.help_for(columns()))
     if given.version:
@@ -223,6 +224,6 @@ def _duration(name: str, value: str | None) -> float:
 
 
 def _say(text: str) -> NoReturn:
-    from acp_bridge.terminal.printing import print_text
+    from acp_bridge.cli.printing import print_text
 
     raise SystemExit(print_text(text))

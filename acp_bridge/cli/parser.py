@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
         """Print the help. Raises SystemExit: that is all there is to do."""
-        from acp_bridge.terminal.printing import columns, print_text
+        from acp_bridge.cli.printing import columns, print_text
 
         raise SystemExit(print_text(self.help_for(columns())))
 
@@ -154,8 +154,8 @@ class CommandParser(Parser):
 
 def fail(message: str, program: str = "acp-bridge") -> NoReturn:
     """Say what is wrong with the arguments of a program; raises SystemExit."""
-    from acp_bridge.terminal.harmless import exact
-    from acp_bridge.terminal.printing import say_on_stderr
+    from acp_bridge.cli.harmless import exact
+    from acp_bridge.cli.printing import say_on_stderr
 
     say_on_stderr(f"{program}: {exact(message)}\nTry '{program} --help'.\n")
     raise SystemExit(2)

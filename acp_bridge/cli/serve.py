@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from acp_bridge import keep, log, waits
 from acp_bridge.agents import guard
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
+from acp_bridge.runtime import keep, log, waits
 
 #: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
 #: interpreter's default.
@@ -133,8 +133,9 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
-    from acp_bridge import open_files, serving
     from acp_bridge.agents.orphans import ORPHANS
+    from acp_bridge.bridge import serving
+    from acp_bridge.runtime import open_files
     from acp_bridge.wire.stdio import claim_stdio
 
     try:

@@ -9,10 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from acp_bridge import waits
 from acp_bridge.cli import openhands
 from acp_bridge.cli.commands import COMMANDS
 from acp_bridge.cli.parser import Entry, Heading, Parser, Part
+from acp_bridge.runtime import waits
 from acp_bridge.settings import Settings
 
 _USAGE: Final = """\

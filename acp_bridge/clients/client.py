@@ -19,8 +19,8 @@ from acp_bridge import errors, protocol
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
-from acp_bridge.log import event
 from acp_bridge.protocol import Json
+from acp_bridge.runtime.log import event
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.streams import Incoming, Outgoing

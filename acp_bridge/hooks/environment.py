@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from acp_bridge.agents.guard import KEY_WORDS
-from acp_bridge.log import masked
+from acp_bridge.runtime.log import masked
 
 #: names that say where a secret is, or who asks for it, and not what it is.
 _PLACE: Final = re.compile(

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import anyio
 
-from acp_bridge import notices, waits
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE, RECORDS
+from acp_bridge.runtime import waits
+from acp_bridge.updates import notices
 
 
 async def look(home: Path, cwd: str) -> FoundHooks | None:

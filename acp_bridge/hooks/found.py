@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.hooks.places import PROJECT_FILE
+from acp_bridge.runtime import waits
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.definitions import Hook

@@ -6,11 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-from acp_bridge import notices
 from acp_bridge.hooks import config, trust
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.found import FoundHooks, Project
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
+from acp_bridge.updates import notices
 
 #: bytes of a file of hooks.
 _LARGEST = 1024 * 1024

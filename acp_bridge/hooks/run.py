@@ -14,13 +14,13 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.agents.birth import ByCommand
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.verdict import Ran
+from acp_bridge.runtime import waits
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of each stream that are kept.

@@ -32,7 +32,6 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from acp_bridge import notices
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.left_queue import Went
@@ -48,7 +47,8 @@ from acp_bridge.journal.schema import (
     wal_of,
 )
 from acp_bridge.journal.threads import in_thread
-from acp_bridge.log import event
+from acp_bridge.runtime.log import event
+from acp_bridge.updates import notices
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,6 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.journal.errors import BadCursor, IndexUnusable, JournalError, NewerVersion
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.records import Owns, SessionInfo, now
@@ -51,6 +50,7 @@ from acp_bridge.journal.schema import (
     wal_of,
 )
 from acp_bridge.journal.threads import in_thread
+from acp_bridge.runtime import waits
 
 #: sessions in one page of a listing.
 PAGE_ROWS: Final = 50

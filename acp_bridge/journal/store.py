@@ -34,7 +34,7 @@ from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.threads import in_thread
-from acp_bridge.keyed_locks import KeyedLocks
+from acp_bridge.runtime.keyed_locks import KeyedLocks
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 

@@ -19,12 +19,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import __version__, errors, waits
+from acp_bridge import __version__, errors
 from acp_bridge.listening import peers
 from acp_bridge.listening.places import private_folder
 from acp_bridge.listening.run_files import RunFile, live_bridges, this_bridge
-from acp_bridge.log import event
 from acp_bridge.protocol import SOCKET_PROTOCOL
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.stdio import Reader, Writer
 

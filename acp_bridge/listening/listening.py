@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.listening.places import new_socket_path
-from acp_bridge.log import event
+from acp_bridge.runtime.log import event
 from acp_bridge.settings import Settings
 from acp_bridge.wire.stdio import Reader, Writer
 

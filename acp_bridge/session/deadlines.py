@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.settings import Settings
 

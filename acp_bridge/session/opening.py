@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.json_values import as_object
 from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME, ErrorCode, Json
+from acp_bridge.updates import notices
+from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: characters of an agent's `data.details` that are told.

@@ -6,11 +6,11 @@ an interrupted turn only the turn itself is read, unless it went on with a card 
 
 from __future__ import annotations
 
-from acp_bridge import notices
 from acp_bridge.journal import PromptState, SessionJournal
-from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import Json, is_feedback
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.updates import notices
+from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.wire.jsonrpc import encode
 
 

@@ -48,7 +48,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Delivery
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 
 
 class Session:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.agents.link import Link
-from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_LIST, ErrorCode, Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import in_words
 from acp_bridge.wire.jsonrpc import RpcError, encode
 

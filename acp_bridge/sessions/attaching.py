@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from acp_bridge import errors
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Work
 from acp_bridge.journal import JournalError
-from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.protocol import ATTACH, SESSION_LOAD, Json
+from acp_bridge.runtime.keyed_locks import KeyedLocks
 from acp_bridge.session.clients.replay import Hold
 from acp_bridge.session.session import Session
 from acp_bridge.sessions import params

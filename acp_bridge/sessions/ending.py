@@ -6,12 +6,13 @@ from functools import partial
 
 import anyio
 
-from acp_bridge import errors, waits
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
-from acp_bridge.keyed_locks import KeyedLocks
-from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_DELETE, ErrorCode, Json, has, with_own_meta
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.keyed_locks import KeyedLocks
+from acp_bridge.runtime.log import event
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params

@@ -11,18 +11,19 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import errors, waits
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.json_values import as_object
-from acp_bridge.log import event
-from acp_bridge.open_cards import OpenCards
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
 from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.updates.open_cards import OpenCards
+from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
 #: what the journal keeps of a session beside its transcript; a fork has a title of its own.

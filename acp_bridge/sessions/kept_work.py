@@ -12,7 +12,6 @@ from pathlib import Path, PurePath
 
 import anyio
 
-from acp_bridge import notices, waits, work_notices
 from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
 from acp_bridge.bridge_client.listener import NullListener
 from acp_bridge.bridge_client.sent import ConnectionLost
@@ -20,9 +19,11 @@ from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError
 from acp_bridge.listening.holder import read_holder
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
+from acp_bridge.runtime import waits
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
+from acp_bridge.updates import notices, work_notices
 from acp_bridge.wire.jsonrpc import RpcError
 
 

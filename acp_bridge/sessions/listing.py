@@ -15,13 +15,15 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge import errors, notices, waits
+from acp_bridge import errors
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import BadCursor, IndexUnusable, Journal, SessionInfo
 from acp_bridge.protocol import Json, with_own_meta
+from acp_bridge.runtime import waits
 from acp_bridge.sessions import agent_listing, params
 from acp_bridge.sessions.agent_listing import AgentPage, Rows
+from acp_bridge.updates import notices
 
 #: folders in which an agent is asked that lists one at a time.
 _FOLDERS = 10

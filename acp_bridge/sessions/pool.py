@@ -27,10 +27,10 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.clients.client import Client
-from acp_bridge.log import event
 from acp_bridge.protocol import CANCEL_REQUEST, Json
+from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.wire.peer import Call
 

@@ -13,12 +13,11 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import errors, waits
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
-from acp_bridge.keyed_locks import KeyedLocks
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     ONLY_LIVE,
@@ -29,6 +28,8 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.keyed_locks import KeyedLocks
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext

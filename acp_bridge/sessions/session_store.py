@@ -29,7 +29,7 @@ from acp_bridge.journal import (
     days_ago,
 )
 from acp_bridge.listening.holder import write_holder
-from acp_bridge.log import event
+from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from acp_bridge import waits
 from acp_bridge.agents.process import AgentProcess, Exit
+from acp_bridge.runtime import waits
 from tests.agents.guard_support import (
     failure_of,
     marked_env,

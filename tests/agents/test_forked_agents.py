@@ -14,11 +14,11 @@ import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
-from acp_bridge import waits
 from acp_bridge.agents.origin import is_from_agent
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.runtime import waits
 from tests.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
 from tests.agents.parent_support import (
     AGENT,

@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge import waits
 from acp_bridge.agents import guard
 from acp_bridge.agents.lease import Busy, acquire
 from acp_bridge.agents.process import AgentProcess, Exit
+from acp_bridge.runtime import waits
 from tests.agents.guard_support import (
     FOLDER,
     HANGING_GUARD,

@@ -5,10 +5,9 @@ from contextlib import suppress
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import serving_parser
+from acp_bridge.cli import printing, serving_parser
 from acp_bridge.cli.commands import COMMANDS
 from acp_bridge.cli.parser import Entry, Example, Heading, Paragraph, Parser
-from acp_bridge.terminal import printing
 
 PARSERS = {"": serving_parser.parser({}), **{n: each.parser() for n, each in COMMANDS.items()}}
 

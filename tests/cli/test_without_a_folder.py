@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from acp_bridge import cli
-from acp_bridge.cli import attach, chat
-from acp_bridge.terminal import known
+from acp_bridge.commands import attach, chat
+from acp_bridge.commands.terminal import known
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_bridge.notices import INTERRUPTED
+from acp_bridge.updates.notices import INTERRUPTED
 from tests.process.judge import judge_answers, stop_reason
 from tests.support.client import RecordingClient
 from tests.support.recording import Message

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
-from acp_bridge.updates import for_replay
+from acp_bridge.updates.updates import for_replay
 from tests.crash.told import Lost
 from tests.support.recording import Message
 

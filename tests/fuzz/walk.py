@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acp_bridge.notices import CLOSED_BY_OTHER, DETACHED
 from acp_bridge.protocol import (
     ACCEPTED,
     ATTACH,
@@ -21,6 +20,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SESSION_UPDATE,
 )
+from acp_bridge.updates.notices import CLOSED_BY_OTHER, DETACHED
 from tests.crash.told import Lost
 from tests.fuzz.prompts import WORD, Guest, Prompt, key, number_of
 from tests.fuzz.sights import Sight

@@ -212,7 +212,7 @@ async def test_a_folder_that_does_not_answer_has_hooks_that_nobody_knows(
         answers.wait(5)
 
     monkeypatch.setattr("acp_bridge.hooks.find.find", hang)
-    monkeypatch.setattr("acp_bridge.waits.HOOKS_READ", 0.01)
+    monkeypatch.setattr("acp_bridge.runtime.waits.HOOKS_READ", 0.01)
     found = await look(place.home, str(place.project))
     answers.set()
     assert found is not None

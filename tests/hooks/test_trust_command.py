@@ -166,7 +166,7 @@ def test_names_and_commands_can_not_hide_anything_on_the_terminal(
 
 def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None:
     code = (
-        "import sys, acp_bridge.__main__, acp_bridge.bridge; from pathlib import Path;"
+        "import sys, acp_bridge.__main__, acp_bridge.bridge.bridge; from pathlib import Path;"
         "from acp_bridge.hooks.find import find;"
         f"assert find(Path({str(tmp_path)!r}), {str(tmp_path)!r}) is None;"
         "print(*sys.modules)"

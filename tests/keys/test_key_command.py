@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.agents import origin
-from acp_bridge.cli import key
+from acp_bridge.commands import key
 from tests.support.processes import MARK
 
 KEY = "sk-ant-" + "0123456789abcdef"

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from acp_bridge.terminal import unshown
+from acp_bridge.commands.terminal import unshown
 
 
 class Ended(Exception):

@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge import waits
 from acp_bridge.listening import listener as listening
 from acp_bridge.listening import peers
 from acp_bridge.listening.listener import MOST_CLIENTS, Listener
 from acp_bridge.listening.places import new_socket_path, run_folder
 from acp_bridge.listening.run_files import RunFile, live_bridges, this_bridge
+from acp_bridge.runtime import waits
 from acp_bridge.wire.stdio import Reader, Writer
 from tests.listening.talk import Talk
 

@@ -20,9 +20,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.bridge.serving import serve
 from acp_bridge.cli.naming import agent_name, former_names
 from acp_bridge.journal import Journal, PromptRow
-from acp_bridge.serving import serve
 from acp_bridge.settings import Settings
 from tests.process.judge import PROMPT, judge, stop_reason
 from tests.support.client import RecordingClient

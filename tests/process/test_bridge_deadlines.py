@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge import waits
+from acp_bridge.runtime import waits
 from tests.process.bridge_support import World, fails, stopped
 from tests.process.tiny_agent import tiny_agent
 

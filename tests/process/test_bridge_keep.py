@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge import attendance
+from acp_bridge.bridge import attendance
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
@@ -198,7 +198,7 @@ async def test_agents_and_what_they_are_forked_from_start_where_the_client_has_s
 #: a bridge in which something fails that nothing expects.
 FAILS = """
 import sys
-from acp_bridge import serving
+from acp_bridge.bridge import serving
 from acp_bridge.__main__ import main
 async def serve(*_, **__):
     raise RuntimeError("broken on purpose")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge import notices
+from acp_bridge.updates import notices
 from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.process.judge import judge
 from tests.support.client import RecordingClient

@@ -15,8 +15,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge import bridge as served
-from acp_bridge import waits
+from acp_bridge.bridge import bridge as served
+from acp_bridge.runtime import waits
 from tests.process.bridge_support import ROOT, World
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import all_gone, kill_marked, marked, start_piped

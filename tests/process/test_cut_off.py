@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_bridge import waits
+from acp_bridge.runtime import waits
 from tests.process import bridge_support
 from tests.process.bridge_support import World, refused
 from tests.process.tiny_agent import tiny_agent

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from acp_bridge.demo import main
+from acp_bridge.commands.demo import main
 from tests.support.processes import MARK, all_gone, kill_marked, marked
 
 pytestmark = pytest.mark.process
@@ -102,7 +102,7 @@ async def test_a_lost_update_is_found_and_the_demo_fails(
     losing = tmp_path / "losing.py"
     losing.write_text(LOSING)
     code = (
-        "import sys; from acp_bridge.demo import main;"
+        "import sys; from acp_bridge.commands.demo import main;"
         f"sys.exit(main([], bridge=[sys.executable, {str(losing)!r}]))"
     )
     with anyio.fail_after(60):
@@ -162,7 +162,8 @@ async def interrupted(env: Mapping[str, str], number: signal.Signals) -> None:
 
 def on_a_terminal(env: Mapping[str, str]) -> str:
     """What a demo without a bridge prints there."""
-    code = "import sys; from acp_bridge.demo import main; sys.exit(main([], bridge=['/nowhere']))"
+    demo = "import sys; from acp_bridge.commands.demo import main"
+    code = f"{demo}; sys.exit(main([], bridge=['/nowhere']))"
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(

@@ -8,9 +8,9 @@ import sys
 import anyio
 import pytest
 
+from acp_bridge.commands.terminal import live
+from acp_bridge.commands.terminal.known import NotFound
 from acp_bridge.journal.reading import all_sessions
-from acp_bridge.terminal import live
-from acp_bridge.terminal.known import NotFound
 from tests.process.bridge_support import ROOT, World
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command

@@ -13,7 +13,7 @@ from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.played_core import PlayedCore

@@ -9,11 +9,11 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import TaskGroup
 
-from acp_bridge import waits
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
+from acp_bridge.runtime import waits
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from tests.agents.scripted_process import Listener
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent

@@ -6,7 +6,6 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.machine import events as ev
@@ -20,6 +19,7 @@ from acp_bridge.protocol import (
     SESSION_PROMPT,
     SET_MODE,
 )
+from acp_bridge.updates import notices
 from tests.session.journals import recorded
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import Json

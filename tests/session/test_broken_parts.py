@@ -11,7 +11,7 @@ from acp_bridge.protocol import SESSION_PROMPT, SET_MODE
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from tests.session.living import DONE, first, living, resumes
 from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import until

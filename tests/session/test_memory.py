@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk, user_chunk
 from acp_bridge.session.opening import Known
 from acp_bridge.session.process.memory import Memory, transcript
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing
 

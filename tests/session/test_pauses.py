@@ -6,9 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import ACCEPTED, GO, HOLD, PAUSE, SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import Json

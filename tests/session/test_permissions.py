@@ -9,7 +9,7 @@ import pytest
 from acp_bridge.protocol import REQUEST_PERMISSION, Json
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.to_client import ToClient
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from tests.session.hooked import CALL, OPTIONS
 from tests.session.memory import ClientEnd, MemoryLink
 

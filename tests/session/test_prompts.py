@@ -9,12 +9,12 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from acp_bridge import waits
 from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, text_chunk
+from acp_bridge.runtime import waits
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError

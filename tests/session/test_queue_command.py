@@ -7,14 +7,6 @@ from anyio.lowlevel import checkpoint
 
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.notices import (
-    ASK_WHAT,
-    DROP_STOPPED,
-    NOTHING_HELD,
-    RUN_STOPPED,
-    running,
-    titled,
-)
 from acp_bridge.protocol import USER_MESSAGE
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import queue_command
@@ -22,6 +14,14 @@ from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand, parse
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.notices import (
+    ASK_WHAT,
+    DROP_STOPPED,
+    NOTHING_HELD,
+    RUN_STOPPED,
+    running,
+    titled,
+)
 from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.played_core import PlayedCore

@@ -6,9 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME
 from acp_bridge.session.opening import Known, Opening, Refused, Workspace
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
 from tests.session.memory import Json

@@ -6,7 +6,6 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from acp_bridge import notices
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.protocol import STATE, text_chunk, user_chunk
@@ -17,6 +16,7 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError, encode
 from tests.session.journals import recorded, unreadable
 from tests.session.memory import ClientEnd

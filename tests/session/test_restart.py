@@ -7,10 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import (
@@ -27,7 +25,9 @@ from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates import notices
+from acp_bridge.updates.late_replay import LateReplay
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent, refusal

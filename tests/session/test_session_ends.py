@@ -20,7 +20,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.prompts.prompts import Prompts
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import recorded_texts
 from tests.session.living import (
     CANCELLED,

@@ -5,7 +5,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge import notices
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing
@@ -16,6 +15,7 @@ from acp_bridge.protocol import (
     SET_MODE,
 )
 from acp_bridge.settings import ReloadAfterCancel
+from acp_bridge.updates import notices
 from tests.session.journals import failing, recorded_texts
 from tests.session.living import (
     CANCELLED,

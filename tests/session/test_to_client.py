@@ -9,7 +9,7 @@ from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import REQUEST_PERMISSION
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from tests.session.memory import ClientEnd, MemoryLink, Outgoing
 
 Json = dict[str, Any]

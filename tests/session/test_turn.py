@@ -8,7 +8,6 @@ import pytest
 from anyio.abc import TaskGroup
 
 from acp_bridge.journal import PromptState, SessionJournal
-from acp_bridge.late_replay import LateReplay
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import (
@@ -24,7 +23,8 @@ from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates.late_replay import LateReplay
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok
 from tests.session.journals import failing, recorded, states
 from tests.session.memory import ClientEnd, Json

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 
-from acp_bridge import signals
-from acp_bridge.bridge import Bridge
+from acp_bridge.bridge.bridge import Bridge
+from acp_bridge.runtime import signals
 from acp_bridge.wire.jsonrpc import encode
 from tests.clients.streams import Bytes, Way
 from tests.sessions.agent import Agent, Json, until

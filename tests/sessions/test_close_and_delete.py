@@ -6,10 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge import waits
 from acp_bridge.agents import lease
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.runtime import waits
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import Agent, Gate, Json, Process, until
 from tests.sessions.world import SETUP, World, world

@@ -8,13 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import notices, waits
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import Journal, JournalError
+from acp_bridge.runtime import waits
 from acp_bridge.sessions import agent_listing
 from acp_bridge.sessions.listing import Listing
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
 from tests.sessions.agent import Agent, Json, Process

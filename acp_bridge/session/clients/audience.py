@@ -13,12 +13,12 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import errors, notices, work_notices
+from acp_bridge import errors
 from acp_bridge.clients.client import Client
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill, State
 from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, SESSION_UPDATE, Json
+from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts.prompts import Prompts
@@ -27,6 +27,7 @@ from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
+from acp_bridge.updates import notices, work_notices
 
 #: characters of a prompt that are told.
 _LENGTH: Final = 200

@@ -16,8 +16,8 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.session.clients.open_request import OpenRequest
-from acp_bridge.tool_calls import disagrees, shows_alike, summary
-from acp_bridge.updates import Updates
+from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
 
 #: what the user is waited for with, by the name under which hooks are told.

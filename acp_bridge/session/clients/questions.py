@@ -32,7 +32,7 @@ from acp_bridge.session.clients.permissions import asks, option_for
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.tool_calls import shows_alike, updated
+from acp_bridge.updates.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 

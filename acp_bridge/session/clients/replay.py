@@ -9,12 +9,10 @@
 
 from __future__ import annotations
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import GONE, WAL_GONE, JournalError, SessionJournal
 from acp_bridge.journal.records import Moment
-from acp_bridge.late_replay import LateReplay
-from acp_bridge.log import event
 from acp_bridge.protocol import (
     ATTACH,
     CONTEXT,
@@ -24,6 +22,7 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.pauses import Pauses
@@ -32,7 +31,9 @@ from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import for_replay
+from acp_bridge.updates import notices
+from acp_bridge.updates.late_replay import LateReplay
+from acp_bridge.updates.updates import for_replay
 
 
 class Hold:

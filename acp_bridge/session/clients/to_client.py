@@ -24,7 +24,7 @@ from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PER
 from acp_bridge.session.clients.open_request import OpenRequest, names_session
 from acp_bridge.session.clients.permissions import Permissions, new_card
 from acp_bridge.session.clients.questions import Questions
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 

@@ -12,12 +12,13 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import errors, waits
+from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import StartFailed
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.wire.jsonrpc import RpcError
 

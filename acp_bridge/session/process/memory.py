@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from acp_bridge import notices
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.log import event
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     CONTEXT,
@@ -21,7 +19,9 @@ from acp_bridge.protocol import (
     Json,
     own_meta,
 )
+from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Known
+from acp_bridge.updates import notices
 
 #: characters of a transcript that a prompt carries; what is older is left out.
 _TRANSCRIPT: Final = 32_000

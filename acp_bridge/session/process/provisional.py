@@ -12,9 +12,9 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import waits
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
+from acp_bridge.runtime import waits
 from acp_bridge.session.core import Core, SessionState
 
 #: seconds between two looks at a process that has requests.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
-from acp_bridge.late_replay import LateReplay
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.opening import NotLoaded, Opening, Refused
 from acp_bridge.session.process.memory import Memory
@@ -21,7 +20,9 @@ from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates import notices
+from acp_bridge.updates.late_replay import LateReplay
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import RpcError
 
 

@@ -18,14 +18,14 @@ import anyio
 from acp_bridge.agents.descendants import begun_before, descendants, first_descendants, tick
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Snapshot
 from acp_bridge.protocol import Json
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.requests.to_agent import for_agent
-from acp_bridge.updates import Updates
+from acp_bridge.updates.updates import Updates
 
 
 class SleepReloads(Protocol):

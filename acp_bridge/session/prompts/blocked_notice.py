@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from acp_bridge import notices
 from acp_bridge.machine.effects import Outcome
 from acp_bridge.session.core import SessionState
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 
 
 class BlockedNotice:

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_bridge import notices, waits
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.hooks.found import FoundHooks
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Ok
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import notices
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
 from acp_bridge.protocol import (
@@ -28,9 +26,11 @@ from acp_bridge.protocol import (
     can_own,
     with_own_meta,
 )
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.opening import in_words
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 #: the methods that are the user's word, as `/queue pause` and its kin are.

@@ -14,16 +14,17 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import notices, waits, work_notices
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices, work_notices
 from acp_bridge.wire.jsonrpc import Answer
 
 

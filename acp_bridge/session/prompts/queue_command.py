@@ -24,7 +24,6 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge import notices, work_notices
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
@@ -34,6 +33,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices, work_notices
 
 #: what stands behind `/queue` for every agent.
 _WORDS: Final = (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from acp_bridge import notices, work_notices
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.log import event
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused
 from acp_bridge.protocol import (
@@ -18,13 +16,15 @@ from acp_bridge.protocol import (
     without_own_meta,
     words_of,
 )
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import Updates
+from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
 
 

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import errors, notices, waits
+from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError
-from acp_bridge.log import event
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     ASK,
@@ -39,11 +38,14 @@ from acp_bridge.protocol import (
     can_ask,
     can_own,
 )
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Ok, RpcError
 from acp_bridge.wire.peer import Call, Peer
 

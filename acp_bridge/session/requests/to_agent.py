@@ -13,12 +13,13 @@ from typing import Any, Final, assert_never
 
 import anyio
 
-from acp_bridge import errors, protocol, waits
+from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.log import event
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut

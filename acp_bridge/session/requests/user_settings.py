@@ -16,8 +16,8 @@ from typing import Any, Final
 from acp_bridge import protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.log import event
 from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, ErrorCode, Json
+from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Refused
 from acp_bridge.session.requests import options
 from acp_bridge.wire.jsonrpc import RpcError

@@ -16,8 +16,8 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import waits
-from acp_bridge.log import event
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.transcript_out import TranscriptOut

@@ -9,13 +9,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import UNSET, Journal, JournalError, SessionJournal, Unset
-from acp_bridge.log import event
 from acp_bridge.protocol import INFO_UPDATE, Json
+from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
 
 #: characters of a title that is made of a prompt.
 _LENGTH = 80

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.log import event
 from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
+from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import encode, notification
 
 

@@ -13,13 +13,11 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import errors, protocol, waits
+from acp_bridge import errors, protocol
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.json_values import as_object
-from acp_bridge.log import event
 from acp_bridge.protocol import (
     CLOSE_FOR_ALL,
     HEARS_STATE,
@@ -33,11 +31,14 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.holder_life import HolderLife
 from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
 from acp_bridge.sessions.elsewhere.passed_requests import PassedRequests
 from acp_bridge.settings import Settings
+from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.streams import Streams
 

@@ -14,11 +14,10 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from acp_bridge import errors, notices
+from acp_bridge import errors
 from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.listening.holder import Holder, read_holder
-from acp_bridge.log import event
 from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_DELETE,
@@ -29,10 +28,12 @@ from acp_bridge.protocol import (
     Json,
     continuing,
 )
+from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
 from acp_bridge.sessions.elsewhere.passage import LEAVING, NotLive, Passage
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 

@@ -1,0 +1,299 @@
+"""The life of the process: its clients, the table of methods, and the way to the right session.
+
+One client starts the bridge, on stdin: its end is the bridge's. Others join on sockets and leave
+again; their end ends nothing that another has (invariant V5).
+
+Nothing here waits where messages are read: a handler puts a message where it belongs, in the
+order of reading, or lets a task of its own answer it (invariants Q10, C4).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+
+from acp_bridge import errors, protocol
+from acp_bridge.bridge.unattended import Unattended
+from acp_bridge.clients import rights
+from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
+from acp_bridge.clients.socket_share import SocketShare
+from acp_bridge.listening.listening import Listening
+from acp_bridge.protocol import Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.keep import Waiter
+from acp_bridge.runtime.log import event
+from acp_bridge.session.prompts import pauses
+from acp_bridge.session.session import Session
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params as check
+from acp_bridge.sessions.introduction import Introduction
+from acp_bridge.sessions.pool import Pool, WarmTimes
+from acp_bridge.sessions.registry import Sessions
+from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import UNSET, is_id
+from acp_bridge.wire.streams import Incoming, Outgoing
+
+CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
+#: requests that read or make a session; they can't go on while the sessions end.
+OPENING = frozenset(
+    {
+        protocol.SESSION_NEW,
+        protocol.SESSION_LOAD,
+        protocol.SESSION_RESUME,
+        protocol.SESSION_FORK,
+        protocol.ATTACH,
+    }
+)
+#: requests of a client whose connection has ended that come to nothing; others go on.
+GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
+
+
+class Bridge:
+    """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
+
+    def __init__(
+        self,
+        context: SessionContext,
+        on_end: Callable[[], None] | None = None,
+        waiter: Waiter | None = None,
+    ) -> None:
+        """`context.tasks` runs everything; nothing is started before `serve`.
+
+        `on_end` is called when the end begins. `waiter` is the process that the client has
+        started, in a bridge that is kept when the client ends.
+        """
+        self._waiter = waiter
+        self._context = context
+        self._on_end = on_end
+        self._settings = context.settings
+        self._tasks = context.tasks
+        self._clients: list[Client] = []
+        self._share = SocketShare()
+        #: true once the client that started the bridge has left.
+        self._gone = False
+        self._ended = anyio.Event()
+        self._listening = Listening(context.settings, context.tasks)
+        bounds = context.settings.start_timeout, context.settings.client_limit
+        self._pool = Pool(context, self._host, *bounds)
+        self._sessions = Sessions(context, self._pool)
+        if context.settings.spare:
+            self._keep_warm()
+        self._sessionless = Sessionless(context, self._pool)
+        self._introduction = Introduction(context, self._pool)
+        #: requests that are answered from a task of their own.
+        self.slow = self._slow_ones()
+        self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
+        context.note_work = self._unattended.look_again
+
+    def _slow_ones(self) -> dict[str, Work]:
+        return {
+            protocol.AUTHENTICATE: self._sessionless.authenticate,
+            protocol.LOGOUT: self._sessionless.logout,
+            protocol.SESSION_NEW: self._sessions.new,
+            protocol.SESSION_LOAD: self._sessions.load,
+            protocol.SESSION_RESUME: self._sessions.resume,
+            protocol.SESSION_FORK: self._sessions.fork,
+            protocol.SESSION_LIST: self._sessions.list,
+            protocol.SESSION_CLOSE: self._sessions.ending.close,
+            protocol.SESSION_DELETE: self._sessions.ending.delete,
+            # the bridge's own
+            protocol.ATTACH: self._sessions.attaching.attach,
+            protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
+        }
+
+    def _keep_warm(self) -> None:
+        """Let a process be ready for the next session."""
+        chosen = self._settings
+        times = WarmTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
+        self._pool.keep_warm(times, partial(self._sessions.room, 1))
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def serve(self, incoming: Incoming, outgoing: Outgoing, received: int) -> None:
+        """Serve the client on these streams until it is gone or a signal asks to end.
+
+        `received` is where signals are read (`signals.Received`). The clean-up is bounded
+        (invariant P2).
+        """
+        client = Client(self, incoming, outgoing)
+        self._clients.append(client)
+        self._tasks.start_soon(self._watch_signals, received)
+        self._tasks.start_soon(self._serve_client, client)
+        try:
+            await self._ended.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+
+    async def _serve_client(self, client: Client) -> None:
+        """Serve the client that started the bridge; what follows its end is `Unattended`'s."""
+        async with anyio.create_task_group() as tasks:
+            if self._waiter:
+                tasks.start_soon(self._watch_waiter, self._waiter, client)
+            await client.serve()
+            tasks.cancel_scope.cancel()
+        if self._settings.keep:
+            await self._part_from(client)
+            if self._waiter:
+                self._waiter.let_go(0)
+            self._gone = True
+            await self._unattended.run()
+        self._ended.set()
+
+    async def _watch_waiter(self, waiter: Waiter, client: Client) -> None:
+        """Take the end of the process that the client knows for the client's own."""
+        await anyio.wait_readable(waiter)
+        client.cut()
+
+    def _is_attended(self) -> bool:
+        return not self._gone or self._sessions.attaching.attended
+
+    def _works(self) -> bool:
+        return self._sessions.attaching.works
+
+    def listen(self) -> None:
+        """Let more clients join over a socket, if that is wanted, from the first answer on."""
+        self._context.socket = self._listening.path
+        self._tasks.start_soon(self._listening.run, self._introduction.made.wait, self.join)
+
+    async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Serve one more client on these streams until it is gone; nothing else ends with it.
+
+        Owns the streams. Raises nothing but a cancellation (invariant V5).
+        """
+        client = Client(self, incoming, outgoing, self._share)
+        self._clients.append(client)
+        try:
+            if not self._ended.is_set():
+                await client.serve(waits.GREETING)
+        except Exception as exc:
+            errors.internal(exc, "a client's connection failed")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._part_from(client)
+
+    async def _part_from(self, client: Client) -> None:
+        """Let a client that is gone have nothing any more; what it prompted goes on."""
+        errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
+        self._sessions.attaching.forget(client)
+        self._sessions.passages.forget(client)
+        await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
+        self._clients.remove(client)
+        self._unattended.look_again()
+
+    async def _watch_signals(self, received: int) -> None:
+        while not self._ended.is_set():
+            await anyio.wait_readable(received)
+            for number in os.read(received, 1):
+                event("signal", number=signal.Signals(number).name)
+                self._ended.set()
+
+    async def _end(self) -> None:
+        if self._on_end:
+            self._on_end()
+        self._listening.stop()
+        with anyio.move_on_after(waits.END):
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                for client in list(self._clients):
+                    await client.give_up(OPENING)
+                await self._sessions.passages.end()
+            await self._sessions.end(self._settings.close_grace)
+        async with anyio.create_task_group() as tasks:
+            for client in self._clients:
+                tasks.start_soon(client.end, waits.FLUSH)
+        await self._context.journal.close()
+        event("bridge.ended")
+
+    def _host(self) -> Client | None:
+        """Return the client whose abilities agents are told of, if it is here."""
+        return next((client for client in self._clients if not client.on_socket), None)
+
+    # --- what the clients send -----------------------------------------------------------------
+
+    def on_client_request(self, request: ClientRequest) -> None:
+        """Put a request where it belongs; raises RpcError for what can be refused at once."""
+        params, method, client = request.params or {}, request.method, request.client
+        if not isinstance(params, dict):
+            raise errors.invalid("must be an object", "params")
+        if self._introduction.take(request, params):
+            return
+        rights.check(request)
+        if self._sessions.passages.take(request, params):
+            return
+        if slow := self.slow.get(method):
+            self._sessions.passages.take_load(request, params)
+            slow = self._sessions.attaching.held_back(request, params, slow)
+            client.run(self._tasks, request, slow, params)
+        elif method == protocol.SESSION_PROMPT:
+            session = self._session(params)
+            check.prompt(params)
+            session.audience.check_prompt(client)
+            session.on_prompt(request, params)
+        elif method == protocol.LIVE:
+            request.answer(self._sessions.attaching.listed())
+        elif method == protocol.CANCEL_TURN:
+            request.answer(self._session(params).audience.cancel_turn())
+        elif method == protocol.ASK:
+            client.run(self._tasks, request, self._session(params).ask.answer, params)
+        elif method == protocol.TITLE:
+            self._session(params).title.take(request)
+        elif method in pauses.METHODS:
+            self._session(params).pauses.take(request)
+        elif "sessionId" in params:
+            self._session(params).to_agent.pass_on(request)
+        elif method.startswith("session/"):
+            raise errors.invalid("is missing", "sessionId")
+        else:
+            client.run(self._tasks, request, self._sessionless.pass_on, params)
+
+    def on_client_notification(self, client: Client, method: str, params: Any) -> None:
+        """Put a notification where it belongs; what is for nobody is dropped."""
+        named = as_object(params)
+        if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
+            return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
+        if method == protocol.CANCEL_REQUEST:
+            self._cancel_request(client, named.get("requestId", UNSET))
+            return
+        if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
+            client.early.cancel_oldest(client, named.get("sessionId"))
+        if client.stage is not Stage.READY or not rights.may_notify(client, method):
+            return
+        if self._sessions.passages.notify(client, method, named):
+            return
+        session = self._live(named.get("sessionId"))
+        if session:
+            session.transcript.wake(client)
+        if method == protocol.SESSION_CANCEL:
+            if session and session.early:
+                session.early.cancel_oldest(client, session.id)
+            elif session:
+                session.audience.cancel(client)
+        elif session:
+            session.pass_notification(method, named)
+        elif "sessionId" not in named and not client.on_socket:
+            for link in self._context.ready_links:
+                link.peer.notify(method, params)
+
+    def _session(self, params: Json) -> Session:
+        session = self._live(check.session_id(params))
+        if session is None:
+            raise errors.unknown_session()
+        return session
+
+    def _live(self, session_id: object) -> Session | None:
+        return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
+
+    def _cancel_request(self, client: Client, request_id: object) -> None:
+        if not is_id(request_id):
+            return
+        if not client.cancel_request(request_id):
+            for session in list(self._sessions.live.values()):
+                if session.cancel_request(client, request_id):
+                    return
+            self._sessions.passages.cancel_request(client, request_id)

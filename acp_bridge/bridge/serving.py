@@ -1,0 +1,52 @@
+"""One bridge, put together for the client on two descriptors, and run to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from acp_bridge import keys
+from acp_bridge.agents.command import AgentCommand
+from acp_bridge.agents.parent import AgentParent, can_fork
+from acp_bridge.agents.standing import StandingRequests
+from acp_bridge.bridge.bridge import Bridge
+from acp_bridge.journal import Journal
+from acp_bridge.runtime import signals
+from acp_bridge.runtime.keep import Waiter
+from acp_bridge.runtime.log import event
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.settings import Settings
+from acp_bridge.wire.stdio import Reader, Writer
+
+
+async def serve(
+    settings: Settings,
+    stdin: int,
+    stdout: int,
+    on_end: Callable[[], None] | None = None,
+    waiter: Waiter | None = None,
+) -> None:
+    """Run a bridge for the client on these descriptors until it is gone; they are owned here.
+
+    `on_end` is called when the end begins, which takes `waits.ENDED` at most but for agents that
+    can't be killed: those are waited for. With a `waiter` the bridge goes on without the client as
+    `settings.keep` says.
+    """
+    event("bridge.started", agent=settings.agent_name, home=settings.home.name)
+    with signals.Received() as received:  # until the tasks have ended, when nobody reads them
+        async with anyio.create_task_group() as tasks:
+            # A process that does not answer one of these is to be started all the same.
+            standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
+            parent = None
+            if settings.parent and can_fork():
+                keys_file = settings.home / keys.FILE
+                parent = AgentParent(settings.parent, settings.folder, keys_file)
+                tasks.start_soon(parent.run)
+            files = settings.agent_files
+            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
+            context = SessionContext(settings, Journal(settings.home), tasks, command)
+            bridge = Bridge(context, on_end, waiter)
+            bridge.listen()
+            await bridge.serve(Reader(stdin), Writer(stdout), received)
+            tasks.cancel_scope.cancel()

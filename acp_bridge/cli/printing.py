@@ -1,0 +1,64 @@
+"""Printing the result of a command that ends at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.harmless import harmless, json_line
+from acp_bridge.protocol import Json
+
+
+def print_text(text: str) -> int:
+    """Write a text, which is harmless already, to stdout; returns the exit code."""
+    return _write([text.encode(errors="backslashreplace")])
+
+
+def print_json(values: Iterable[Json]) -> int:
+    """Write each value as one line of JSON to stdout; returns the exit code."""
+    return _write(map(json_line, values))
+
+
+def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
+    """Say on stderr, if it takes that, why a command failed; returns the exit code."""
+    say_on_stderr(f"{f'acp-bridge {command}'.strip()}: {harmless(str(why))}\n")
+    return code
+
+
+def say_on_stderr(text: str) -> None:
+    """Write a text that was made harmless to stderr; if stderr is closed, do nothing."""
+    if sys.stderr is not None:
+        with suppress(OSError):  # a full disk, say: the exit code is told all the same
+            sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
+            sys.stderr.flush()
+
+
+def columns() -> int | None:
+    """Return the width of the terminal, None where stdout is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def _write(pieces: Iterable[bytes]) -> int:
+    if sys.stdout is None:
+        return fail("", "there is no stdout")
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        _write_no_more()
+    except OSError as error:
+        _write_no_more()
+        return fail("", f"stdout can't be written: {error.strerror}")
+    return Exit.DONE
+
+
+def _write_no_more() -> None:
+    """Let what is left lead nowhere, or Python complains of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)

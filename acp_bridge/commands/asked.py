@@ -1,0 +1,175 @@
+"""`acp-bridge approve` and `deny`: what an agent asks is shown, and answered once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail, print_text
+from acp_bridge.commands.live import at_session, named, read
+from acp_bridge.commands.terminal.live import Asleep, LiveSession
+from acp_bridge.commands.terminal.question import (
+    NotAnswered,
+    Question,
+    option_for,
+    shown,
+    summary_of,
+)
+from acp_bridge.commands.terminal.reminder import reminder
+from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
+from acp_bridge.protocol import Json
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.stdio import Reader
+
+_APPROVE_ABOUT: Final = """\
+Show what the agent asks for in a session, and allow it, once, after a yes. The answer is for what
+was shown alone: if it was settled elsewhere meanwhile, this is said, and nothing else is answered.
+An agent can't use this command. ID is the session's id; its first characters are enough."""
+_APPROVE_AFTER: Final = """\
+exit code: 0 allowed, 1 not: nothing is asked, it was settled elsewhere, the answer was no, no such
+session, or nobody answers, 2 wrong usage, 130 interrupted."""
+_DENY_ABOUT: Final = """\
+Show what the agent asks for in a session, and deny it, once.
+ID is the session's id; its first characters are enough."""
+_DENY_AFTER: Final = """\
+exit code: 0 denied, 1 not: nothing is asked, it was settled elsewhere, no such session, or nobody
+answers, 2 wrong usage, 130 interrupted."""
+#: bytes of an answer on the terminal that are looked at.
+_MOST: Final = 1000
+
+
+def approve_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge approve`."""
+    examples = ["acp-bridge approve 3f2a", "acp-bridge approve 3f2a --option allow_once"]
+    texts = _APPROVE_ABOUT, examples, _APPROVE_AFTER
+    return _parser("approve", *texts, "by its id, its kind or its name, without a yes")
+
+
+def deny_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge deny`."""
+    texts = _DENY_ABOUT, ["acp-bridge deny 3f2a"], _DENY_AFTER
+    return _parser("deny", *texts, "by its id, its kind or its name")
+
+
+def _parser(
+    command: str, about: str, examples: Sequence[str], after: str, chosen: str
+) -> CommandParser:
+    usage = f"acp-bridge {command} ID [--option OPTION]"
+    parser = CommandParser(command, usage, about, examples, after)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("--option", metavar="OPTION", help=f"choose this option, {chosen}")
+    parser.add_home()
+    return parser
+
+
+def approve(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge approve`; returns the exit code."""
+    return _run(approve_parser(), arguments, allow=True)
+
+
+def deny(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge deny`; returns the exit code."""
+    return _run(deny_parser(), arguments, allow=False)
+
+
+def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int:
+    given = read(parser, arguments)
+    if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
+        parser.error("nobody can say yes where stdin is no terminal: give it --option")
+    home = data_folder(given.home)
+    return anyio.run(_answered, _Order(parser.name, home, given.session, given.option, allow))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What the user has said: the home, the session, and how it is to be answered."""
+
+    command: str
+    home: Path
+    session: str
+    option: str | None
+    allow: bool
+
+
+async def _answered(order: _Order) -> int:
+    """Show the question of a session and answer it; returns the exit code."""
+    stop, question = Stop(), Question()
+    code: int = Exit.INTERRUPTED
+    async with stopped_by_signals(stop), beside() as tasks:
+
+        async def interrupted() -> None:
+            await stop.asked.wait()
+            tasks.cancel_scope.cancel()
+
+        async def act(connection: Connection, session: LiveSession) -> int:
+            try:
+                return await _answer(order, question, connection, session)
+            except NotAnswered as why:
+                return fail(order.command, why)
+
+        tasks.start_soon(interrupted)
+        try:
+            code = await at_session(
+                order.command, order.home, order.session, act, lambda session: question
+            )
+        except Asleep as asleep:
+            code = fail(order.command, asleep)
+    return code
+
+
+async def _answer(
+    order: _Order, question: Question, connection: Connection, session: LiveSession
+) -> int:
+    """Raises NotAnswered, RpcError, ConnectionLost, NoAnswer."""
+    if "asks" not in session.about:
+        raise NotAnswered(f"nothing is asked in session {named(session)}")
+    params = await question.ask(connection, session.session_id)
+    print_text(f"Session {named(session)} asks:\n\n{shown(params)}\n\n")
+    meant = option_for(params, allow=order.allow, given=order.option)
+
+    async def choose() -> Json:
+        if (
+            order.allow
+            and order.option is None
+            and not await _says_yes(reminder(as_object(params.get("toolCall"))))
+        ):
+            raise NotAnswered("not approved: the agent still waits for an answer")
+        return meant
+
+    chosen = await question.answer(connection, choose)
+    verb = "Approved" if order.allow else "Denied"
+    name = one_line(str(chosen.get("name") or chosen["optionId"]))
+    more = len([each for each in question.requests if each.open])
+    rest = f" {more} more asked." if more else ""
+    return print_text(f"{verb} ({name}): {summary_of(params)}.{rest}\n")
+
+
+async def _says_yes(about: str) -> bool:
+    """Ask for a yes on the terminal, below what it is about; anything else is a no."""
+    print_text(f"This is about {about}\n" if about else "")
+    print_text("Allow it? [yes/no] ")
+    reader = Reader(os.dup(0))
+    said = b""
+    try:
+        while b"\n" not in said and len(said) < _MOST:
+            piece = await reader.read()
+            if not piece:
+                break
+            said += piece
+    finally:
+        reader.close()
+        if b"\n" not in said:
+            print_text("\n")
+    return said.strip().lower() == b"yes"

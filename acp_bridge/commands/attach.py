@@ -1,0 +1,96 @@
+"""`acp-bridge attach`: a live session in the terminal, whoever has it open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.chat import HISTORY
+from acp_bridge.commands.live import read
+from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.terminal.chat import opening
+from acp_bridge.commands.terminal.chat.main import Plan, converse, unfit
+
+_ABOUT: Final = """\
+See a live session in this terminal and take part in it, beside the editor or the terminal that has
+it open: its transcript, what goes on, its questions. What you enter goes onto the session's queue;
+a permission is answered by whoever is first. 'acp-bridge ps' lists what is live."""
+_AFTER: Final = """\
+Keys are those of 'acp-bridge chat'. Ctrl-C stops the turn, whoever asked for it; twice, or Ctrl-D
+on an empty line, leaves, and the session goes on.
+
+exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
+no terminal."""
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    parser = CommandParser(
+        "attach",
+        "acp-bridge attach [ID] [--read-only]",
+        _ABOUT,
+        ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
+        _AFTER,
+        column=18,
+    )
+    parser.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the session; its first characters are enough. Without it, the one that was used\n"
+        "last in this folder",
+    )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        help="look on: nothing is sent, asked of you, or stopped",
+    )
+    parser.add_home()
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    given = read(parser(), arguments)
+    if (why := unfit(os.environ)) is not None:
+        return fail("attach", why, Exit.USAGE)
+    return anyio.run(_attach, data_folder(given.home), given.id, given.read_only)
+
+
+async def _attach(home: Path, given: str | None, read_only: bool) -> int:
+    try:
+        named = given or known.last_used(home, known.here()).session_id
+        session = await live.find(home, named, await live.bridges_of(home), live.by_socket)
+    except live.Asleep as asleep:
+        return fail(
+            "attach", f"{asleep}: acp-bridge chat --resume {asleep.session_id[:8]} opens it"
+        )
+    except known.NotFound as why:
+        return fail("attach", why)
+
+    def connect(
+        listener: Listener, *, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Connection]:
+        return live.by_socket(session.bridge, listener)
+
+    cwd = session.about.get("cwd")
+    plan = Plan(
+        connect,
+        opening.attach(session.session_id),
+        Path(cwd) if isinstance(cwd, str) else home,
+        home / HISTORY,
+        "The session goes on; acp-bridge attach {} comes back to it",
+        read_only=read_only,
+    )
+    return await converse(plan)

@@ -1,0 +1,96 @@
+"""`acp-bridge chat`: a session in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.bridge_client.own_process import over_process
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.options import split
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.own_bridge import (
+    OwnBridge,
+    add_options,
+    environment,
+    own_bridge,
+    session_to_go_on,
+)
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.chat import opening
+from acp_bridge.commands.terminal.chat.main import Plan, converse, unfit
+from acp_bridge.runtime import log
+
+_ABOUT: Final = """\
+Talk with an agent in this terminal: the built-in one, or any other ACP agent. The session is kept
+like any other: an editor can load it, and 'acp-bridge attach' shows it elsewhere."""
+_AFTER: Final = """\
+Enter sends; Alt-Enter or Ctrl-J begins a new line. While a turn runs you may type on: what you
+enter waits for its end. @ names a file, / a command, Tab completes, Shift-Tab takes the next mode.
+A permission is answered by its key. Ctrl-C stops the turn, twice leaves; so does Ctrl-D on an
+empty line. /help says this, too.
+
+A session of another agent than the built-in one needs its command after --.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+NO_COLOR=1 in the environment turns colours off.
+
+exit code: 0 you left, 1 an error of acp-bridge, 2 wrong usage, or no terminal, 6 the agent failed,
+9 the agent wants a login."""
+#: the name of the file, in the data folder, that keeps what was entered.
+HISTORY: Final = "chat_history"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    given, bridge = _parsed(arguments)
+    if (why := unfit(os.environ)) is not None:
+        return fail("chat", why, Exit.USAGE)
+    asked = given.resume is not None
+    session = session_to_go_on("chat", bridge, given.resume or None) if asked else None
+    folder = Path(session.cwd) if session else known.here()
+    log.configure("error", None)
+    home = bridge.settings.home
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plan = Plan(
+        partial(over_process, bridge.command, env=environment()),
+        opening.resume(session) if session else opening.new(folder),
+        folder,
+        home / HISTORY,
+        "acp-bridge chat --resume {} goes on with it",
+    )
+    return anyio.run(converse, plan)
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    parser = CommandParser(
+        "chat",
+        "acp-bridge chat [--resume [ID]] [OPTIONS] [-- COMMAND ARGS...]",
+        _ABOUT,
+        ["acp-bridge chat", "acp-bridge chat --resume", "acp-bridge chat -- codex-acp"],
+        _AFTER,
+        column=21,
+    )
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="go on with the session that was used last in this folder, or with this one;\n"
+        "its first characters are enough",
+    )
+    add_options(parser)
+    return parser
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+    words, agent = split(arguments)
+    given = parser().parse_args(words)
+    return given, own_bridge(given, agent)

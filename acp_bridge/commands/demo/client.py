@@ -1,0 +1,224 @@
+"""The client of the demo: it starts a bridge, records every line, and gives it trouble.
+
+Invariants:
+- A line is recorded before anything is concluded from it; every wait has a bound.
+- `close` leaves no process behind: no bridge, guard or agent, and nothing that they started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import protocol as acp
+from acp_bridge.agents.guard import processes
+from acp_bridge.bridge_client.connection import Connection, hello
+from acp_bridge.bridge_client.listener import NullListener
+from acp_bridge.bridge_client.own_process import END, BridgeProcess
+from acp_bridge.commands.demo.recording import Direction, Line, Recording, Unexpected
+from acp_bridge.protocol import Json
+
+T = TypeVar("T")
+
+#: Seconds that any wait may take; what the demo shows takes far less.
+PATIENCE = 15.0
+#: Seconds between two looks at processes that are no children of this one.
+LOOK_AGAIN = 0.01
+
+
+class Client(NullListener):
+    """A client with one session, which `new_session` or `load_session` opens. Made by `start`."""
+
+    def __init__(self, bridge: BridgeProcess, on_wait: Callable[[str], None]) -> None:
+        """`on_wait` is told what is being waited for."""
+        self.recording = Recording()
+        self.session_id = ""
+        self._bridge, self._on_wait = bridge, on_wait
+        self._connection = Connection(bridge.streams, self, tap=self._record)
+        self._news = anyio.Event()
+        self._closed = False
+        #: the bridge and every process of its tree that was ever seen.
+        self._seen = {bridge.pid}
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        tasks: TaskGroup,
+        on_wait: Callable[[str], None],
+    ) -> Self:
+        """Start a bridge, whose stderr is appended to `log`. Raises Unexpected."""
+        try:
+            with log.open("ab") as stderr:
+                bridge = await BridgeProcess.start(command, stderr.fileno(), env=env)
+        except OSError as exc:
+            raise Unexpected("the bridge started", f"{exc.strerror}: {command[0]}") from exc
+        client = cls(bridge, on_wait)
+        tasks.start_soon(client._run)
+        return client
+
+    async def _run(self) -> None:
+        await self._connection.run()
+        self._news.set()
+
+    def _record(self, direction: Direction, raw: bytes) -> None:
+        self.recording.append(Line.of(direction, time.monotonic(), raw))
+
+    def note(self, **facts: Any) -> None:
+        """Record facts about a process that no line shows."""
+        self._record("note", json.dumps(facts).encode())
+
+    # --- messages to the bridge --------------------------------------------------------------
+
+    def request(self, method: str, **params: Any) -> int:
+        """Send a request; returns its id."""
+        return self._connection.send(method, params).id
+
+    async def initialize(self) -> None:
+        """Initialize without a capability, so that the agent asks nothing. Raises Unexpected."""
+        own: Json = {acp.HEARS_ACCEPTED: True}
+        await self.result(self.request(acp.INITIALIZE, **hello("acp-bridge demo", own)))
+
+    async def new_session(self, cwd: Path) -> None:
+        """Open a new session. Raises Unexpected."""
+        opened = await self.result(self.request(acp.SESSION_NEW, cwd=str(cwd), mcpServers=[]))
+        self.session_id = opened["sessionId"]
+
+    def load_session(self, session_id: str, cwd: Path) -> int:
+        """Ask for a session to be loaded; returns the id of the request."""
+        self.session_id = session_id
+        where = {"cwd": str(cwd), "mcpServers": []}
+        return self.request(acp.SESSION_LOAD, sessionId=session_id, **where)
+
+    def prompt(self, text: str, **own: str) -> int:
+        """Send a prompt, with `own` as `_meta.acp_bridge`; returns the id of the request."""
+        params = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
+        return self.request(acp.SESSION_PROMPT, **acp.with_own_meta(params, own) if own else params)
+
+    def cancel(self) -> None:
+        """Cancel the running turn."""
+        self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    async def room(self) -> None:
+        """Look again at what is waited for: something was read."""
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def until(self, look: Callable[[], T], what: str) -> T:
+        """Call `look` after each read until it gives something true; raises Unexpected."""
+        self._on_wait(what)
+        with anyio.move_on_after(PATIENCE):
+            while not (found := look()):
+                if self._connection.ended.is_set():
+                    raise Unexpected(what, f"the bridge ended; {self._last()}")
+                await self._news.wait()
+            return found
+        raise Unexpected(f"{what} within {PATIENCE:g} s", self._last())
+
+    async def answered(self, *requests: int) -> None:
+        """Wait until each of these requests has an answer."""
+        for request in requests:
+            what = f"the answer to {self.recording.text_of(request)!r}"
+            await self.until(partial(self.recording.answers, request), what)
+
+    async def result(self, request: int) -> Json:
+        """Wait for the result of a request; raises Unexpected for an error."""
+        await self.answered(request)
+        message = self.recording[self.recording.answers(request)[0]].message
+        if "result" not in message:
+            raise Unexpected(f"{self.recording.text_of(request)} done", str(message["error"]))
+        return dict(message["result"])
+
+    async def accepted(self, request: int) -> None:
+        """Wait until the bridge says that it has written this prompt down."""
+
+        def look() -> bool:
+            told = self.recording.places("in", method=acp.ACCEPTED)
+            return any(self.recording[at].message["params"]["requestId"] == request for at in told)
+
+        await self.until(look, f"{self.recording.text_of(request)!r} accepted")
+
+    async def streaming(self, prompt: int, pieces: int) -> None:
+        """Wait until so many pieces of the conversation came since the prompt was sent."""
+        since = self.recording.sent(prompt)
+        what = f"{pieces} updates of {self.recording.text_of(prompt)!r}"
+        await self.until(lambda: len([*self.recording.chunks(since)]) >= pieces, what)
+
+    def _last(self) -> str:
+        read = self.recording.places("in")
+        if not read:
+            return "nothing came"
+        return f"last: {self.recording[read[-1]].raw.decode(errors='replace')[:300]}"
+
+    # --- processes ---------------------------------------------------------------------------
+
+    async def kill_bridge(self) -> None:
+        """Kill the bridge with SIGKILL, and wait for the end of what it sends."""
+        self._look_around()
+        self.note(killed="bridge", pid=self._bridge.pid)
+        self._bridge.kill()
+        await self.until(self._connection.ended.is_set, "the end of the bridge")
+
+    def kill_agent(self) -> None:
+        """Kill the one process that the bridge's guard started with SIGKILL."""
+        self._look_around()
+        agents = _children(_children({self._bridge.pid}))
+        if len(agents) != 1:
+            raise Unexpected("one agent process", f"{len(agents)}")
+        (agent,) = agents
+        self.note(killed="agent", pid=agent)
+        os.kill(agent, signal.SIGKILL)
+
+    def look_at(self, pid: int) -> None:
+        """Note whether a process lives."""
+        self.note(pid=pid, alive=bool(_alive({pid})))
+
+    async def close(self) -> None:
+        """End the bridge as an editor does, by closing its stdin, and record what is left."""
+        if self._closed:
+            return
+        self._closed = True
+        start = time.monotonic()
+        with anyio.CancelScope(shield=True):
+            self._look_around()
+            await self._bridge.hang_up()
+            left = _alive(self._seen)
+            with anyio.move_on_after(END):
+                while left:
+                    await anyio.sleep(LOOK_AGAIN)
+                    left = _alive(left)
+            self.note(left=sorted(left), of=len(self._seen), seconds=time.monotonic() - start)
+            for pid in left:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            self._connection.close()
+            await self._bridge.end()
+
+    def _look_around(self) -> None:
+        generation = {self._bridge.pid}
+        while generation:
+            self._seen |= generation
+            generation = _children(generation) - self._seen
+
+
+def _children(parents: set[int]) -> set[int]:
+    """Return the living children of these processes."""
+    return {pid for pid, parent, _, dead in processes() if parent in parents and not dead}
+
+
+def _alive(pids: set[int]) -> set[int]:
+    return {pid for pid, _, _, dead in processes() if pid in pids and not dead}

@@ -1,0 +1,102 @@
+"""`acp-bridge doctor`: looks at everything that acp-bridge needs, and says what to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import anyio
+
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.options import split
+from acp_bridge.cli.own_agent import hindrance
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, print_json, print_text
+from acp_bridge.commands.doctor.examination import examine
+from acp_bridge.commands.doctor.findings import Silent, Subject, in_thread
+from acp_bridge.commands.doctor.masking import Mask
+from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
+from acp_bridge.commands.own_bridge import add_options, own_bridge
+from acp_bridge.runtime import log
+
+_ABOUT: Final = """\
+Look at everything that acp-bridge needs, and say of each thing if it is well, and what to do if
+not: Python, the data folder and its disk, the sessions, the bridges that run, keys and the model
+that follows from them, the agent, and the settings of editors. Nothing is changed, and no key is
+shown. The agent is started, asked to introduce itself, and ended; it gets no session."""
+_EXAMPLES: Final = (
+    "acp-bridge doctor",
+    "acp-bridge doctor -- codex-acp",
+    "acp-bridge doctor --json > report.json",
+)
+_AFTER: Final = """\
+The options of 'acp-bridge' itself may be given too: what is looked at is what they would start.
+
+exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted."""
+#: seconds for the file of keys to be read, all of which is masked.
+_PATIENCE: Final = 10.0
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = "acp-bridge doctor [OPTIONS] [-- COMMAND ARGS...]"
+    parser = CommandParser("doctor", usage, _ABOUT, _EXAMPLES, _AFTER)
+    parser.add_argument("--json", action="store_true", help="write the report as one line of JSON")
+    parser.add_argument("--strict", action="store_true", help="a warning counts for the exit code")
+    parser.add_argument(
+        "--online",
+        action="store_true",
+        help="send the built-in agent's model one short request, too; without it, nothing goes\n"
+        "to the network but what the agent does that is started",
+    )
+    parser.add_argument("--home", metavar="FOLDER", help="the data folder (ACP_BRIDGE_HOME)")
+    add_options(parser, but=["home"])
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    words, agent = split(arguments)
+    reader = parser()
+    given = reader.parse_args(words)
+    bridge = own_bridge(given, agent)
+    settings = bridge.settings
+    own_agent = agent is None
+    if given.online and not settings.builtin:
+        reader.error("--online asks the built-in agent's model, and no other agent")
+    why_not = hindrance(os.environ, bridge.packages, openhands=not settings.builtin)
+    subject = Subject(
+        settings,
+        own_agent=own_agent,
+        model=given.model,
+        hindrance=why_not if own_agent else None,
+        env=os.environ,
+        mask=Mask.of(os.environ, None, settings.command),
+        online=given.online,
+    )
+    log.configure("error", None)
+    return anyio.run(_examine, subject, given)
+
+
+async def _examine(subject: Subject, given: argparse.Namespace) -> int:
+    settings, sections = subject.settings, list[Section]()
+    with suppress(Silent):  # then the data folder is a finding, and the file of keys can't be read
+        of_all = partial(Mask.of, subject.env, settings.home, settings.command)
+        subject = replace(subject, mask=await in_thread(of_all, _PATIENCE))
+    async for section in examine(subject):
+        sections.append(section)
+        if not given.json:
+            text = as_text(section, subject.mask, columns())
+            written = print_text(text if len(sections) == 1 else f"\n{text}")
+            if written != Exit.DONE:  # nobody can read what else would be found
+                return written
+    if given.json:
+        written = print_json([as_json(sections, subject.mask, strict=given.strict)])
+    else:
+        written = print_text(f"\n{summary(sections)}")
+    return exit_code(sections, strict=given.strict) if written == Exit.DONE else written

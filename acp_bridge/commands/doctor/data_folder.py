@@ -1,0 +1,171 @@
+"""Looks at the data folder and its disk: rights, space, and how long an fsync takes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import monotonic
+from typing import Final
+
+from acp_bridge.commands.doctor.findings import (
+    Finding,
+    Level,
+    Silent,
+    Subject,
+    error,
+    in_thread,
+    ok,
+    warning,
+)
+from acp_bridge.protocol import Json
+
+AREA: Final = "data folder"
+#: bytes of free space below which it is little, or too little.
+_LITTLE, _NONE = 200_000_000, 2_000_000
+#: seconds of an fsync from which on a prompt waits for it; and how many are timed.
+_SLOW: Final = 0.1
+_FSYNCS: Final = 3
+#: seconds for the disk to answer.
+_PATIENCE: Final = 10.0
+_ELSEWHERE: Final = "free some space, or choose another folder with --home or ACP_BRIDGE_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is left on a disk, for this user."""
+
+    free: int
+    #: files that may still be made; None where there is no limit.
+    files: int | None
+    read_only: bool
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Check the data folder; return the findings."""
+    home = subject.settings.home
+    try:
+        return await in_thread(lambda: _look(home), _PATIENCE)
+    except Silent as silent:
+        return [error(f"{home}: {silent}", "choose a folder on another disk with --home")]
+
+
+def _look(home: Path) -> list[Finding]:
+    if not os.path.lexists(home):
+        return _missing(home)
+    if not home.is_dir():
+        return [error(f"{home} is no folder", "move it away, or choose another folder with --home")]
+    space = _space(home)
+    disk = room(home, space)
+    if space.read_only:  # then rights are beside the point
+        return [disk]
+    found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
+    if Level.ERROR in (found.level, disk.level):
+        return [found, disk]
+    return [found, disk, _fsync(home)]
+
+
+def _missing(home: Path) -> list[Finding]:
+    above = next(parent for parent in home.parents if os.path.lexists(parent))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return [
+            error(
+                f"{home} is not there and can't be made: {above} "
+                + ("can't be written" if above.is_dir() else "is no folder"),
+                "choose another folder with --home or ACP_BRIDGE_HOME",
+            )
+        ]
+    made = ok(f"{home} is not there yet; the first session makes it", home=str(home))
+    return [made, room(above, _space(above))]
+
+
+def _space(folder: Path) -> Space:
+    found = os.statvfs(folder)
+    return Space(
+        found.f_bavail * found.f_frsize,
+        found.f_favail if found.f_files else None,
+        bool(found.f_flag & os.ST_RDONLY),
+    )
+
+
+def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
+    """Check who may do what in the folder; return the findings."""
+    mode = stat.S_IMODE(status.st_mode)
+    data: Json = {"home": str(home), "mode": f"{mode:o}"}
+    if status.st_uid != os.geteuid():
+        return error(
+            f"{home} belongs to another user (uid {status.st_uid})",
+            "run acp-bridge as that user, or choose another folder with --home",
+            **data,
+        )
+    if not usable:
+        return error(f"{home} can't be written", f"chmod 700 {home}", **data)
+    if mode & 0o022:
+        return warning(
+            f"others may change what is in {home} (mode {mode:o}), where your sessions are",
+            f"chmod 700 {home}",
+            **data,
+        )
+    if mode & 0o055:
+        return ok(
+            f"others may see which files are in {home} (mode {mode:o}), and not what they hold",
+            f"chmod 700 {home} hides that, too",
+            **data,
+        )
+    return ok(f"{home} is yours alone", **data)
+
+
+def room(folder: Path, space: Space) -> Finding:
+    """Check the disk that the folder is on; return the findings."""
+    data: Json = {"freeBytes": space.free, "freeFiles": space.files}
+    if space.read_only:
+        told = f"the disk of {folder} is read-only: no prompt is accepted"
+        return error(told, "choose another folder with --home or ACP_BRIDGE_HOME", **data)
+    if space.files == 0:
+        return error(f"the disk of {folder} takes no more files", _ELSEWHERE, **data)
+    free = size(space.free)
+    if space.free < _NONE:
+        return error(f"the disk of {folder} is full ({free} free)", _ELSEWHERE, **data)
+    if space.free < _LITTLE:
+        return warning(f"the disk of {folder} is nearly full ({free} free)", _ELSEWHERE, **data)
+    return ok(f"{free} free", **data)
+
+
+def size(number: float) -> str:
+    """Return a number of bytes in words."""
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def _fsync(home: Path) -> Finding:
+    """Time an fsync in a file that has no name where the system can do that, and else no more."""
+    took = []
+    try:
+        with tempfile.TemporaryFile(dir=home, buffering=0) as file:
+            for _ in range(_FSYNCS):
+                file.write(b"x" * 4096)
+                began = monotonic()
+                os.fsync(file.fileno())
+                took.append(monotonic() - began)
+    except OSError as failed:
+        return error(f"a file in {home} can't be written: {failed.strerror}", _ELSEWHERE)
+    return fsync_took(median(took))
+
+
+def fsync_took(seconds: float) -> Finding:
+    """Check a disk that takes so long; return the findings."""
+    text = f"an fsync takes {1000 * seconds:.1f} ms"
+    data: Json = {"fsyncMs": round(1000 * seconds, 2)}
+    if seconds < _SLOW:
+        return ok(text, **data)
+    return warning(
+        f"{text}: each prompt waits for one",
+        "choose a folder on a disk of this machine with --home or ACP_BRIDGE_HOME",
+        **data,
+    )

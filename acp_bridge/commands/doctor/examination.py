@@ -1,0 +1,49 @@
+"""Runs the checks, one after the other; one that fails by itself hinders no other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+from acp_bridge import errors
+from acp_bridge.commands.doctor import (
+    agent,
+    bridges,
+    data_folder,
+    editors,
+    installation,
+    keys,
+    sessions,
+)
+from acp_bridge.commands.doctor.findings import Finding, Subject, error
+from acp_bridge.commands.doctor.report import Section
+
+Check = Callable[[Subject], Awaitable[list[Finding]]]
+
+
+async def _installation(subject: Subject) -> list[Finding]:
+    return installation.check(subject)
+
+
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    (installation.AREA, _installation),
+    (data_folder.AREA, data_folder.check),
+    (sessions.AREA, sessions.check),
+    (bridges.AREA, bridges.check),
+    (keys.AREA, keys.check),
+    (agent.AREA, agent.check),
+    (editors.AREA, editors.check),
+)
+
+
+async def examine(
+    subject: Subject, checks: Sequence[tuple[str, Check]] | None = None
+) -> AsyncIterator[Section]:
+    """Give what each check finds, in order; `checks`: all, if none are given."""
+    for area, check in CHECKS if checks is None else checks:
+        try:
+            found = await check(subject)
+        except Exception as failed:
+            errors.internal(failed, f"the check of {area} failed")
+            found = [error(f"this could not be looked at ({type(failed).__name__})", "report it")]
+        yield Section(area, tuple(found))

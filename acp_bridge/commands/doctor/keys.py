@@ -1,0 +1,98 @@
+"""Looks at the keys of the built-in agent and the model that follows; asks it with `--online`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
+from acp_bridge.keys.found import FoundKey, NoReport, Report, report, troubles
+from acp_bridge.protocol import Json
+
+AREA: Final = "keys and model"
+#: the variable of another agent of this project (`--openhands`).
+SERVER_KEY: Final = "OPENHANDS_SESSION_API_KEY"
+_DEMO: Final = "demo"
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Check the keys, and the model that follows from them; return the findings."""
+    if not subject.own_agent:
+        return [ok("the agent has keys of its own; acp-bridge needs none for it")]
+    if subject.hindrance is not None:
+        return [warning("not looked at, since the agent can't be started")]
+    online = subject.online and subject.settings.builtin
+    try:
+        found = await report(subject.settings.home, subject.model, online=online)
+    except NoReport as why:
+        return [error(str(why), "correct the setting, or install acp-bridge again")]
+    findings = [keys(found, built_in=subject.settings.builtin), *map(_trouble, troubles(found))]
+    findings += addresses(found)
+    if subject.settings.builtin:
+        findings += [*model(found), *answered(found)]
+    return findings
+
+
+def _trouble(text: str) -> Finding:
+    what, _, then = text.partition(": ")
+    return warning(what, then)
+
+
+def keys(found: Report, *, built_in: bool) -> Finding:
+    """Return which keys there are, by their names."""
+    there = [key for key in found.keys if not key.is_address]
+    if not built_in:
+        there = [key for key in there if key.name == SERVER_KEY]
+    data: Json = {
+        "keys": [{"name": key.name, "from": key.origin} for key in there],
+        "file": found.file,
+    }
+    if there:
+        return ok(", ".join(map(_named, there)), **data)
+    if not built_in:
+        hint = f"if the agent-server wants one: acp-bridge key {SERVER_KEY}"
+        return ok("no key of the agent-server", hint, **data)
+    return ok(f"no key, neither in the environment nor in {found.file}", **data)
+
+
+def _named(key: FoundKey) -> str:
+    return f"{key.name} ({key.origin})"
+
+
+def addresses(found: Report) -> list[Finding]:
+    """Return which variables lead requests to another server than the provider's."""
+    return [
+        ok(f"requests to {key.provider} go to the address in {_named(key)}")
+        for key in found.keys
+        if key.is_address
+    ]
+
+
+def model(found: Report) -> list[Finding]:
+    """Check the model that a session begins with; return the findings."""
+    data: Json = {"model": found.model, "models": found.models, "litellm": found.litellm}
+    why = "as you named it" if found.named else "the first whose key is there"
+    if found.problem is not None:
+        first = error(f"the model {found.model} can't be used: {found.problem}", **data)
+    elif found.model == _DEMO and not found.named:
+        first = warning(
+            "no key of a provider is there: sessions are a demo, with prepared answers",
+            "acp-bridge key asks for one; a model on a server of yours needs --model alone",
+            **data,
+        )
+    else:
+        first = ok(f"{found.model} ({why}), one of {found.models} to choose from", **data)
+    if found.litellm is not None or found.model.startswith((_DEMO, "scripted:")):
+        return [first]
+    return [first, error("LiteLLM is not installed, which models need")]
+
+
+def answered(found: Report) -> list[Finding]:
+    """Return how the one request of `--online` went."""
+    if found.online is None:
+        return []
+    if found.model.startswith((_DEMO, "scripted:")):
+        return [warning("there is no model to ask: nothing was sent")]
+    if (problem := found.online.get("problem")) is not None:
+        return [error(f"the model did not answer: {problem}", online=False)]
+    ms = found.online.get("ms")
+    return [ok(f"{found.model} answered a request after {ms} ms", online=True, answerMs=ms)]

@@ -1,0 +1,260 @@
+"""`acp-bridge ps`, `cancel`, `close`, `delete`: what lives is asked and ended by its socket."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.agents import origin
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.own_process import over_process
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.cli.options import data_folder, split
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, fail, print_json, print_text
+from acp_bridge.commands import own_bridge
+from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.terminal.live import Asleep, LiveSession
+from acp_bridge.commands.terminal.ps import as_json, as_text
+from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
+from acp_bridge.runtime import log
+from acp_bridge.wire.jsonrpc import RpcError
+
+_PS_ABOUT: Final = """\
+List the sessions that are live: those that an editor, 'acp-bridge chat' or 'acp-bridge run' has
+open now. Shown are the state and for how long, how many prompts wait, and how many clients have the
+session. What an agent asks stands below, with the command that answers."""
+_CANCEL_ABOUT: Final = """\
+Cancel the turn that runs in a session, whoever asked for it. Prompts that wait run after it.
+ID is the session's id; its first characters are enough."""
+_CANCEL_AFTER: Final = """\
+exit code: 0 it was cancelled, 1 nothing runs there, no such session, or nobody answers, 2 wrong
+usage."""
+_CLOSE_ABOUT: Final = """\
+Close a live session for all clients that have it: its turn is cancelled and its agent ends. It is
+kept, and can be loaded again. ID is the session's id; its first characters are enough."""
+_CLOSE_AFTER: Final = """\
+exit code: 0 closed, 1 no such live session, or nobody answers, 2 wrong usage."""
+_DELETE_ABOUT: Final = """\
+Delete a session for good, here and at its agent, also one that is live.
+One that is not live needs its agent for that: its command stands after --, but for the built-in
+agent. ID is the session's id; its first characters are enough."""
+#: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.
+PATIENCE: Final = 30.0
+
+#: What is done at a session; returns the exit code.
+Act = Callable[[Connection, LiveSession], Awaitable[int]]
+
+
+def read(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments of a command on live sessions.
+
+    Raises SystemExit, also if an agent has started the command.
+    """
+    log.configure("error", None)
+    given = parser.parse_args(arguments)
+    if origin.runs_in_agent():
+        raise SystemExit(fail(parser.name, "an agent can't do that: use a terminal of your own"))
+    return given
+
+
+async def at_session(
+    command: str,
+    home: Path,
+    given: str,
+    act: Act,
+    listener: Callable[[LiveSession], Listener],
+) -> int:
+    """Connect to the bridge of a live session and act there; returns the exit code.
+
+    Raises Asleep: no bridge has the session.
+    """
+    try:
+        session = await live.find(home, given, await live.bridges_of(home), live.by_socket)
+        async with live.by_socket(session.bridge, listener(session)) as connection:
+            return await act(connection, session)
+    except RpcError as error:
+        return fail(command, said(error))
+    except known.NotFound as why:
+        return fail(command, why)
+    except (ConnectionLost, NoAnswer) as why:
+        return fail(command, why)
+    except OSError as error:
+        return fail(command, f"the acp-bridge of the session can't be reached: {error.strerror}")
+
+
+def said(error: RpcError) -> str:
+    """Return what an error says to a person."""
+    details = error.data.get("details") if isinstance(error.data, dict) else None
+    whole = error.message if details in (None, error.message) else f"{error.message}: {details}"
+    return one_line(whole)
+
+
+def named(session: LiveSession) -> str:
+    """Return how a message names a session."""
+    title = session.about.get("title")
+    short = one_line(session.session_id[:8])
+    return f"{short} ({one_line(title)})" if isinstance(title, str) and title else short
+
+
+def ps_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge ps`."""
+    parser = CommandParser(
+        "ps",
+        "acp-bridge ps [--json]",
+        _PS_ABOUT,
+        ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
+        "exit code: 0 done, 2 wrong usage.",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one line of JSON for each session, and for each bridge that does not answer",
+    )
+    parser.add_home()
+    return parser
+
+
+def ps(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge ps`; returns the exit code."""
+    given = read(ps_parser(), arguments)
+
+    async def ask() -> list[live.Answer]:
+        bridges = await live.bridges_of(data_folder(given.home))
+        return await live.ask_all(bridges, live.GLANCE, live.by_socket)
+
+    answers = anyio.run(ask)
+    if given.json:
+        return print_json(as_json(answers))
+    return print_text(as_text(answers, columns()))
+
+
+def cancel_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge cancel`."""
+    return _simple_parser("cancel", _CANCEL_ABOUT, _CANCEL_AFTER)
+
+
+def cancel(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge cancel`; returns the exit code."""
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        result = await _told(connection, CANCEL_TURN, session)
+        if not (isinstance(result, dict) and result.get("cancelled")):
+            return fail("cancel", f"nothing runs in session {named(session)}")
+        return print_text(f"Cancelled the turn in session {named(session)}.\n")
+
+    return _simple(cancel_parser(), arguments, act)
+
+
+def close_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge close`."""
+    return _simple_parser("close", _CLOSE_ABOUT, _CLOSE_AFTER)
+
+
+def close(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge close`; returns the exit code."""
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        await _told(connection, CLOSE_FOR_ALL, session)
+        return print_text(f"Closed session {named(session)}.\n")
+
+    return _simple(close_parser(), arguments, act)
+
+
+def delete_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge delete`."""
+    parser = CommandParser(
+        "delete",
+        "acp-bridge delete ID [-- COMMAND ARGS...]",
+        _DELETE_ABOUT,
+        ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a -- codex-acp"],
+        "exit code: 0 deleted, 1 not: no such session, or nobody answers, 2 wrong usage.",
+    )
+    parser.add_argument("session", metavar="ID")
+    parser.add_home()
+    return parser
+
+
+def delete(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge delete`; returns the exit code."""
+    words, agent = split(arguments)
+    given = read(delete_parser(), words)
+    home = data_folder(given.home)
+
+    async def act(connection: Connection, session: LiveSession) -> int:
+        await _told(connection, SESSION_DELETE, session)
+        return print_text(f"Deleted session {named(session)}.\n")
+
+    async def work() -> int:
+        try:
+            return await at_session("delete", home, given.session, act, _tells_nobody)
+        except Asleep as asleep:
+            return await _delete_asleep(given.home, agent, asleep.session_id)
+
+    return anyio.run(work)
+
+
+async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: str) -> int:
+    """Delete a session that no bridge has, by a bridge of its agent's."""
+    given = argparse.Namespace(**own_bridge.none_given(home=home))
+    bridge = own_bridge.own_bridge(given, agent)
+    info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
+    if (why := own_bridge.not_its_agent(bridge, info)) is not None:
+        return fail("delete", why, Exit.USAGE)
+    try:
+        async with over_process(
+            bridge.command, NullListener(), _ignore, env=own_bridge.environment()
+        ) as connection:
+            await connection.initialize("acp-bridge delete", within=PATIENCE)
+            params = {"sessionId": session_id}
+            await connection.request(SESSION_DELETE, params, within=PATIENCE)
+    except (RpcError, ConnectionLost, NoAnswer) as error:
+        return fail("delete", said(error) if isinstance(error, RpcError) else error)
+    title = f" ({one_line(info.title)})" if info.title else ""
+    return print_text(f"Deleted session {session_id[:8]}{title}.\n")
+
+
+def _simple_parser(command: str, about: str, after: str) -> CommandParser:
+    """Return the parser of a command that needs nothing but a live session."""
+    usage, example = f"acp-bridge {command} ID", f"acp-bridge {command} 3f2a"
+    parser = CommandParser(command, usage, about, [example], after)
+    parser.add_argument("session", metavar="ID")
+    parser.add_home()
+    return parser
+
+
+def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
+    """Run a command that needs nothing but a live session; returns the exit code."""
+    given, command = read(parser, arguments), parser.name
+
+    async def work() -> int:
+        try:
+            return await at_session(
+                command, data_folder(given.home), given.session, act, _tells_nobody
+            )
+        except Asleep as asleep:
+            return fail(command, asleep)
+
+    return anyio.run(work)
+
+
+async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
+    """Send a request about a session to its bridge; returns the result."""
+    await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
+    params: Json = {"sessionId": session.session_id}
+    return await connection.request(method, params, within=PATIENCE)
+
+
+def _tells_nobody(session: LiveSession) -> NullListener:
+    return NullListener()
+
+
+def _ignore(line: str) -> None:
+    """Ignore a line of the bridge's log."""

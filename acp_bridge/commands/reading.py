@@ -1,0 +1,168 @@
+"""`acp-bridge sessions` and `acp-bridge show`: what is kept, read beside bridges that live."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from acp_bridge.cli.harmless import harmless, one_line
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, fail, print_json, print_text
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.table import table
+from acp_bridge.commands.terminal.view.markdown import markdown
+from acp_bridge.journal import JournalError, PromptRow, SessionInfo
+from acp_bridge.journal.reading import transcript, waiting_prompts
+from acp_bridge.protocol import CONTEXT, Json, own_meta
+from acp_bridge.runtime import log
+from acp_bridge.updates.notices import summary
+from acp_bridge.updates.updates import for_replay
+
+_SESSIONS_ABOUT: Final = """\
+List the sessions that are kept, the one that was used last first. Nothing is started, and nothing
+is changed."""
+_SHOW_ABOUT: Final = """\
+Write the transcript of a session as Markdown: what was said, tool calls with their changes, and
+the prompts that wait. It may be a session that runs now. Nothing is started or changed. ID may be
+shortened; without one, it is the session that was used last in this folder."""
+
+
+def sessions_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge sessions`."""
+    parser = CommandParser(
+        "sessions",
+        "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]",
+        _SESSIONS_ABOUT,
+        ["acp-bridge sessions --cwd .", "acp-bridge sessions --search parser"],
+        "exit code: 0 done, 1 the list can't be read, 2 wrong usage.",
+    )
+    parser.add_argument("--cwd", metavar="FOLDER", help="only sessions that work in this folder")
+    parser.add_argument(
+        "--search",
+        metavar="TEXT",
+        help="only sessions whose title, folder, agent or id has this text; capitals don't\nmatter",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one line of JSON for each session, whole"
+    )
+    parser.add_home()
+    return parser
+
+
+def show_parser() -> CommandParser:
+    """Return what reads the arguments of `acp-bridge show`."""
+    parser = CommandParser(
+        "show",
+        "acp-bridge show [ID] [--json]",
+        _SHOW_ABOUT,
+        ["acp-bridge show 3f2a | less", "acp-bridge show --json 3f2a > session.jsonl"],
+        "exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.",
+    )
+    parser.add_argument("session", nargs="?", metavar="ID")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="each update as one line of JSON, as an editor would get it",
+    )
+    parser.add_home()
+    return parser
+
+
+def sessions(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge sessions`; returns the exit code."""
+    log.configure("error", None)
+    given = sessions_parser().parse_args(arguments)
+    try:
+        found = known.listing(data_folder(given.home))
+    except known.NotFound as why:
+        return fail("sessions", why)
+    if given.cwd is not None:
+        folder = known.real_path(given.cwd)
+        found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
+    if given.search is not None:
+        found = [info for info in found if _has(info, given.search.casefold())]
+    if given.json:
+        return print_json(map(_as_json, found))
+    if not found:
+        return print_text("No sessions.\n")
+    short = known.short_ids(info.session_id for info in found)
+    rows = [
+        [
+            short[info.session_id],
+            _local_time(info.updated_at),
+            info.agent,
+            _home_as_tilde(info.cwd),
+            info.title or "",
+        ]
+        for info in found
+    ]
+    return print_text(table(["ID", "USED", "AGENT", "FOLDER", "TITLE"], rows, columns()))
+
+
+def show(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge show`; returns the exit code."""
+    log.configure("error", None)
+    given = show_parser().parse_args(arguments)
+    home = data_folder(given.home)
+    try:
+        if given.session is None:
+            info = known.last_used(home, known.here())
+        else:
+            info = known.session(home, given.session)
+        said = [for_replay(each) for each in transcript(home, info.session_id)]
+        waits = waiting_prompts(home, info.session_id)
+    except known.NotFound as why:
+        return fail("show", why)
+    except JournalError as error:
+        return fail("show", f"session {info.session_id[:8]} can't be read: {error}")
+    if not given.json:
+        return print_text(_page(info, said, waits))
+    shown = (each for each in said if not own_meta(each).get(CONTEXT))
+    return print_json({"sessionId": info.session_id, **each} for each in shown)
+
+
+def _page(info: SessionInfo, said: Sequence[Json], waits: Sequence[PromptRow]) -> str:
+    head = [
+        f"# {one_line(info.title or 'A session without a title')}",
+        f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
+        f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
+    ]
+    queue = [f"{at}. {_waiting(row)}" for at, row in enumerate(waits, 1)]
+    parts = [*head, markdown(said), *(["## Waiting", "\n".join(queue)] if queue else [])]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _waiting(row: PromptRow) -> str:
+    prompt = row.params.get("prompt")
+    text = summary(prompt if isinstance(prompt, list) else [], 500)
+    return harmless(f"{text} ({row.state})")
+
+
+def _has(info: SessionInfo, text: str) -> bool:
+    said = (info.title or "", info.cwd, info.agent, info.session_id)
+    return any(text in each.casefold() for each in said)
+
+
+def _as_json(info: SessionInfo) -> Json:
+    return {
+        "sessionId": info.session_id,
+        "title": info.title,
+        "cwd": info.cwd,
+        "agent": info.agent,
+        "updatedAt": info.updated_at,
+    }
+
+
+def _local_time(updated_at: str) -> str:
+    try:
+        return datetime.fromisoformat(updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return updated_at
+
+
+def _home_as_tilde(folder: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + folder[len(home) :] if f"{folder}/".startswith(f"{home}/") else folder

@@ -1,0 +1,150 @@
+"""`acp-bridge run`: one prompt from a script, the answer on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import anyio
+
+from acp_bridge.bridge_client.own_process import over_process
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.cli.options import split
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.own_bridge import (
+    OwnBridge,
+    add_options,
+    environment,
+    own_bridge,
+    prompt_given,
+    session_to_go_on,
+)
+from acp_bridge.commands.terminal import headless, known
+from acp_bridge.commands.terminal.permissions import Policy
+from acp_bridge.commands.terminal.screen import std_screen
+from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
+from acp_bridge.runtime import log
+
+_ABOUT: Final = """\
+Give an agent one prompt, without a person: its answer is written to stdout, what it does to
+stderr. PROMPT may be - to be read from stdin. The session is kept like any other: an editor can
+load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs."""
+_EXAMPLES: Final = (
+    'acp-bridge run "Which of these tests are slow?"',
+    "git diff | acp-bridge run - -- codex-acp",
+    'acp-bridge run --permissions allow --timeout 600 "Fix the lint errors" || exit',
+)
+_AFTER: Final = """\
+An agent may not ask before it does something: what it asks for is a matter of its own settings.
+A session of another agent than the built-in one needs its command after --.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+
+exit code: 0 the turn has ended, 1 an error of acp-bridge, 2 wrong usage, 3 something was denied,
+4 a limit of tokens or requests was reached, 5 the agent refuses, 6 the agent failed, 7 the time
+was over, 8 somebody else cancelled the turn, 9 the agent wants a login, 130 interrupted."""
+_MOST_SECONDS: Final = 7 * 24 * 3600
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    given, bridge = _parsed(arguments)
+    if sys.stdout is None:
+        return fail("run", "there is no stdout for the answer")
+    order = _order(given, bridge)
+    log.configure("error", None)
+    return anyio.run(_run, order, bridge)
+
+
+async def _run(order: headless.Order, bridge: OwnBridge) -> int:
+    stop = Stop()
+    async with stopped_by_signals(stop), std_screen(stop) as screen:
+
+        def told(line: str) -> None:
+            screen.tell(one_line(line))
+
+        connect = partial(over_process, bridge.command, tell=told, env=environment())
+        code = await headless.run(order, screen, connect, stop)
+    return stop.reason or code
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = 'acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]'
+    parser = CommandParser("run", usage, _ABOUT, _EXAMPLES, _AFTER, column=29)
+    parser.add_argument("prompt", nargs="?")
+    parser.add_argument(
+        "--permissions",
+        default=Policy.DENY,
+        metavar="|".join((Policy.DENY, Policy.ALLOW)),
+        help="what the agent may do where it asks. deny, the default: calls that it\n"
+        "says only read, search or think are allowed, everything else is\n"
+        "denied. allow: everything, each call once",
+    )
+    parser.add_argument(
+        "--continue",
+        dest="again",
+        action="store_true",
+        help="go on with the session that was used last in this folder",
+    )
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="go on with this session; its first characters are enough",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        help="cancel the turn when it takes longer, the start included",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="write each update as one line of JSON, and the outcome as the last one",
+    )
+    add_options(parser)
+    return parser
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+    words, agent = split(arguments)
+    reader = parser()
+    given = reader.parse_args(words)
+    if given.prompt is None:
+        reader.error('give it a prompt: acp-bridge run "PROMPT"')
+    if given.again and given.session is not None:
+        reader.error("--continue and --session name two sessions; choose one")
+    if given.permissions not in tuple(Policy):
+        reader.error(f"--permissions: choose from {', '.join(Policy)}")
+    given.timeout = _seconds(reader, given.timeout)
+    return given, own_bridge(given, agent)
+
+
+def _seconds(parser: CommandParser, given: str | None) -> float | None:
+    try:
+        seconds = float(given) if given is not None else None
+    except ValueError:
+        seconds = 0.0
+    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
+        parser.error(f"--timeout: a number of seconds above 0, {_MOST_SECONDS} at most")
+    return seconds
+
+
+def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
+    """Return the parsed arguments. Raises SystemExit after a message on stderr."""
+    goes_on = given.again or given.session is not None
+    info = session_to_go_on("run", bridge, given.session) if goes_on else None
+    return headless.Order(
+        prompt_given(parser(), given.prompt),
+        info.cwd if info else str(known.here()),
+        info.session_id if info else None,
+        policy=Policy(given.permissions),
+        json=given.json,
+        timeout=given.timeout,
+        open_timeout=bridge.settings.request_timeout,
+        drain_timeout=bridge.settings.drain_timeout,
+        has_login=not bridge.settings.builtin,
+    )

@@ -1,0 +1,127 @@
+"""`acp-bridge send`: a prompt for a session that lives, or that sleeps."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+
+from acp_bridge.agents import lease
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.cli.exits import Exit, of_error
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.live import at_session, named, read, said
+from acp_bridge.commands.own_bridge import prompt_given
+from acp_bridge.commands.terminal.held import hold_prompt
+from acp_bridge.commands.terminal.live import UNREACHABLE, Asleep, LiveSession
+from acp_bridge.commands.terminal.screen import StdScreen, std_screen
+from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
+from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
+from acp_bridge.journal import JournalError
+from acp_bridge.wire.jsonrpc import RpcError
+
+_ABOUT: Final = """\
+Put a prompt onto the queue of a session; it is done when the prompt is on the disk. It runs when
+those before it have ended, and it runs though this command has left. PROMPT may be - to be read
+from stdin. ID is the session's id; its first characters are enough.
+
+To a session that is not live, the prompt is recorded and held: nothing runs it until somebody opens
+the session and says /queue run."""
+_EXAMPLES: Final = (
+    'acp-bridge send 3f2a "When you are done, update the changelog"',
+    "acp-bridge send --wait 3f2a - < prompt.txt",
+)
+_AFTER: Final = """\
+exit code: 0 the prompt is in the queue, or held; 1 no such session, or nobody answers; 2 wrong
+usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run'."""
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt] [--json]'
+    parser = CommandParser("send", usage, _ABOUT, _EXAMPLES, _AFTER)
+    parser.add_argument("session", metavar="ID")
+    parser.add_argument("prompt", metavar="PROMPT")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="stay, and write the answer to stdout, as 'acp-bridge run' does",
+    )
+    parser.add_argument(
+        "--interrupt",
+        action="store_true",
+        help="cancel the turn that runs; this prompt is next",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --wait: each update as one line of JSON, the outcome as the last one",
+    )
+    parser.add_home()
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    reader = parser()
+    given = read(reader, arguments)
+    if given.json and not given.wait:
+        reader.error("--json shows a turn: it needs --wait")
+    given.prompt = prompt_given(reader, given.prompt)
+    if sys.stdout is None:
+        return fail("send", "there is no stdout to say what was done")
+    return anyio.run(_send, given)
+
+
+async def _send(given: argparse.Namespace) -> int:
+    stop = Stop()
+    async with stopped_by_signals(stop), std_screen(stop) as screen:
+        home = data_folder(given.home)
+        sendings: list[Sending] = []
+
+        def listener(session: LiveSession) -> Sending:
+            params = prompt_params(session.session_id, given.prompt, interrupt=given.interrupt)
+            sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
+            return sendings[0]
+
+        async def act(connection: Connection, session: LiveSession) -> int:
+            try:
+                await sendings[0].send(connection)
+            except NotAccepted as why:
+                return fail("send", why)
+            if given.wait:
+                try:
+                    return await sendings[0].wait()
+                except RpcError as error:
+                    return fail("send", said(error), of_error(error))
+            screen.write(f"In the queue of session {named(session)}.\n".encode())
+            return Exit.DONE
+
+        try:
+            return await at_session("send", home, given.session, act, listener)
+        except Asleep as asleep:
+            return await _hold(given, asleep, screen)
+
+
+async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
+    short = one_line(asleep.session_id[:8])
+    if given.wait or given.interrupt:
+        why = "nothing would run the prompt, so it was not recorded"
+        return fail("send", f"session {short} is not live: {why}")
+    params = prompt_params(asleep.session_id, given.prompt)
+    try:
+        count = await hold_prompt(data_folder(given.home), asleep.session_id, params)
+    except lease.Busy:
+        return fail("send", f"session {short} {UNREACHABLE}: try again")
+    except JournalError as error:
+        return fail("send", f"session {short} can't be written: {error}")
+    held = "It runs" if count == 1 else f"{count} prompts are held now. They run"
+    told = f"{held} when somebody opens the session and says /queue run."
+    screen.write(f"Session {short} is not live: recorded, and held. {told}\n".encode())
+    return Exit.DONE

@@ -1,0 +1,23 @@
+"""Toad: the agent is named on its command line."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from acp_bridge.commands.setup.editor import Editor, Launch
+
+
+def _snippet(launch: Launch) -> str:
+    # Toad gives the text to a shell, and so does the person who runs Toad.
+    title = shlex.quote(launch.name)
+    return f"toad acp -t {title} {shlex.quote(shlex.join(launch.words))} .\n"
+
+
+EDITOR: Final = Editor(
+    title="Toad",
+    snippet=_snippet,
+    file=lambda env: None,
+    then=lambda launch: "Type your prompt.",
+    why_not="Toad takes an agent of your own from its command line alone.",
+)

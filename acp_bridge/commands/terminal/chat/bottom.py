@@ -1,0 +1,74 @@
+"""What stands at the bottom of the screen, above and below the line that is typed. No I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.view.look import Look
+
+_MOST_WAITING: Final = 4
+
+
+def waiting(conversation: Conversation, look: Look) -> list[str]:
+    """Return the lines that show the prompts which wait."""
+    prompts = conversation.prompts.waiting
+    lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
+    if (more := len(prompts) - len(lines)) > 0:
+        lines.append(f"  {look.marks.more} {more} more")
+    return ["", *map(look.plain, lines)] if lines else []
+
+
+def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
+    """Return the lines that show what may be answered to the question, and by which keys.
+
+    `typing`: something stands in the line, so that only Alt and a key answer.
+    """
+    question = conversation.questions.shown
+    if question is None:
+        return []
+    alt = "Alt-" if typing else ""
+    options = [
+        look.plain(f"  {' or '.join(alt + key for key in option.keys)}: {option.name}")
+        for option in question.options
+    ]
+    about = [look.plain(f"  about {question.about}")] if question.about else []
+    return ["", *about, *options]
+
+
+def status(conversation: Conversation, look: Look) -> str:
+    """Return the last line."""
+    shown, standing = conversation.shown, conversation.standing
+    parts = [_doing(conversation, look)]
+    if standing is not None:
+        others = standing.waiting - len(conversation.prompts.waiting)
+        parts += [f"{others} of others wait"] if others > 0 else []
+        parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
+    parts += ["read-only"] if conversation.read_only else []
+    for kind in ("mode", "model"):
+        if choices := shown.choices(kind):
+            parts.append(choices.name)
+    if shown.used:
+        used, size = shown.used
+        parts.append(f"{100 * used // size} % of {_thousands(size)}")
+    parts += [shown.cost, shown.title]
+    return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
+
+
+def _doing(conversation: Conversation, look: Look) -> str:
+    """Return what goes on, or nothing."""
+    if conversation.leaves_next:
+        return "Ctrl-C again leaves"
+    if conversation.session_id is None:
+        return f"starting{look.marks.more}"
+    if conversation.questions.shown is not None:
+        return "a permission is asked"
+    if conversation.standing is not None and (word := conversation.standing.word):
+        return word
+    if conversation.running:
+        return f"working {conversation.prompts.seconds:.0f} s, Ctrl-C stops"
+    return ""
+
+
+def _thousands(tokens: int) -> str:
+    return f"{tokens / 1000:.0f}k" if tokens >= 1000 else str(tokens)

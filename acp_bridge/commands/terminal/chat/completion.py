@@ -1,0 +1,48 @@
+"""Completes slash commands, their values, and files that are mentioned with @."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.files import Files
+from acp_bridge.commands.terminal.chat.local_commands import commands, values
+from acp_bridge.commands.terminal.chat.mentions import written
+from acp_bridge.commands.terminal.view.block_text import one_line
+
+_COMMAND: Final = re.compile(r"/(\S*)\Z")
+_VALUE: Final = re.compile(r"/(\S+) +(\S*)\Z")
+_FILE: Final = re.compile(r"(?:^|\s)@(\"?[^\s\"]*)\Z")
+_MOST: Final = 50
+
+
+class ChatCompleter(Completer):
+    """Is asked in a thread, since files are looked for on the disk."""
+
+    def __init__(self, conversation: Conversation, files: Files) -> None:
+        self._conversation, self._files = conversation, files
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        """Give what may stand where the cursor is."""
+        before = document.text_before_cursor
+        if found := _FILE.search(before):
+            yield from self._mentioned(found[1])
+        elif found := _COMMAND.match(before):
+            for command in commands(self._conversation):
+                if command.name.startswith(found[1]):
+                    yield Completion(command.name, -len(found[1]), display_meta=command.description)
+        elif found := _VALUE.match(before):
+            for value in values(self._conversation, found[1]):
+                if value.name.casefold().startswith(found[2].casefold()):
+                    yield Completion(value.name, -len(found[2]), display_meta=value.description)
+
+    def _mentioned(self, word: str) -> Iterable[Completion]:
+        for path in self._files.matching(word.removeprefix('"'), _MOST):
+            yield Completion(written(path), -len(word) - 1, display=one_line(path, 120))

@@ -1,0 +1,279 @@
+"""One session at a terminal: what it shows, what is entered, what is asked. No terminal here.
+
+Invariants:
+- What is entered is sent in its order, one request each; the session's bridge queues it.
+- Each question of the session gets at most one answer, by a key or by the end of its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge import protocol as acp
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.sent import ConnectionLost, Sent
+from acp_bridge.commands.terminal.chat.mentions import blocks_of
+from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
+from acp_bridge.commands.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
+from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
+from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
+from acp_bridge.commands.terminal.chat.standing import Standing, standing
+from acp_bridge.commands.terminal.chat.unprinted import Unprinted
+from acp_bridge.commands.terminal.view.block_text import one_line
+from acp_bridge.commands.terminal.view.blocks import Line, Tone
+from acp_bridge.commands.terminal.view.transcript import Transcript
+from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json
+from acp_bridge.updates import tool_calls
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds in which a second Ctrl-C leaves.
+_TWICE: Final = 2.0
+
+
+class Conversation:
+    """Is the listener of the connection; `changed` is called whenever something is to be drawn."""
+
+    def __init__(
+        self,
+        folder: Path,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """`folder`: where mentioned files are looked for; `clock` gives seconds."""
+        self.folder, self.read_only = folder, read_only
+        self.shown = SettingsShown()
+        self.questions = Questions(clock)
+        self.transcript = Transcript()
+        self.unprinted = Unprinted(self.transcript)
+        self.prompts = OwnPrompts(clock)
+        self.session_id: str | None = None
+        #: set when the session was closed or deleted, by anybody.
+        self.closed = anyio.Event()
+        #: where the session stands; None where the bridge doesn't tell.
+        self.standing: Standing | None = None
+        self._changed, self._clock = changed, clock
+        self._connection: Connection | None = None
+        self._interrupted: float | None = None
+
+    # -- its life
+
+    def use(self, connection: Connection) -> None:
+        """Talk over this connection from now on."""
+        self._connection = connection
+
+    def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
+        """Begin: the session is open; what was entered before is sent.
+
+        `live`: a turn may run, which goes on behind what was replayed.
+        """
+        self.shown.opened(result)
+        if not live:
+            self.transcript.end_turn()
+        self.session_id = session_id
+        self.unprinted.begin(session_id)
+        for prompt in self.prompts.unanswered:
+            self._send(prompt)
+        self._changed()
+
+    def end(self) -> None:
+        """Note that nothing more will come; what was read is still shown."""
+        self._connection = None
+        self.unprinted.begin("")
+
+    @property
+    def running(self) -> bool:
+        """A turn runs, whoever asked for it."""
+        return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
+
+    def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
+        """Print a line of this program's own."""
+        self.transcript.say(Line(text, tone))
+        self.unprinted.collect()
+        self._changed()
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Take an update of the session, or what the bridge tells of it."""
+        params = as_object(params)
+        match method:
+            case acp.SESSION_UPDATE:
+                self.transcript.take(params)
+                update = params.get("update")
+                if isinstance(update, dict) and (news := self.shown.take(update)):
+                    self.transcript.say(Line(news))
+            case acp.ACCEPTED:
+                self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
+                self._begin_next()
+            case acp.SESSION_STATE:
+                self._stands(standing(params))
+            case acp.LET_GO:
+                self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
+        self.unprinted.collect()
+        self._changed()
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Show a permission that is asked; nothing else is done for an agent. Raises RpcError."""
+        if request.method != acp.REQUEST_PERMISSION:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"{request.method} is not done here")
+        asked = question(request, request.params)
+        if not asked.options:
+            request.answer(CANCELLED_PERMISSION)
+            return
+        self.questions.add(asked)
+        if self.questions.shown is asked:
+            self._show_question()
+        self._changed()
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Remove a question that is not asked any more."""
+        request.give_up()
+        was_shown = self.questions.shown
+        if asked := self.questions.withdraw(request):
+            self.say(f"not asked any more: {_summary(asked)}")
+            if asked is was_shown:
+                self._show_question()
+
+    async def room(self) -> None:
+        """Return when the terminal has printed most of what it was given."""
+        await self.unprinted.room()
+
+    # -- what a person does
+
+    def enter(self, text: str) -> None:
+        """Send a prompt, or let it wait until the session is open."""
+        if self.read_only:
+            self.say("this only looks on (--read-only): nothing was sent")
+            return
+        prompt = Prompt(text, blocks_of(text, self.folder))
+        self.prompts.unanswered.append(prompt)
+        if self.session_id is not None:
+            self._send(prompt)
+        self._changed()
+
+    def answer(self, key: str) -> bool:
+        """Answer the shown question with a key; returns False if the key means nothing."""
+        chosen = self.questions.choose(key)
+        if chosen is None:
+            return False
+        self._choose(*chosen)
+        return True
+
+    def interrupt(self) -> bool:
+        """Stop the turn that runs; returns True if this is the second time, which leaves."""
+        now = self._clock()
+        twice = self._interrupted is not None and now - self._interrupted < _TWICE
+        self._interrupted = now
+        if twice or self._connection is None:
+            return True
+        for asked in self.questions.take_all():
+            if isinstance(asked.request, BridgeRequest):
+                asked.request.answer(CANCELLED_PERMISSION)
+        if self.prompts.begun is not None:
+            self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
+        elif self.running and not self.read_only:
+            self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
+        self._changed()
+        return False
+
+    @property
+    def leaves_next(self) -> bool:
+        """Another Ctrl-C would leave."""
+        return self._interrupted is not None and self._clock() - self._interrupted < _TWICE
+
+    def choose(self, kind: str, value: str) -> None:
+        """Set the mode or the model, by its id."""
+        if self._connection is None or self.session_id is None or self.read_only:
+            self.say("this only looks on" if self.read_only else "the session is not open yet")
+            return
+        method, params = self.shown.chosen(kind, value)
+        sent = self._connection.send(method, {"sessionId": self.session_id, **params})
+        sent.when_answered(lambda: self._was_set(kind, value, sent))
+
+    def cycle_mode(self) -> None:
+        """Set the mode after the one in force."""
+        choices = self.shown.choices("mode")
+        if choices is not None and (after := choices.after()) is not None:
+            self.choose("mode", after.id)
+
+    # -- within
+
+    def _send(self, prompt: Prompt) -> None:
+        assert self._connection is not None
+        params = {"sessionId": self.session_id, "prompt": prompt.blocks}
+        prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
+        if prompt.has_no_turn:
+            self.transcript.say_aside(prompt.blocks)
+            self.unprinted.collect()
+        elif self.standing is None or self.standing.free:
+            self._begin_next(at_once=True)
+        sent.when_answered(lambda: self._answered(prompt, sent))
+
+    def _begin_next(self, *, at_once: bool = False) -> None:
+        """Show that the turn of the first prompt begins, if it does."""
+        if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
+            self.transcript.begin_turn(first.blocks)
+            self.unprinted.collect()
+
+    def _answered(self, prompt: Prompt, sent: Sent) -> None:
+        if self.prompts.take(prompt):
+            self.transcript.end_turn()
+        elif not prompt.has_no_turn:  # it never began, and nobody has seen it in its place
+            self.transcript.say_aside(prompt.blocks)
+        if (line := how_it_ended(sent)) is not None:
+            self.transcript.say(line)
+        self._begin_next()
+        self.unprinted.collect()
+        self._changed()
+
+    def _stands(self, now: Standing) -> None:
+        was, self.standing = self.standing, now
+        if now.begins(was):
+            self.prompts.note_turn(now.seconds)
+        if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
+            self.transcript.end_turn()
+        if stopped:  # of a turn of our own its answer says it
+            self.transcript.say(STOPPED)
+        self._begin_next()
+        if now.closed:
+            self.transcript.say(Line("the session was closed"))
+            self.closed.set()
+
+    def _show_question(self) -> None:
+        """Print the whole of what is asked now."""
+        if (asked := self.questions.shown) is not None:
+            self.transcript.ask(asked.call)
+            self.unprinted.collect()
+
+    def _choose(self, asked: Question, option: Option) -> None:
+        if isinstance(asked.request, BridgeRequest):
+            asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
+        self.say(f"{option.name}: {_summary(asked)}")
+        self._show_question()
+
+    def _was_set(self, kind: str, value: str, sent: Sent) -> None:
+        before = self.shown.choices(kind)
+        try:
+            result: Any = sent.outcome()
+        except RpcError as error:
+            line = refused(error)
+            self.say(line.text, line.tone)
+            return
+        except ConnectionLost:
+            return
+        self.shown.was_set(kind, value, as_object(result))
+        now = self.shown.choices(kind)
+        if now is not None and (before is None or before.current != now.current):
+            self.say(f"{kind}: {now.name}")
+
+
+def _summary(asked: Question) -> str:
+    return tool_calls.summary(asked.call)

@@ -1,0 +1,82 @@
+"""What the keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+
+#: every key that may choose an option.
+_CHOOSING: Final = "123456789yand"
+
+
+def bindings(
+    conversation: Conversation,
+    line: Buffer,
+    enter: Callable[[str], None],
+    leave: Callable[[], None],
+) -> KeyBindings:
+    """Return the keys; `enter` is given what was typed, `leave` ends the program."""
+    keys = KeyBindings()
+    _editing(keys, line, enter)
+    _questions(keys, conversation, line)
+
+    @keys.add("c-c")
+    def _interrupt(_: KeyPressEvent) -> None:
+        if line.text and not conversation.running:
+            line.reset()
+        elif conversation.interrupt():
+            leave()
+
+    @keys.add("c-d", filter=Condition(lambda: not line.text))
+    def _leave(_: KeyPressEvent) -> None:
+        leave()
+
+    @keys.add("s-tab", filter=Condition(lambda: not line.complete_state))
+    def _cycle(_: KeyPressEvent) -> None:
+        conversation.cycle_mode()
+
+    return keys
+
+
+def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> None:
+    chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
+
+    @keys.add("enter")
+    def _enter(_: KeyPressEvent) -> None:
+        text = line.text
+        if not text.strip():
+            return
+        line.reset(append_to_history=True)
+        enter(text)
+
+    @keys.add("enter", filter=chosen)
+    def _take_completion(_: KeyPressEvent) -> None:
+        line.complete_state = None
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _new_line(_: KeyPressEvent) -> None:
+        line.insert_text("\n")
+
+
+def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> None:
+    asked = Condition(lambda: conversation.questions.shown is not None)
+    free = Condition(lambda: not line.text and conversation.questions.settled)
+
+    @keys.add(Keys.Any, filter=asked & free)
+    def _answer(event: KeyPressEvent) -> None:
+        if not conversation.answer(event.data):
+            line.insert_text(event.data)
+
+    for key in _CHOOSING:
+
+        @keys.add("escape", key, filter=asked)
+        def _answer_at_once(event: KeyPressEvent) -> None:
+            conversation.answer(event.data)

@@ -1,0 +1,106 @@
+"""Where everything stands at the bottom of the terminal: tail, what waits, question, line, status.
+
+Invariant: only the line that is typed needs room; everything else is cut where there is none, the
+tail first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.layout import ConditionalContainer, Container, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.styles import Style
+
+from acp_bridge.commands.terminal.chat import bottom
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.view.look import Look
+
+STYLE: Final = Style.from_dict(
+    {"quiet": "ansibrightblack", "asked": "bold", "chosen": "reverse", "mark": "bold"}
+)
+_MOST_TYPED: Final = 8
+_MOST_COMPLETIONS: Final = 6
+
+
+def layout(
+    conversation: Conversation, look: Look, line: Buffer, tail: Callable[[], list[str]]
+) -> Layout:
+    """Return the layout; `tail` gives the lines that are drawn above everything else."""
+    typed = Window(
+        BufferControl(line),
+        height=lambda: Dimension(min=1, max=_MOST_TYPED),
+        wrap_lines=True,
+        dont_extend_height=True,
+        get_line_prefix=lambda number, wrapped: _prefix(look, number, wrapped),
+    )
+    rest = HSplit(
+        [
+            _lines("class:quiet", lambda: bottom.waiting(conversation, look)),
+            _lines(
+                "class:asked",
+                lambda: bottom.asked(conversation, look, typing=bool(line.text)),
+                whole=True,
+            ),
+            _lines("", lambda: [""]),
+            typed,
+            ConditionalContainer(
+                Window(
+                    FormattedTextControl(lambda: _completions(line, look)), dont_extend_height=True
+                ),
+                filter=Condition(lambda: bool(line.complete_state)),
+            ),
+            _lines("class:quiet", lambda: [bottom.status(conversation, look)]),
+        ]
+    )
+    above = ConditionalContainer(
+        Window(FormattedTextControl(lambda: _last(tail(), rest)), dont_extend_height=True),
+        filter=Condition(lambda: bool(conversation.unprinted.tail())),
+    )
+    return Layout(HSplit([above, rest]), focused_element=typed)
+
+
+def _last(lines: list[str], rest: Container) -> ANSI:
+    """Return as many of the last lines as the rest leaves room for, and one row more."""
+    size = get_app().output.get_size()
+    taken = rest.preferred_height(size.columns, size.rows).preferred
+    room = max(0, size.rows - taken - 1)
+    return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
+
+
+def _lines(
+    style: str, lines: Callable[[], list[str]], *, whole: bool = False
+) -> ConditionalContainer:
+    """Return a window as high as its lines, and lower where there is no room.
+
+    `whole`: lines that are too wide are not cut.
+    """
+    text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
+    window = Window(text, dont_extend_height=True, wrap_lines=whole)
+    return ConditionalContainer(window, filter=Condition(lambda: bool(lines())))
+
+
+def _prefix(look: Look, number: int, wrapped: int) -> StyleAndTextTuples:
+    return [("class:mark", f"{look.marks.user} " if number == wrapped == 0 else "  ")]
+
+
+def _completions(line: Buffer, look: Look) -> StyleAndTextTuples:
+    """Return the completions around the one that is chosen."""
+    state = line.complete_state
+    if state is None:
+        return []
+    chosen = state.complete_index
+    first = max(0, min((chosen or 0) - _MOST_COMPLETIONS + 1, len(state.completions)))
+    rows: StyleAndTextTuples = []
+    for number, each in enumerate(state.completions[first : first + _MOST_COMPLETIONS], first):
+        style = "class:chosen" if number == chosen else "class:quiet"
+        meta = f"  {each.display_meta_text}" if each.display_meta_text else ""
+        end = "" if number == first + _MOST_COMPLETIONS - 1 else "\n"
+        rows += [("", "  "), (style, look.plain(each.display_text + meta)), ("", end)]
+    return rows

@@ -1,0 +1,168 @@
+"""Runs a conversation on this terminal, from the start of its bridge to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.cli.exits import Exit, of_error
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.opening import Open
+from acp_bridge.commands.terminal.view.block_text import harmless, one_line
+from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.commands.terminal.view.look import look
+from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, WHOLE_CALLS, ErrorCode
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for the answer to `initialize`, for which an agent may have to start.
+_STARTS: Final = 60.0
+
+
+class Connect(Protocol):
+    """Reaches the bridge; `tell` is given each line of its stderr."""
+
+    def __call__(
+        self, listener: Listener, *, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Raise OSError when entered if it can't be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run: how the bridge is reached, and how the session is opened."""
+
+    connect: Connect
+    open: Open
+    #: where the session works: files that are mentioned are looked for there.
+    folder: Path
+    #: the file with what was entered before.
+    history: Path
+    #: what is said at the end; it is given the first characters of the session's id.
+    goodbye: str
+    read_only: bool = False
+
+
+def unfit(env: Mapping[str, str]) -> str | None:
+    """Return why nobody can type here, or None."""
+    if not all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout)):
+        return "this needs a terminal; in a script, use acp-bridge run"
+    if env.get("TERM", "dumb") in ("dumb", "unknown"):
+        return (
+            f"this terminal can't move its cursor (TERM={env.get('TERM', '')}); use acp-bridge run"
+        )
+    return None
+
+
+async def converse(plan: Plan) -> int:
+    """Run until the person leaves, or the bridge ends; returns the exit code."""
+    running = _Running(plan)
+    try:
+        async with plan.connect(running.conversation, tell=running.log) as connection:
+            return await running.run(connection)
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
+        return Exit.FAILED
+
+
+class _Running:
+    """The parts of a conversation on the terminal."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._changed: Callable[[], None] = lambda: None
+        self._leave: Callable[[], None] = lambda: None
+        self._code = Exit.DONE
+        self._login = ""
+        self.conversation = Conversation(
+            plan.folder,
+            lambda: self._changed(),
+            time.monotonic,
+            read_only=plan.read_only,
+        )
+
+    def log(self, line: str) -> None:
+        """Show a line of the bridge's log."""
+        self.conversation.say(harmless(line))
+
+    async def run(self, connection: Connection) -> int:
+        from acp_bridge.commands.terminal.chat.history import FileHistory  # while the bridge starts
+        from acp_bridge.commands.terminal.chat.screen import Screen
+
+        how = look(os.environ, sys.stdout.encoding)
+        screen = Screen(self.conversation, how, FileHistory(self._plan.history))
+        self._changed, self._leave = screen.changed, screen.leave
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._open, connection)
+            tasks.start_soon(self._watch, connection)
+            tasks.start_soon(self._watch_session)
+            tasks.start_soon(self._on_signals)
+            await screen.run()
+            tasks.cancel_scope.cancel()
+        closed = self.conversation.closed.is_set()
+        if self.conversation.session_id and self._code is Exit.DONE and not closed:
+            print("\n" + self._plan.goodbye.format(self.conversation.session_id[:8]))
+        return self._code
+
+    async def _open(self, connection: Connection) -> None:
+        try:
+            own = dict.fromkeys((HEARS_STATE, HEARS_ACCEPTED, WHOLE_CALLS), True)
+            own[OBSERVES] = self._plan.read_only
+            about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
+            self._login = _logins(about.get("authMethods"))
+            opened = await self._plan.open(connection)
+        except RpcError as error:
+            self._refused(error)
+        except NoAnswer as failure:
+            self._fail(str(failure))
+        except ConnectionLost:
+            pass  # `_watch` says it
+        else:
+            self.conversation.use(connection)
+            self.conversation.opened(opened.session_id, opened.result, live=opened.live)
+
+    def _refused(self, error: RpcError) -> None:
+        if error.code == ErrorCode.AUTH_REQUIRED:
+            self._fail(f"the agent wants a login first{self._login}", Exit.AUTHENTICATION)
+        else:
+            self._fail(harmless(error.message), of_error(error))
+
+    async def _watch(self, connection: Connection) -> None:
+        await connection.ended.wait()
+        if not self.conversation.closed.is_set():
+            self._fail("the bridge has ended")
+
+    async def _watch_session(self) -> None:
+        await self.conversation.closed.wait()
+        self._leave()
+
+    async def _on_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+            async for _ in signals:
+                self._leave()
+
+    def _fail(self, why: str, code: Exit = Exit.FAILED) -> None:
+        self._code = code
+        self.conversation.end()
+        self.conversation.say(why, Tone.ERROR)
+        self._leave()
+
+
+def _logins(methods: object) -> str:
+    names = [
+        one_line(method.get("name") or method.get("id"), 60)
+        for method in (methods if isinstance(methods, list) else [])
+        if isinstance(method, dict)
+    ]
+    return f": {', '.join(names)}" if names else ""

@@ -1,0 +1,81 @@
+"""What prompt_toolkit writes to the terminal, and what it does when the terminal is resized."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.layout.screen import Screen
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from acp_bridge.commands.terminal.view.look import Look
+
+
+class HeldOutput(Vt100_Output):
+    """Writes nothing while it is held, so that several steps become one write."""
+
+    held = False
+
+    def flush(self) -> None:
+        """Write the lines that wait, unless the output is held."""
+        if not self.held:
+            super().flush()
+
+    def erase_down(self) -> None:
+        """Erase from the cursor, which is at the begin of a row, to the end of the screen.
+
+        The row goes first: tmux keeps a screen that is erased from its first cell as history.
+        """
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
+
+    @property
+    def responds_to_cpr(self) -> bool:
+        """False: the cursor's position is not needed, and its report may come as if typed."""
+        return False
+
+
+def terminal_output(look: Look) -> HeldOutput:
+    """Return the output to this process's terminal."""
+    depth = ColorDepth.DEPTH_4_BIT if look.colours else ColorDepth.DEPTH_1_BIT
+    output = HeldOutput.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
+    assert isinstance(output, HeldOutput)
+    return output
+
+
+class ReflowingApplication(Application[None]):
+    """Knows that most terminals wrap the rows that are there when they become narrower.
+
+    Invariant: whatever moves the cursor to the first row of what was drawn comes after `reflow`.
+    """
+
+    def __init__(self, *, reflows: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._reflows = reflows
+        self._columns = 0
+        self.before_render += lambda _: self.reflow()
+
+    def reflow(self) -> None:
+        """Move the cursor up as far as it was moved down by rows that were wrapped."""
+        before, self._columns = self._columns, self.output.get_size().columns
+        screen = self.renderer.last_rendered_screen
+        if self._columns < before and self._reflows and screen is not None:
+            cursor = screen.get_cursor_position(self.layout.current_window)
+            self.output.cursor_up(_wrapped(screen, cursor, self._columns))
+
+    def _on_resize(self) -> None:
+        self.reflow()
+        super()._on_resize()
+
+
+def _wrapped(screen: Screen, cursor: Point, columns: int) -> int:
+    """Return how much further down the cursor is when the screen has become so narrow."""
+    above = sum(max(0, -(-_used(screen, row) // columns) - 1) for row in range(cursor.y))
+    return above + cursor.x // columns
+
+
+def _used(screen: Screen, row: int) -> int:
+    cells = screen.data_buffer[row]
+    return max((column + 1 for column, cell in cells.items() if cell.char != " "), default=0)

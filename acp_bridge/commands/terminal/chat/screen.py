@@ -1,0 +1,177 @@
+"""The terminal: finished blocks are printed into its scrollback, below them the tail and the line.
+
+Invariants:
+- What is printed is written once, by one write together with what is drawn anew below it.
+- Nothing is drawn wider or higher than the terminal is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
+
+from acp_bridge.commands.terminal.chat.completion import ChatCompleter
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.files import Files
+from acp_bridge.commands.terminal.chat.keys import bindings
+from acp_bridge.commands.terminal.chat.layout import STYLE, layout
+from acp_bridge.commands.terminal.chat.local_commands import run as run_local
+from acp_bridge.commands.terminal.chat.output import (
+    HeldOutput,
+    ReflowingApplication,
+    terminal_output,
+)
+from acp_bridge.commands.terminal.view.blocks import Block
+from acp_bridge.commands.terminal.view.look import Look, reflows
+
+if TYPE_CHECKING:
+    from acp_bridge.commands.terminal.view.lines import Renderer
+
+#: seconds between two drawings of what streams.
+_FRAME: Final = 0.05
+#: seconds after which a lone Escape is one.
+_ESCAPE: Final = 0.05
+
+
+class Screen:
+    """The screen of one conversation."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        look: Look,
+        history: History,
+        *,
+        output: HeldOutput | None = None,
+        keys: Input | None = None,
+        reflow: bool | None = None,
+    ) -> None:
+        """`output`, `keys` and `reflow` are those of this process's terminal if not given."""
+        self._conversation, self._look = conversation, look
+        self._output = output or terminal_output(look)
+        self._news = anyio.Event()
+        self._leaves = False
+        self._renderer: Renderer | None = None
+        self._line = Buffer(
+            multiline=True,
+            history=history,
+            completer=ThreadedCompleter(
+                ChatCompleter(conversation, Files(conversation.folder, time.monotonic))
+            ),
+            complete_while_typing=True,
+            on_text_changed=lambda _: conversation.questions.on_key(),
+        )
+        self._app = ReflowingApplication(
+            layout=layout(conversation, look, self._line, self._tail_lines),
+            key_bindings=bindings(conversation, self._line, self._enter, self.leave),
+            style=STYLE,
+            output=self._output,
+            input=keys,
+            reflows=reflows(os.environ) if reflow is None else reflow,
+            erase_when_done=True,
+            after_render=lambda _: self._release(),
+        )
+        self._app.ttimeoutlen = _ESCAPE
+
+    # -- its life
+
+    async def run(self) -> None:
+        """Draw and read keys until the person leaves, or `leave` is called."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._draw_on)
+            tasks.start_soon(self._tick)
+            try:
+                await self._app.run_async(
+                    handle_sigint=False, set_exception_handler=False, pre_run=self._leave_early
+                )
+            except EOFError:
+                pass  # the terminal is gone
+            finally:
+                tasks.cancel_scope.cancel()
+                self._release()
+                self._print_rest()
+
+    def leave(self) -> None:
+        """End `run`, also if that has not begun."""
+        self._leaves = True
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+    def _leave_early(self) -> None:
+        if self._leaves:
+            self._app.exit()
+
+    def changed(self) -> None:
+        """Draw soon."""
+        self._news.set()
+
+    # -- drawing
+
+    async def _draw_on(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            self._print()
+            self._app.invalidate()
+            if self._conversation.unprinted.more:
+                self.changed()
+            await anyio.sleep(_FRAME)
+
+    async def _tick(self) -> None:
+        """Draw each second what changes with time, and once more when nothing does any longer."""
+        changes = True
+        while True:
+            talk = self._conversation
+            changed = changes
+            changes = talk.running or talk.leaves_next or talk.questions.shown is not None
+            if changes or changed:
+                self.changed()
+            await anyio.sleep(1)
+
+    def _print(self) -> None:
+        """Write finished blocks above; they leave with the next drawing."""
+        if text := self._finished():
+            self._output.held = True
+            self._app.reflow()
+            self._app.renderer.erase(leave_alternate_screen=False)
+            self._output.write_raw(text)
+
+    def _print_rest(self) -> None:
+        self._conversation.transcript.end_turn()
+        self._conversation.unprinted.collect()
+        while self._conversation.unprinted.more:
+            self._output.write_raw(self._finished())
+        self._output.flush()
+
+    def _finished(self) -> str:
+        lines = self._lines(self._conversation.unprinted.take())
+        return "".join(f"{line}\r\n" for line in lines)
+
+    def _tail_lines(self) -> list[str]:
+        return self._lines(self._conversation.unprinted.tail())
+
+    def _release(self) -> None:
+        self._output.held = False
+        self._output.flush()
+
+    def _lines(self, blocks: list[Block]) -> list[str]:
+        if not blocks:
+            return []
+        if self._renderer is None:  # it takes a while to import: the line is on the screen by now
+            from acp_bridge.commands.terminal.view.lines import Renderer
+
+            self._renderer = Renderer(self._look)
+        return self._renderer.lines(blocks, self._output.get_size().columns)
+
+    # -- what is entered
+
+    def _enter(self, text: str) -> None:
+        if not run_local(self._conversation, text, self.leave):
+            self._conversation.enter(text)

@@ -1,0 +1,167 @@
+"""What a session announces of itself: commands, modes, models, usage, title. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acp_bridge import protocol as acp
+from acp_bridge.commands.terminal.view.block_text import one_line
+from acp_bridge.protocol import Json
+from acp_bridge.wire.json_values import as_object, objects
+
+#: what can be chosen by a command of this program's own: by its name, as sessions call it.
+KINDS: Final = ("mode", "model")
+_MOST_COMMANDS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command of the agent, or of this program."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that a mode, or a model, can have."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The values of a mode or a model, the one in force, and how another one is set."""
+
+    current: str
+    values: tuple[Choice, ...]
+    #: the id of the config option, or None where the session has modes or models of the old kind.
+    option: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the value in force."""
+        names = (value.name for value in self.values if value.id == self.current)
+        return next(names, one_line(self.current, 60))
+
+    def after(self) -> Choice | None:
+        """Return the value after the one in force, in a circle; None if there is no other."""
+        if len(self.values) < 2:
+            return None
+        ids = [value.id for value in self.values]
+        at = ids.index(self.current) if self.current in ids else -1
+        return self.values[(at + 1) % len(ids)]
+
+    def named(self, word: str) -> Choice | None:
+        """Return the value that a person means by its id, its name, or their beginning."""
+        sought = word.strip().casefold()
+        exact = [value for value in self.values if sought in _names(value)]
+        begun = [
+            value for value in self.values if any(name.startswith(sought) for name in _names(value))
+        ]
+        found = exact or begun
+        return found[0] if len(found) == 1 or exact else None
+
+
+class SettingsShown:
+    """What was last announced."""
+
+    def __init__(self) -> None:
+        self.commands: tuple[Command, ...] = ()
+        self.title = ""
+        self.used: tuple[int, int] | None = None
+        self.cost = ""
+        self._modes: Json = {}
+        self._models: Json = {}
+        self._options: list[Json] = []
+
+    def opened(self, result: Json) -> None:
+        """Take the answer to new, load, resume or attach."""
+        self._modes = dict(as_object(result.get("modes"))) or self._modes
+        self._models = dict(as_object(result.get("models"))) or self._models
+        self._options = objects(result.get("configOptions")) or self._options
+
+    def take(self, update: Json) -> str | None:
+        """Take an update; returns a sentence if a person should know of the change."""
+        before = {kind: self.choices(kind) for kind in KINDS}
+        match update.get("sessionUpdate"):
+            case acp.COMMANDS_UPDATE:
+                self.commands = tuple(_commands(update))
+            case acp.MODE_UPDATE:
+                self._modes = {**self._modes, "currentModeId": update.get("currentModeId")}
+            case acp.OPTIONS_UPDATE:
+                self._options = objects(update.get("configOptions"))
+            case acp.USAGE_UPDATE:
+                self._usage(update)
+            case acp.INFO_UPDATE:
+                self.title = one_line(update.get("title"), 80) or self.title
+        changes = [
+            f"{kind}: {now.name}"
+            for kind in KINDS
+            if (now := self.choices(kind)) and (old := before[kind]) and old.current != now.current
+        ]
+        return ", ".join(changes) or None
+
+    def choices(self, kind: str) -> Choices | None:
+        """Return the values of `mode` or `model`, if the session has such."""
+        for option in self._options:
+            if kind in (option.get("category"), option.get("id")) and option.get("options"):
+                values = tuple(_choices(_flat(option.get("options")), "value"))
+                return Choices(str(option.get("currentValue")), values, str(option.get("id")))
+        old = self._modes if kind == "mode" else self._models
+        values = tuple(_choices(objects(old.get(f"available{kind.title()}s")), f"{kind}Id", "id"))
+        current = str(old.get(f"current{kind.title()}Id"))
+        return Choices(current, values, None) if values else None
+
+    def chosen(self, kind: str, value: str) -> tuple[str, Json]:
+        """Return the method, and the parameters without the session's id, that set a value."""
+        choices = self.choices(kind)
+        if choices is not None and choices.option is not None:
+            return acp.SET_CONFIG_OPTION, {"configId": choices.option, "value": value}
+        return (acp.SET_MODE if kind == "mode" else acp.SET_MODEL), {f"{kind}Id": value}
+
+    def was_set(self, kind: str, value: str, result: Json) -> None:
+        """Note that a value was set; `result`: the answer, which may hold all options."""
+        choices = self.choices(kind)
+        if options := objects(result.get("configOptions")):
+            self._options = options
+        elif choices is not None and choices.option is None:
+            old = self._modes if kind == "mode" else self._models
+            old[f"current{kind.title()}Id"] = value
+
+    def _usage(self, update: Json) -> None:
+        used, size = update.get("used"), update.get("size")
+        if isinstance(used, int) and isinstance(size, int) and size > 0:
+            self.used = used, size
+        cost = as_object(update.get("cost"))
+        if isinstance(amount := cost.get("amount"), int | float):
+            self.cost = f"{amount:.2f} {one_line(cost.get('currency'), 8)}".strip()
+
+
+def _commands(update: Json) -> Iterable[Command]:
+    for command in objects(update.get("availableCommands"))[:_MOST_COMMANDS]:
+        name = one_line(command.get("name"), 60)
+        if name and " " not in name:
+            yield Command(name.removeprefix("/"), one_line(command.get("description"), 120))
+
+
+def _choices(values: Iterable[Json], *keys: str) -> Iterable[Choice]:
+    for value in values:
+        found = next((value[key] for key in keys if isinstance(value.get(key), str)), None)
+        if found is not None:
+            yield Choice(found, one_line(value.get("name"), 60) or one_line(found, 60))
+
+
+def _flat(options: Any) -> list[Json]:
+    """Return the values of a config option, which may stand in groups."""
+    found: list[Json] = []
+    for each in objects(options):
+        found += objects(each["options"]) if isinstance(each.get("options"), list) else [each]
+    return found
+
+
+def _names(value: Choice) -> tuple[str, str]:
+    return value.id.casefold(), value.name.casefold()

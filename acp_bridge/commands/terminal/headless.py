@@ -1,0 +1,225 @@
+"""`acp-bridge run`: one prompt through a bridge of its own, without a person.
+
+Invariants
+- A turn is never left running: whatever ends the command, the turn has ended, was cancelled and
+  drained, or its bridge is ended with its agents.
+- Only what belongs to the turn of this prompt is shown, also where others use the session.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest, Listener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
+from acp_bridge.commands.terminal.permissions import Permissions, Policy
+from acp_bridge.commands.terminal.waiting import Stop, first_of
+from acp_bridge.protocol import (
+    HEARS_STATE,
+    OWN_TURNS_ONLY,
+    REQUEST_PERMISSION,
+    SESSION_CANCEL,
+    SESSION_NEW,
+    SESSION_PROMPT,
+    SESSION_RESUME,
+    SESSION_STATE,
+    SESSION_UPDATE,
+    WHOLE_CALLS,
+    ErrorCode,
+    Json,
+)
+from acp_bridge.runtime import waits
+from acp_bridge.settings import DRAIN
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: what this client can do: it is asked only about its own turn, and told which one runs.
+ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True, WHOLE_CALLS: True}
+#: seconds. A bridge answers after the agent, whose own waits are bounded by it.
+_START: Final = waits.START + 5
+_OVER: Final = 5.0
+
+#: How a command gets its connection.
+Connect = Callable[[Listener], AbstractAsyncContextManager[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What `run` is to do; times in seconds."""
+
+    prompt: str
+    #: the folder of a new session, or of the one that goes on.
+    cwd: str
+    #: the session that goes on; None for a new one.
+    session_id: str | None = None
+    policy: Policy = Policy.DENY
+    json: bool = False
+    timeout: float | None = None
+    #: how long an agent may take to open a session, and to stop.
+    open_timeout: float = waits.REQUEST
+    drain_timeout: float = DRAIN
+    #: the agent has a command to log in; the built-in one says itself which key is missing.
+    has_login: bool = True
+
+
+async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
+    """Send the prompt and show its turn; returns the exit code."""
+    return await _Turn(order, screen, stop).through(connect)
+
+
+class _Turn:
+    """The client of one prompt; a `Listener`."""
+
+    def __init__(self, order: Order, screen: Screen, stop: Stop) -> None:
+        self._order, self._screen, self._stop = order, screen, stop
+        self._answer = JsonAnswer(screen) if order.json else TextAnswer(screen)
+        self._permissions = Permissions(order.policy)
+        self._denied: list[str] = []
+        self._session_id = order.session_id or ""
+        self._sent: Sent | None = None
+        #: the turn that runs is of a prompt of another client.
+        self._others = False
+        #: when the time is over, on the clock of the event loop.
+        self._deadline = anyio.current_time() + (order.timeout or math.inf)
+        #: it was stopped before it had ended.
+        self._stopped = False
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Show an update of the turn."""
+        params = as_object(params)
+        match method:
+            case _ if method == SESSION_UPDATE:
+                update = params.get("update")
+                if isinstance(update, dict):
+                    self._permissions.note(update)
+                if self._is_own(params):
+                    self._answer.show(params)
+            case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
+                turn = params.get("turn")
+                self._others = isinstance(turn, dict) and turn.get("mine") is False
+
+    def _is_own(self, params: Json) -> bool:
+        ours = self._sent is not None and params.get("sessionId") == self._session_id
+        return ours and not self._others
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Decide about a permission; nothing else is taken."""
+        if request.method != REQUEST_PERMISSION:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
+        decision = self._permissions.decide(request.params)
+        request.answer(decision.result)
+        if not decision.allowed:
+            self._denied.append(decision.title)
+        verb = "allowed once" if decision.allowed else "denied"
+        self._screen.tell(f"acp-bridge: {verb}: {decision.summary}")
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Do nothing: each request is answered at once."""
+
+    async def room(self) -> None:
+        """Return when stdout takes more."""
+        await self._screen.room()
+
+    # -- the way of the prompt
+
+    async def through(self, connect: Connect) -> Exit:
+        """Open the session, send the prompt, wait for its end; returns the exit code."""
+        outcome: Json = {}
+        try:
+            async with connect(self) as connection:
+                outcome = await self._stoppable(connection)
+        except RpcError as error:
+            self._tell_error(error)
+            outcome = {"error": error.to_wire()}
+            code = of_error(error)
+        except (ConnectionLost, NoAnswer) as error:
+            self._screen.tell(f"acp-bridge: {error}")
+            outcome = {"error": {"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}}
+            code = Exit.FAILED if isinstance(error, ConnectionLost) else Exit.AGENT
+        except OSError as error:
+            self._screen.tell(f"acp-bridge: the bridge can't be started: {error.strerror}")
+            return Exit.FAILED
+        else:
+            code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
+            if code in SAID and not self._stopped:
+                self._screen.tell(f"acp-bridge: {SAID[code]}")
+        if self._stopped:
+            code = self._stop.reason
+            self._screen.tell(f"acp-bridge: {_WHY[code]}")
+        whole = {"sessionId": self._session_id, **outcome, "denied": self._denied}
+        self._answer.end({**whole, "exitCode": int(code)})
+        return code
+
+    async def _stoppable(self, connection: Connection) -> Json:
+        """Return the result of the prompt, or nothing if the command is to end before.
+
+        Raises RpcError, ConnectionLost, NoAnswer.
+        """
+        async with beside() as tasks:
+
+            async def stopped() -> None:
+                await self._stop.asked.wait()
+                self._stopped = True
+                if self._sent is not None:
+                    await self._drain(connection, self._sent)
+                tasks.cancel_scope.cancel()
+
+            async def in_time() -> None:
+                await anyio.sleep_until(self._deadline)
+                self._stop.ask(Exit.TIMEOUT)
+
+            tasks.start_soon(stopped)
+            tasks.start_soon(in_time)
+            sent = await self._prompt(connection)
+            return await sent.result() or {}
+        return {}
+
+    async def _prompt(self, connection: Connection) -> Sent:
+        order = self._order
+        await connection.initialize("acp-bridge run", own=ABILITIES, within=_START)
+        where = {"cwd": order.cwd, "mcpServers": []}
+        patience = order.open_timeout + _OVER
+        if order.session_id is None:
+            opened = await connection.request(SESSION_NEW, where, within=patience)
+            self._session_id = str(opened.get("sessionId"))
+        else:
+            again = {"sessionId": order.session_id, **where}
+            await connection.request(SESSION_RESUME, again, within=patience)
+        self._screen.tell(f"acp-bridge: session {one_line(self._session_id)}")
+        prompt = [{"type": "text", "text": order.prompt}]
+        self._sent = connection.send(
+            SESSION_PROMPT, {"sessionId": self._session_id, "prompt": prompt}
+        )
+        return self._sent
+
+    async def _drain(self, connection: Connection, sent: Sent) -> None:
+        """Cancel the prompt, and wait until it has ended, bounded as the bridge bounds that."""
+        connection.notify(SESSION_CANCEL, {"sessionId": self._session_id})
+        with anyio.move_on_after(self._order.drain_timeout + waits.GIVE_UP + _OVER):
+            await first_of(sent.answered, self._stop.at_once)
+
+    def _tell_error(self, error: RpcError) -> None:
+        details = error.data.get("details") if isinstance(error.data, dict) else None
+        said = error.message if details in (None, error.message) else f"{error.message}: {details}"
+        self._screen.tell(f"acp-bridge: {one_line(said)}")
+        if error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login:
+            self._screen.tell("acp-bridge: the agent wants a login: use its own command for that")
+
+
+_WHY: Final = {
+    Exit.TIMEOUT: "the time is over: the turn was cancelled",
+    Exit.INTERRUPTED: "interrupted: the turn was cancelled",
+}

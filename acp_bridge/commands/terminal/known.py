@@ -1,0 +1,104 @@
+"""Which session is meant: by the first characters of its id, or as the last one of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from acp_bridge.cli.harmless import one_line
+
+if TYPE_CHECKING:
+    from acp_bridge.journal import Owns, SessionInfo
+
+#: characters of an id that are shown, if that is enough to tell it from all others.
+_SHORTEST: Final = 8
+#: sessions that are listed where an id means several.
+_LISTED: Final = 10
+
+
+class NotFound(Exception):
+    """No session, or more than one, is meant; the text is for the user."""
+
+
+def session(home: Path, given: str) -> SessionInfo:
+    """Return the session with this id, which may be shortened. Raises NotFound."""
+    listed = listing(home)
+    by_id = {info.session_id: info for info in listed}
+    titles = {info.session_id: info.title or "" for info in listed}
+    return by_id[full_id(given, titles)]
+
+
+def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInfo:
+    """Return the session that was used last in a folder, by this agent if one is given.
+
+    Raises NotFound.
+    """
+    here = os.path.realpath(folder)
+    for info in listing(home):
+        if agent is not None and not agent.owns(info.agent, info.agent_info):
+            continue
+        if info.cwd and real(info.cwd) == here:
+            return info
+    raise NotFound("no session was used in this folder")
+
+
+def here() -> Path:
+    """Return the working folder. Raises FileNotFoundError: it was removed."""
+    return Path(real_path("."))
+
+
+def real_path(given: str) -> str:
+    """Return the path of a folder that the user names. Raises FileNotFoundError as `here` does."""
+    return os.path.realpath(os.path.expanduser(given))
+
+
+def listing(home: Path) -> list[SessionInfo]:
+    """Return all sessions, newest first. Raises NotFound if they can't be read."""
+    from acp_bridge.journal import JournalError  # what is live alone is told without
+    from acp_bridge.journal.reading import all_sessions
+
+    try:
+        return all_sessions(home)
+    except JournalError as error:
+        raise NotFound(str(error)) from error
+
+
+def full_id(given: str, titles: dict[str, str]) -> str:
+    """Return the id that begins with `given`; `titles` has all ids. Raises NotFound."""
+    if given in titles:
+        return given
+    found = [each for each in titles if given and each.startswith(given)]
+    if len(found) == 1:
+        return found[0]
+    name = one_line(given)
+    if not found:
+        raise NotFound(f"no session has an id that begins with '{name}'")
+    lines = [f"{one_line(each)}  {one_line(titles[each])[:60]}" for each in found[:_LISTED]]
+    more = [f"and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    raise NotFound("\n  ".join([f"'{name}' may mean several sessions:", *lines, *more]))
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Return the shortest beginning of each id that no other has, 8 characters at least."""
+    short: dict[str, str] = {}
+    ordered = sorted(set(ids))
+    for at, each in enumerate(ordered):
+        neighbours = [*ordered[max(at - 1, 0) : at], *ordered[at + 1 : at + 2]]
+        shared = max((_shared(each, other) for other in neighbours), default=0)
+        short[each] = each[: max(_SHORTEST, shared + 1)]
+    return short
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+@lru_cache(maxsize=4096)
+def real(folder: str) -> str:
+    """Return the real path of a folder."""
+    return os.path.realpath(folder)

@@ -1,0 +1,72 @@
+"""What `acp-bridge ps` shows of the answers of all bridges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.known import short_ids
+from acp_bridge.commands.terminal.live import Answer
+from acp_bridge.commands.terminal.table import cut, table
+from acp_bridge.protocol import Json
+
+#: characters of what is asked. A permission is told in fewer; a form may have more to say.
+_ASKS = 500
+_HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
+
+
+def as_text(answers: Sequence[Answer], columns: int | None) -> str:
+    """Return a table of all live sessions, and below it what is asked."""
+    sessions = [about for answer in answers for about in answer.sessions or []]
+    short = short_ids(str(about["sessionId"]) for about in sessions)
+    rows = [_row(short[str(about["sessionId"])], about) for about in sessions]
+    rows += [_silent(answer) for answer in answers if answer.sessions is None]
+    if not rows:
+        return "No live sessions.\n"
+    asked = [_asked(short[str(each["sessionId"])], each) for each in sessions if "asks" in each]
+    lines = [f"{line}\n" for line in asked]  # whole: what is asked must be seen
+    return table(_HEAD, rows, columns) + "".join(["\n", *lines] if lines else [])
+
+
+def as_json(answers: Sequence[Answer]) -> Iterator[Json]:
+    """Give what each bridge says of each of its sessions, and a value for each silent bridge."""
+    for answer in answers:
+        if answer.sessions is None:
+            yield {"state": answer.silence, "agent": answer.bridge.agent, "pid": answer.bridge.pid}
+        else:
+            yield from answer.sessions
+
+
+def duration(seconds: object) -> str:
+    """Return a time as one number and its unit."""
+    if not isinstance(seconds, int | float):
+        return ""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def _row(short: str, about: Json) -> list[str]:
+    said = [about.get(key) for key in ("waiting", "clients", "agent", "cwd", "title")]
+    told = ["" if each is None else str(each) for each in said]
+    return [short, str(about.get("state") or ""), duration(about.get("seconds")), *told]
+
+
+def _silent(answer: Answer) -> list[str]:
+    bridge = answer.bridge
+    return [
+        "-",
+        answer.silence,
+        "",
+        "",
+        "",
+        bridge.agent,
+        "",
+        f"process {bridge.pid} on {bridge.host}",
+    ]
+
+
+def _asked(short: str, about: Json) -> str:
+    what, short = cut(one_line(str(about["asks"])), _ASKS) or "something", one_line(short)
+    return f"{short} asks: {what} (acp-bridge approve {short}, or deny)"

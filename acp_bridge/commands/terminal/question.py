@@ -1,0 +1,177 @@
+"""`approve` and `deny`: the one question that is shown is the one that is answered.
+
+Invariants
+- An answer goes to the request that was shown, and to no other: if that was settled elsewhere or
+  asked anew meanwhile, because the agent has changed it, this is said and nothing is answered.
+- Only an option that was offered is chosen, and without `--option` one that holds for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.permissions import options_of, selected
+from acp_bridge.commands.terminal.view.markdown import markdown
+from acp_bridge.commands.terminal.waiting import first_of
+from acp_bridge.protocol import (
+    ATTACH,
+    CANCEL_REQUEST,
+    HEARS_STATE,
+    LIVE,
+    REQUEST_PERMISSION,
+    TOOL_CALL,
+    WHOLE_CALLS,
+    ErrorCode,
+    Json,
+)
+from acp_bridge.updates import tool_calls
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for a bridge to attach, and then to ask.
+_PATIENCE: Final = 5.0
+_ABILITIES: Final = {HEARS_STATE: True, WHOLE_CALLS: True}
+#: by the kind of an option, if it allows.
+ALLOWS: Final = {
+    "allow_once": True,
+    "allow_always": True,
+    "reject_once": False,
+    "reject_always": False,
+}
+
+
+class NotAnswered(Exception):
+    """Nothing was answered; the text is for the user."""
+
+
+class Question:
+    """The listener of one session in which something is asked."""
+
+    def __init__(self) -> None:
+        #: what is asked, in the order of asking.
+        self.requests: list[BridgeRequest] = []
+        self._shown: BridgeRequest | None = None
+        #: the one that is shown was withdrawn before the bridge had read the answer.
+        self._overtaken = False
+        self._asked, self._gone = anyio.Event(), anyio.Event()
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Note that a question was withdrawn before the bridge had read its answer."""
+        if method == CANCEL_REQUEST and self._shown is not None and not self._shown.open:
+            self._overtaken |= as_object(params).get("requestId") == self._shown.call.id
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Keep a permission; other questions are left to clients that can show them."""
+        if request.method != REQUEST_PERMISSION:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
+        self.requests.append(request)
+        self._asked.set()
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Note that somebody else has settled the question that is shown."""
+        request.give_up()
+        if request is self._shown:
+            self._gone.set()
+
+    async def room(self) -> None:
+        """Return at once."""
+
+    # -- the way of an answer
+
+    async def ask(self, connection: Connection, session_id: str) -> Json:
+        """Attach to a session and return the oldest open question, which is shown from now on.
+
+        Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+        """
+        await connection.initialize("acp-bridge", own=_ABILITIES, within=_PATIENCE)
+        attach = {"sessionId": session_id, "replay": False}
+        await connection.request(ATTACH, attach, within=_PATIENCE)
+        with anyio.move_on_after(_PATIENCE):
+            await first_of(self._asked, connection.ended)
+        self._shown = next((each for each in self.requests if each.open), None)
+        if self._shown is None:
+            raise NotAnswered("no permission is asked in this session any more")
+        return self._shown.params
+
+    async def answer(
+        self,
+        connection: Connection,
+        choose: Callable[[], Awaitable[Json]],
+    ) -> Json:
+        """Let `choose` return an option, and answer with it; returns the option.
+
+        Raises:
+            NotAnswered: the question was settled elsewhere, or went away, before or meanwhile.
+        """
+        request = self._shown
+        assert request is not None, "nothing was asked"
+        chosen: list[Json] = []
+        async with beside() as tasks:
+
+            async def watch() -> None:
+                await first_of(self._gone, connection.ended)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            chosen.append(await choose())
+        if not chosen or not request.open:
+            raise NotAnswered(_SETTLED)
+        request.answer(selected(str(chosen[0]["optionId"])))
+        # Whatever the bridge sent before it read the answer is here when this one is.
+        await connection.request(LIVE, {}, within=_PATIENCE)
+        if self._overtaken:
+            raise NotAnswered(_SETTLED)
+        return chosen[0]
+
+
+_SETTLED: Final = (
+    "the question was settled elsewhere meanwhile, or the agent has changed it: nothing was"
+    " answered; `acp-bridge ps` shows what is asked now"
+)
+
+
+def shown(params: Json) -> str:
+    """Return what is asked, harmless, with the options that may be chosen."""
+    call = tool_calls.shown(as_object(params.get("toolCall")))
+    update = {**call, "sessionUpdate": TOOL_CALL}
+    lines = [markdown([{"update": update}]), ""]
+    lines += [
+        f"  --option {one_line(option['optionId'])}: {one_line(str(option.get('name')))}"
+        f" ({one_line(str(option.get('kind')))})"
+        for option in options_of(params)
+    ]
+    return "\n".join(lines)
+
+
+def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
+    """Return the option with this id, kind or name; without one, the option that holds for once.
+
+    Raises NotAnswered, which names those that are offered.
+    """
+    fitting = [each for each in options_of(params) if ALLOWS.get(str(each.get("kind"))) is allow]
+    wanted = given if given is not None else ("allow_once" if allow else "reject_once")
+    keys: tuple[str, ...] = ("kind",) if given is None else ("optionId", "kind", "name")
+    for key in keys:
+        for option in fitting:
+            if option.get(key) == wanted:
+                return option
+    offered = ", ".join(one_line(str(each["optionId"])) for each in fitting)
+    verb = "approves" if allow else "denies"
+    raise NotAnswered(
+        f"no option that {verb} is '{one_line(wanted)}'"
+        + (f"; offered: {offered}" if offered else "")
+    )
+
+
+def summary_of(params: Json) -> str:
+    """Return what is asked, as one harmless line."""
+    return tool_calls.summary(as_object(params.get("toolCall")))

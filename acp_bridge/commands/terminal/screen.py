@@ -1,0 +1,70 @@
+"""stdout and stderr of a command: neither holds up the event loop, nor hides that nobody reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.cli.exits import Exit
+from acp_bridge.commands.terminal.waiting import Stop
+from acp_bridge.wire.lossy import LossyWriter
+from acp_bridge.wire.stdio import Writer
+
+#: bytes that may wait for a slow reader of stdout before less is read from the bridge.
+_LIMIT: Final = 256 * 1024
+
+
+class StdScreen:
+    """Writes to stdout and stderr; made by `std_screen`."""
+
+    def __init__(self, stdout: Writer, stop: Stop) -> None:
+        self._stdout, self._stop = stdout, stop
+        self._stderr = LossyWriter(2)
+
+    def write(self, data: bytes) -> None:
+        """Write to stdout, now or when it has room."""
+        self._stdout.write(data)
+
+    def tell(self, line: str) -> None:
+        """Write a line to stderr, if there is room for it."""
+        self._stderr.write(f"{line}\n".encode(errors="backslashreplace"))
+
+    async def room(self) -> None:
+        """Return when not too much waits for stdout, or the command is to end."""
+        if self._stdout.pending >= _LIMIT:
+            await self._below(_LIMIT)
+
+    async def finish(self) -> None:
+        """Return when stdout has taken everything, nobody reads it, or the command is to end."""
+        if self._stdout.pending:
+            await self._below(1)
+
+    async def _below(self, limit: int) -> None:
+        async with anyio.create_task_group() as tasks:
+
+            async def stopped() -> None:
+                await self._stop.asked.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stopped)
+            await self._stdout.drain_below(limit)
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def std_screen(stop: Stop) -> AsyncGenerator[StdScreen, None]:
+    """Have stdout and stderr for the block; the end is asked for when nobody reads stdout."""
+    stdout = Writer(os.dup(1), on_broken=lambda: stop.ask(Exit.INTERRUPTED))
+    try:
+        async with beside() as tasks:
+            tasks.start_soon(stdout.run)
+            screen = StdScreen(stdout, stop)
+            yield screen
+            await screen.finish()
+    finally:
+        stdout.close()

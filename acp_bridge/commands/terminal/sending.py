@@ -1,0 +1,151 @@
+"""`send`: a prompt onto the durable queue of a live session; `--wait` shows its turn.
+
+Invariants
+- Without `--wait` it is done when the prompt is on the disk of the session's bridge; the bridge
+  runs it though its sender has left.
+- With it, only the turn of this prompt is shown. What the agent asks for is left to the clients
+  that have a person; it is said that it waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.sent import ConnectionLost, Sent
+from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
+from acp_bridge.commands.terminal.question import summary_of
+from acp_bridge.commands.terminal.waiting import Stop, first_of
+from acp_bridge.protocol import (
+    ACCEPTED,
+    ATTACH,
+    HEARS_ACCEPTED,
+    HEARS_STATE,
+    LET_GO,
+    OWN_TURNS_ONLY,
+    REQUEST_PERMISSION,
+    SESSION_PROMPT,
+    SESSION_STATE,
+    SESSION_UPDATE,
+    WHOLE_CALLS,
+    ErrorCode,
+    Json,
+    with_own_meta,
+)
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: seconds for a bridge to attach, and for its disk to take the prompt.
+_PATIENCE: Final = 30.0
+
+
+def prompt_params(session_id: str, text: str, *, interrupt: bool = False) -> Json:
+    """Return the params of `session/prompt`."""
+    params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+    return with_own_meta(params, {"delivery": "interrupt"}) if interrupt else params
+
+
+class NotAccepted(Exception):
+    """The prompt may not be on the disk; the text is for the user."""
+
+
+class Sending:
+    """The listener of one prompt that is sent to a live session."""
+
+    def __init__(
+        self, params: Json, screen: Screen, stop: Stop, *, shows: bool, json: bool = False
+    ) -> None:
+        """`shows`: the turn is shown, as JSON or as text."""
+        self._shows = shows
+        self._params, self._screen, self._stop = params, screen, stop
+        self._session_id = params["sessionId"]
+        self._answer = JsonAnswer(screen) if json else TextAnswer(screen)
+        self._accepted = anyio.Event()
+        self._sent: Sent | None = None
+        #: a prompt of this client runs.
+        self._mine = False
+
+    # -- what the bridge sends
+
+    def on_notification(self, method: str, params: Any) -> None:
+        """Note where the prompt stands, and show its turn."""
+        params = as_object(params)
+        if method == LET_GO:
+            self._screen.tell(f"acp-bridge: {one_line(str(params.get('reason')))}")
+        if params.get("sessionId") != self._session_id:
+            return
+        if method == SESSION_UPDATE:
+            if self._mine and self._shows:
+                self._answer.show(params)
+        elif method == SESSION_STATE:
+            turn = params.get("turn")
+            self._mine = isinstance(turn, dict) and turn.get("mine") is True
+        elif method == ACCEPTED and self._sent and params.get("requestId") == self._sent.id:
+            self._accepted.set()
+
+    def on_request(self, request: BridgeRequest) -> None:
+        """Say that the agent asks something; another client answers it."""
+        if request.method == REQUEST_PERMISSION:
+            how = f"acp-bridge approve {self._session_id[:8]}"
+            self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
+
+    def on_withdrawn(self, request: BridgeRequest) -> None:
+        """Give the request up: another client has answered it."""
+        request.give_up()
+
+    async def room(self) -> None:
+        """Return when stdout takes more."""
+        await self._screen.room()
+
+    # -- the way of the prompt
+
+    async def send(self, connection: Connection) -> None:
+        """Attach to the session, send the prompt and wait until it is accepted.
+
+        Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
+        """
+        own = dict.fromkeys((HEARS_ACCEPTED, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
+        await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)
+        attach = {"sessionId": self._session_id, "replay": False}
+        await connection.request(ATTACH, attach, within=_PATIENCE)
+        sent = self._sent = connection.send(SESSION_PROMPT, self._params)
+        with anyio.move_on_after(_PATIENCE):
+            await first_of(self._accepted, sent.answered, self._stop.asked)
+        if self._accepted.is_set():
+            return
+        if sent.answered.is_set():
+            await sent.result()  # refused, or answered before it was said to be accepted
+            return
+        raise NotAccepted("it is not known whether the prompt is in the queue")
+
+    async def wait(self) -> Exit:
+        """Show the turn until it ends, or until the command is stopped: the turn goes on then.
+
+        Raises RpcError, ConnectionLost.
+        """
+        assert self._sent is not None
+        await first_of(self._sent.answered, self._stop.asked)
+        if not self._sent.answered.is_set():
+            self._answer.end({"sessionId": self._session_id, "exitCode": int(self._stop.reason)})
+            return self._stop.reason
+        try:
+            outcome: Json = await self._sent.result() or {}
+        except RpcError as error:
+            self._fail(error.to_wire(), of_error(error))
+            raise
+        except ConnectionLost as error:
+            self._fail({"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}, Exit.FAILED)
+            raise
+        code = of_stop_reason(outcome.get("stopReason"), denied=False)
+        if code in SAID:
+            self._screen.tell(f"acp-bridge: {SAID[code]}")
+        self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
+        return code
+
+    def _fail(self, error: Json, code: Exit) -> None:
+        self._answer.end({"sessionId": self._session_id, "error": error, "exitCode": int(code)})

@@ -1,0 +1,136 @@
+"""Reads blocks from updates of a session, as they are sent (`session/update`) and as they are kept.
+
+Nothing is made harmless or shortened here: that is up to the medium which shows a block.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from acp_bridge import protocol as acp
+from acp_bridge.commands.terminal.view.blocks import (
+    Call,
+    Card,
+    Content,
+    Diff,
+    Plan,
+    Said,
+    Step,
+    Voice,
+)
+from acp_bridge.protocol import Json
+from acp_bridge.updates import tool_calls
+from acp_bridge.wire.json_values import objects
+
+_VOICES: Final = {
+    acp.USER_MESSAGE: Voice.USER,
+    acp.AGENT_MESSAGE: Voice.AGENT,
+    acp.AGENT_THOUGHT: Voice.THOUGHT,
+}
+#: what an update may change of how a call stands; whatever it doesn't name stays.
+_STANDS: Final = ("status", "rawOutput")
+
+
+class Updates:
+    """The updates of one session, read in their order."""
+
+    def __init__(self, most_calls: int | None = None) -> None:
+        """`most_calls`: how many tool calls are remembered; None: all of them."""
+        self._most_calls = most_calls
+        self._calls: OrderedDict[str, Json] = OrderedDict()
+
+    def read(self, params: Json) -> Said | Call | Plan | None:
+        """Read the parameters of a `session/update`; None if they show nothing, as a state does."""
+        update, own = params.get("update"), acp.own_meta(params)
+        if not isinstance(update, dict):
+            return None
+        match update.get("sessionUpdate"):
+            case acp.USER_MESSAGE | acp.AGENT_MESSAGE | acp.AGENT_THOUGHT as kind:
+                return Said(_voice(kind, own), content(update.get("content")), update)
+            case acp.TOOL_CALL | acp.TOOL_CALL_UPDATE:
+                return self.on_call(update)
+            case acp.PLAN:
+                return _plan(update)
+        return None
+
+    def on_call(self, update: Json) -> Call:
+        """Add an update of a tool call, or a question about it, to what is known of the call."""
+        call_id = str(update.get("toolCallId"))
+        before = self._calls.get(call_id)
+        stands = {key: update[key] for key in _STANDS if update.get(key) is not None}
+        now = {**tool_calls.updated(before or {}, update), **stands}
+        self._calls[call_id] = now
+        while self._most_calls is not None and len(self._calls) > self._most_calls:
+            self._calls.popitem(last=False)
+        return Call(call_id, update, before, now)
+
+
+def _voice(kind: str, own: Json) -> Voice:
+    if own.get("notice") is True:
+        return Voice.BRIDGE
+    return Voice.HOOK if own.get(acp.FEEDBACK) else _VOICES[kind]
+
+
+def content(block: object) -> Content | None:
+    """Read a content block; None if the value is none."""
+    match block:
+        case {"type": "resource", "resource": {**held}}:
+            text = held.get("text")
+            whole = text if isinstance(text, str) else None
+            return Content("resource", whole, uri=_text(held.get("uri")))
+        case {"type": str(kind), **rest}:
+            return Content(
+                kind,
+                _text(rest.get("text")) if kind == "text" else None,
+                uri=_text(rest.get("uri")),
+                name=_text(rest.get("name")),
+                mime_type=_text(rest.get("mimeType")),
+            )
+    return None
+
+
+def card(call: Json) -> Card:
+    """Return the card that shows what is known of a tool call."""
+    return Card(
+        _text(call.get("title")),
+        _text(call.get("kind")),
+        _text(call.get("status")),
+        tuple(
+            f"{path}:{at}" if isinstance(at := place.get("line"), int) else path
+            for place in objects(call.get("locations"))
+            if (path := _text(place.get("path")))
+        ),
+        tuple(each for item in objects(call.get("content")) if (each := _item(item))),
+        _text(call.get("rawOutput")),
+    )
+
+
+def _item(item: Json) -> Diff | Content | None:
+    match item:
+        case {"type": "diff", **rest}:
+            old = rest.get("oldText")
+            is_there = isinstance(old, str)
+            return Diff(
+                _text(rest.get("path")), old if is_there else None, _text(rest.get("newText"))
+            )
+        case {"type": "content", "content": block}:
+            return content(block)
+    return None
+
+
+def _plan(update: Json) -> Plan:
+    return Plan(
+        tuple(
+            (_step(entry.get("status")), _text(entry.get("content")))
+            for entry in objects(update.get("entries"))
+        )
+    )
+
+
+def _step(status: object) -> Step:
+    return next((step for step in Step if step.value == status), Step.PENDING)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,234 @@
+"""Draws blocks as lines of text with colours. Nothing is written to a terminal here.
+
+Invariant: in the result stand no escape sequences but those that set colours, bold and the like,
+and no line is wider than was said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import Final
+
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.text import Text as Words
+from rich.theme import Theme
+
+from acp_bridge.commands.terminal.view.agent_markdown import AgentMarkdown
+from acp_bridge.commands.terminal.view.block_text import harmless, one_line, words
+from acp_bridge.commands.terminal.view.blocks import (
+    Block,
+    Card,
+    Content,
+    Diff,
+    Line,
+    Paragraph,
+    Plan,
+    Step,
+    Tone,
+    Voice,
+)
+from acp_bridge.commands.terminal.view.diff import unified
+from acp_bridge.commands.terminal.view.look import Look
+
+#: lines that are shown of a user's paragraph, of a tool call's output and of a diff.
+_MOST_USER: Final = 40
+_MOST_OUTPUT: Final = 8
+_MOST_DIFF: Final = 60
+#: lines that are shown of what a permission is asked for.
+_MOST_ASKED: Final = 400
+_MOST_LOCATIONS: Final = 4
+_MOST_STEPS: Final = 50
+#: characters of a title or a path, and of a text of a card; of the latter the rest is counted.
+_LONG_TITLE: Final = 300
+_LONGEST: Final = 100_000
+#: a whole text that an agent has fenced, for editors that show it as Markdown.
+_FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
+#: what a library draws that is not ASCII.
+_DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
+#: code in a line, without a background, which is wrong on half of all terminals.
+_STYLES: Final = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
+_STATUS: Final = {"completed": "green", "failed": "red", "in_progress": "yellow"}
+_STEP: Final = {Step.PENDING: "", Step.IN_PROGRESS: "bold", Step.COMPLETED: "dim"}
+_SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class Renderer:
+    """Draws for one terminal."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._marks = look.marks
+        self._console = Console(
+            file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False,
+            width=80, height=1_000, theme=Theme(_STYLES), _environ={},
+        )  # fmt: skip
+
+    def lines(self, blocks: Iterable[Block], width: int) -> list[str]:
+        """Return the lines of some blocks, with an empty line before each that stands apart."""
+        found: list[str] = []
+        for block in blocks:
+            if not _continues(block):
+                found.append("")
+            found += self._lines(self._drawn(block), max(1, width))
+        return found
+
+    def _drawn(self, block: Block) -> RenderableType:
+        match block:
+            case Paragraph():
+                return self._text(block)
+            case Card():
+                return self._card(block)
+            case Plan(entries):
+                return Group(*(self._step(*each) for each in entries[:_MOST_STEPS]))
+            case Line(text, tone):
+                return Words(self._look.plain(text), style="red" if tone is Tone.ERROR else "dim")
+
+    # -- texts
+
+    def _text(self, block: Paragraph) -> RenderableType:
+        text = self._look.plain(block.text)
+        match block.voice:
+            case Voice.AGENT:
+                return AgentMarkdown(text)
+            case Voice.USER | Voice.HOOK:
+                shown = "\n".join(self._cut(text.strip("\n").split("\n"), _MOST_USER))
+                return self._marked(self._marks.user, Words(shown, style="bold"), block.first)
+            case Voice.THOUGHT:
+                thought = Words(text.strip(), style="dim italic")
+                return self._marked(self._marks.thought, thought, block.first)
+            case Voice.BRIDGE:
+                return self._marked(self._marks.bridge, AgentMarkdown(text), block.first)
+
+    def _marked(self, mark: str, body: RenderableType, first: bool) -> RenderableType:
+        return _Marked(f"{mark} " if first else "  ", body)
+
+    # -- cards
+
+    def _card(self, card: Card) -> RenderableType:
+        title = one_line(card.title, _LONG_TITLE) or one_line(card.kind, 20) or "tool call"
+        places = _places(card.locations)
+        head = Words(self._look.plain(title), style="bold")
+        if apart := [each for each in places if each not in title]:
+            head.append(f"  {self._look.plain(', '.join(apart))}", style="dim")
+        mark = self._marks.status.get(card.status, self._marks.status["pending"])
+        body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
+        # Of what is asked about a path is said only by a word of the title.
+        named = title.split() if card.whole else [title, *places]
+        content = [*self._content(card, named)] or [*self._output(card, _bounded(card.output))]
+        return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in content))
+
+    def _content(self, card: Card, named: Sequence[str]) -> Iterable[RenderableType]:
+        for item in card.content:
+            if isinstance(item, Content):
+                yield from self._output(card, _bounded(_unfenced(words(item).strip("\n"))))
+                continue
+            path = one_line(item.path, _LONG_TITLE)
+            is_named = path in named if card.whole else any(path in each for each in named)
+            yield self._diff(item, "" if is_named else path, card.whole)
+
+    def _output(self, card: Card, text: str) -> Iterable[RenderableType]:
+        if text.strip():
+            lines = self._look.plain(text).strip("\n").split("\n")
+            shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
+            yield Words("\n".join(shown), style="" if card.whole else "dim")
+
+    def _diff(self, diff: Diff, path: str, whole: bool) -> RenderableType:
+        old = None if diff.old is None else _bounded(diff.old)
+        bounded = Diff(diff.path, old, _bounded(diff.new))
+        lines, left = unified(bounded, _MOST_ASKED if whole else _MOST_DIFF)
+        drawn = Words()
+        if path:
+            drawn.append(f"{self._look.plain(path)}\n", style="dim")
+        for line in lines:
+            drawn.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
+        if left:
+            drawn.append(self._left(left), style="dim")
+        drawn.rstrip()
+        return drawn
+
+    def _step(self, step: Step, text: str) -> RenderableType:
+        mark = self._marks.status[step.value]
+        return _Marked(f"{mark} ", Words(self._look.plain(one_line(text)), style=_STEP[step]))
+
+    # -- lines
+
+    def _cut(self, lines: list[str], most: int) -> list[str]:
+        left = len(lines) - most
+        return [*lines[:most], self._left(left)] if left > 0 else lines
+
+    def _left(self, count: int) -> str:
+        return f"{self._marks.more} {count} more line{'' if count == 1 else 's'}"
+
+    def _lines(self, drawn: RenderableType, width: int) -> list[str]:
+        options = self._console.options.update(width=width)
+        rows = self._console.render_lines(drawn, options, pad=False)
+        lines = [self._line(row) for row in rows]
+        while lines and not lines[0]:
+            lines.pop(0)
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _line(self, row: list[Segment]) -> str:
+        """Return a row as text, without the spaces at its end: they would wrap when it narrows."""
+        parts = [segment for segment in row if not segment.control]
+        while parts and not parts[-1].text.strip():
+            parts.pop()
+        if parts:
+            parts[-1] = Segment(parts[-1].text.rstrip(), parts[-1].style)
+        line = "".join(self._coloured(part) for part in parts)
+        return line if self._look.unicode else self._look.encodable(line.translate(_DRAWN))
+
+    def _coloured(self, segment: Segment) -> str:
+        if segment.style is None:
+            return segment.text
+        style = segment.style if self._look.colours else segment.style.without_color
+        return style.render(segment.text, color_system=ColorSystem.STANDARD)
+
+
+class _Marked:
+    """Something with a mark before its first line; the other lines stand below it."""
+
+    def __init__(self, mark: str, body: RenderableType, style: str = "") -> None:
+        self._mark, self._body, self._style = mark, body, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = len(self._mark)
+        if options.max_width <= 2 * width:
+            yield self._body
+            return
+        rows = console.render_lines(
+            self._body, options.update(width=options.max_width - width), pad=False
+        )
+        while rows and not any(segment.text.strip() for segment in rows[0]):
+            rows.pop(0)
+        for number, row in enumerate(rows):
+            style = console.get_style(self._style)
+            yield Segment(self._mark if not number else " " * width, style)
+            yield from row
+            yield Segment.line()
+
+
+def _places(locations: Sequence[str]) -> list[str]:
+    more = len(locations) - _MOST_LOCATIONS
+    found = [one_line(each, _LONG_TITLE) for each in locations[:_MOST_LOCATIONS]]
+    return [*found, f"and {more} more"] if more > 0 else found
+
+
+def _unfenced(text: str) -> str:
+    return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)
+
+
+def _bounded(text: str) -> str:
+    left = len(text) - _LONGEST
+    return harmless(text[:_LONGEST]) + (f"\n… {left} more characters" if left > 0 else "")
+
+
+def _continues(block: Block) -> bool:
+    """Return True for a block without an empty line before it."""
+    return isinstance(block, Line)

@@ -1,0 +1,147 @@
+"""A session as Markdown: what was said and done, in the order in which it was.
+
+Invariants
+- A tool call stands where it began, with what is known of it at the end; so does the plan.
+- A fence is longer than every run of backticks in what it holds.
+- Text of others is harmless to a terminal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from acp_bridge.cli.harmless import harmless, one_line
+from acp_bridge.commands.terminal.view.blocks import (
+    Call,
+    Card,
+    Content,
+    Diff,
+    Plan,
+    Said,
+    Step,
+    Voice,
+)
+from acp_bridge.commands.terminal.view.from_updates import Updates, card
+from acp_bridge.protocol import CONTEXT, Json, own_meta
+from acp_bridge.updates.notices import as_code
+
+_HEADS: Final = {
+    Voice.USER: "User",
+    Voice.AGENT: "Agent",
+    Voice.THOUGHT: "Thought",
+    Voice.BRIDGE: "acp-bridge",
+    Voice.HOOK: "Hook",
+}
+_DONE: Final = {Step.COMPLETED: "x", Step.IN_PROGRESS: "-", Step.PENDING: " "}
+#: what a block that is not there yet says: as text, when all is known.
+_Block = Callable[[], str]
+
+
+def markdown(transcript: Iterable[Json]) -> str:
+    """Return the Markdown of a session's updates: params of `session/update`."""
+    page = _Page()
+    updates = Updates()
+    for params in transcript:
+        if own_meta(params).get(CONTEXT):
+            continue
+        match updates.read(params):
+            case Said() as said:
+                page.say(said)
+            case Call() as call:
+                page.show_call(call)
+            case Plan() as plan:
+                page.show_plan(plan)
+    return page.text()
+
+
+class _Page:
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        #: what was said last of each tool call.
+        self._calls: dict[str, Json] = {}
+        self._plan: Plan | None = None
+        #: what was said last, if nothing was done since, and the pieces of that message.
+        self._last: Said | None = None
+        self._pieces: list[str] = []
+
+    def say(self, said: Said) -> None:
+        if self._last is None or said.voice is not self._last.voice:
+            self._blocks.append(lambda: f"## {_HEADS[said.voice]}")
+        if not said.goes_on(self._last):
+            self._pieces = pieces = list[str]()
+            self._blocks.append(lambda: "".join(pieces))
+        self._pieces.append(_words(said.content))
+        self._last = said
+
+    def show_call(self, call: Call) -> None:
+        if call.call_id not in self._calls:
+            self._calls[call.call_id] = {}
+            self._blocks.append(lambda: _shown_card(card(self._calls[call.call_id])))
+            self._last = None
+        # As an editor shows it: what an update empties is empty.
+        self._calls[call.call_id] |= {k: v for k, v in call.update.items() if v is not None}
+
+    def show_plan(self, plan: Plan) -> None:
+        if self._plan is None:
+            self._blocks.append(lambda: _shown_plan(self._plan))
+            self._last = None
+        self._plan = plan
+
+    def text(self) -> str:
+        return "\n\n".join(filter(None, (block() for block in self._blocks)))
+
+
+def _shown_card(card: Card) -> str:
+    about = ", ".join(one_line(each) for each in (card.kind, card.status) if each)
+    title = _code(one_line(card.title or "tool call"))
+    head = f"**Tool** {title}" + (f" ({about})" if about else "")
+    return "\n\n".join([head, *filter(None, (_part(each) for each in card.content))])
+
+
+def _code(text: str) -> str:
+    """Return a line as code; a line that is code already stays as it is."""
+    within = text.removeprefix("`").removesuffix("`")
+    if len(text) - len(within) == 2 and within and "`" not in within:
+        return text
+    return as_code(text)
+
+
+def _part(item: Diff | Content) -> str:
+    return _fenced(_diff(item), "diff") if isinstance(item, Diff) else _fenced(_words(item))
+
+
+def _diff(diff: Diff) -> str:
+    old, new = (harmless(each).splitlines() for each in (diff.old or "", diff.new))
+    path = one_line(diff.path)
+    return "\n".join(difflib.unified_diff(old, new, path, path, lineterm=""))
+
+
+def _fenced(text: str, language: str = "") -> str:
+    if not text.strip():
+        return ""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _shown_plan(plan: Plan | None) -> str:
+    entries = plan.entries if plan else ()
+    return "\n".join(f"- [{_DONE[step]}] {one_line(text)}" for step, text in entries)
+
+
+def _words(content: Content | None) -> str:
+    """Return the text of a content block; what is no text is named in brackets."""
+    match content:
+        case None:
+            return ""
+        case Content("text"):
+            return harmless(content.text or "")
+        case Content("resource_link", uri=uri) if uri:
+            return f"<{one_line(uri)}>"
+        case Content("resource", text, uri) if uri:
+            held = "" if text is None else f"\n\n{_fenced(harmless(text))}"
+            return f"<{one_line(uri)}>{held}"
+    return f"[{one_line(content.type)}]"

@@ -1,0 +1,134 @@
+"""The waits that depend on one another, in seconds, and which of them must be below which.
+
+tests/runtime/test_waits.py holds the order. settings.py takes its defaults from here, so that a
+test may shorten them for one bridge. The guard runs by itself and keeps its own, which that test
+compares.
+"""
+
+from typing import Final
+
+# --- an agent starts -------------------------------------------------------------------------
+
+#: The guard reports that the agent runs. Below START, so that a guard that says nothing is told
+#: from an agent that does not answer.
+SPAWN: Final = 10.0
+#: The parent of the agents forks one, in milliseconds; one that takes longer is killed. Far
+#: below SPAWN.
+FORK: Final = 1.0
+#: The parent loads the agent, in half a second. The first start waits for it, so below START.
+PARENT_LIGHT: Final = 20.0
+#: The parent loads the model library, in 3 s. Restarts wait for it meanwhile. Below RESTART.
+PARENT_LOAD: Final = 40.0
+#: A parent that loads uses the processor; one that does not for so long hangs. Far below both.
+PARENT_HANGS: Final = 3.0
+#: A parent that has ended is started again.
+PARENT_PAUSE: Final = 0.5
+#: A process without a session starts and answers `initialize`.
+START: Final = 60.0
+#: All tries of one restart together. Not below START, or a slow agent could never be restarted.
+RESTART: Final = 60.0
+
+# --- a process is kept ready for the next session ---------------------------------------------
+
+#: One that no session takes is ended.
+SPARE: Final = 600.0
+#: A session that took the last one opens in it, before the next is started.
+SPARE_PAUSE: Final = 1.0
+
+# --- an agent's tree is killed ---------------------------------------------------------------
+
+#: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.
+GUARD: Final = 0.5
+#: A tree is killed. Several times the guard's longest pause between two tries.
+KILL: Final = 5.0
+#: The rest of a dead agent's stdout is read. The pipe has ended unless it was handed on.
+LAST_WORDS: Final = 0.2
+#: The rest of a dead agent's stderr is read.
+LAST_STDERR: Final = 0.2
+#: A session gives up waiting for a dead tree. Above KILL and LAST_WORDS together: a tree that is
+#: dead in time is reported before.
+GIVE_UP: Final = 6.0
+
+# --- a session or the bridge ends ------------------------------------------------------------
+
+#: An agent ends by itself when its session or the bridge closes. Well below END, which must leave
+#: time for the kill.
+CLOSE_GRACE: Final = 1.0
+#: An agent takes what was written to it, or answers that it has closed its session.
+CLOSE_ANSWER: Final = 0.25
+#: An agent ends when its stdin has ended; then it gets SIGTERM. With CLOSE_ANSWER, twice, it leaves
+#: a part of CLOSE_GRACE for what the agent does at that.
+EOF_GRACE: Final = 0.4
+#: A process that has closed its stdin or stdout ends by itself. Not below CLOSE_GRACE, or an agent
+#: that closes a pipe first would get less than that.
+CUT_OFF_GRACE: Final = 1.0
+#: A session's folder is looked at for hooks; it may be on a disk that does not answer.
+HOOKS_READ: Final = 5.0
+#: The hooks of a session's end, together. With CLOSE_GRACE below END, since they run behind it.
+HOOK_AT_END: Final = 1.0
+#: All sessions end when the client is gone or a signal came.
+END: Final = 2.4
+#: The last output reaches the client after that.
+FLUSH: Final = 0.3
+#: A client on a socket that was let go takes what was sent before. Nobody waits for it, and the
+#: end of the bridge ends it.
+LET_GO: Final = 10.0
+#: The lock of the index is waited for when the journal is closed, after that.
+INDEX_CLOSE: Final = 0.1
+#: The process leaves, whatever hangs. Not below END, FLUSH and INDEX_CLOSE together.
+LEAVE: Final = 2.85
+#: Everything has ended (invariants P1, P2). Above LEAVE, which leaves it time to exit.
+ENDED: Final = 3.0
+#: Another bridge lets go of a session. Above ENDED: a bridge that is ending lets go in time.
+LEASE: Final = 5.0
+#: The bridge that holds a session answers another one. Below LEASE: it is tried again.
+REACH: Final = 3.0
+
+# --- a client on the socket ---------------------------------------------------------------------
+
+#: The socket and the run file of a bridge are made, and removed: on a disk that may not answer.
+#: With END far below LEAVE, as they are removed while the sessions end.
+SOCKET: Final = 1.0
+#: The process that has connected, and those above it, are looked at.
+PEER: Final = 1.0
+#: A client begins with `initialize`.
+GREETING: Final = 10.0
+
+#: All other bridges say what is live there: a new session's client is told of work in its folder.
+KEPT_WORK: Final = 1.0
+
+# --- an agent is asked on a client's behalf ---------------------------------------------------
+
+#: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.
+REQUEST: Final = 60.0
+
+# --- a session stands still on the user's word -------------------------------------------------
+
+#: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
+SIGN: Final = 60.0
+
+# --- a client doesn't read ------------------------------------------------------------------
+
+#: The client on stdin takes no byte of a session that others have, too: it goes on without it. It
+#: is looked at so many times in between; one on a socket may take nothing for one such step.
+UNREAD: Final = 10.0
+UNREAD_STEPS: Final = 10
+
+# --- an agent is asked beside a session -----------------------------------------------------
+
+#: An agent answers a question; a model may think for minutes.
+ASK: Final = 300.0
+
+# --- an agent is asked by the way ------------------------------------------------------------
+
+#: An agent lists its sessions or deletes one; it may be busy or deaf. Below UNDO and ENDED.
+AGENT_PATIENCE: Final = 1.0
+#: A process is started to delete a session at the agent, if none waits.
+DELETE: Final = 10.0
+#: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
+UNDO: Final = 5.0
+
+# --- the journal can't be written ------------------------------------------------------------
+
+#: What could not be written after a turn is tried again.
+JOURNAL_RETRY: Final = 1.0

@@ -1,0 +1,289 @@
+"""What a tool call is to do, as a question about it shows it: command, input, every path. SANS-IO.
+
+- A title alone says nothing of what runs: the input that it doesn't say word for word is shown
+  beside it, and where nothing else was said, that is shown (invariant V9).
+- What the call's card has said and what the request says are both shown, where they differ.
+- What is left out is counted. The texts are the agent's: but for a `summary`, whoever writes them
+  to a terminal makes them harmless.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from acp_bridge.protocol import Json
+from acp_bridge.wire.json_values import as_object, objects
+
+#: members of a call that don't say what it is to do.
+_STANDING: Final = ("sessionUpdate", "toolCallId", "status", "rawOutput")
+#: members that a question shows in a way of their own, or not at all.
+_KNOWN: Final = (*_STANDING, "title", "kind", "rawInput", "content", "locations", "_meta")
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+#: names of members under which agents send what is run, in lower case, without `_` and `-`.
+_COMMANDS: Final = frozenset(
+    {"argv", "bash", "cmd", "code", "command", "commandline", "commands", "program", "script"}
+    | {"shell", "shellcommand"}
+)
+#: names of members under which agents send the texts of a change, which its diff shows.
+_TEXTS: Final = frozenset(
+    {"content", "contents", "filetext", "new", "newstr", "newstring", "newtext", "old", "oldstr"}
+    | {"oldstring", "oldtext", "text"}
+)
+#: names of members for the file that is meant, which a title may say.
+_FILES: Final = frozenset({"absolutepath", "file", "filename", "filepath", "path"})
+#: members of each kind of content that every client shows; in a terminal the call runs already.
+_CONTENTS: Final = {
+    "content": {"type", "content", "_meta"},
+    "diff": {"type", "path", "oldText", "newText", "_meta"},
+    "terminal": {"type", "terminalId", "_meta"},
+}
+#: members of a location that are shown as a path.
+_PLACE: Final = {"path", "line", "_meta"}
+#: how deep in an input a command is looked for; the input itself is shown in any case.
+_DEPTH: Final = 20
+#: added to the name of what the card says otherwise than the request.
+_ON_CARD: Final = " (on its card)"
+_NO_TITLE: Final = "a tool call without a title"
+_NOTHING_ELSE: Final = "Nothing but this title is known: the agent does not say what runs."
+_TITLE_ALONE: Final = " (nothing but this title is known)"
+#: characters of a title on its line, and of a summary.
+_TITLE: Final = 100
+_SUMMARY: Final = 300
+
+
+# --- what is known of a call -----------------------------------------------------------------
+
+
+def updated(call: Json, said: Json) -> Json:
+    """Return what is known of a call after one more update; what is empty there says nothing.
+
+    Members of an input that an update leaves out stay: agents send it in parts.
+    """
+    now = {key: said[key] for key in said if key not in _STANDING and said[key] not in _EMPTY}
+    before, raw = call.get("rawInput"), now.get("rawInput")
+    if isinstance(before, dict) and isinstance(raw, dict):
+        now["rawInput"] = {**before, **raw}
+    return {**call, **now}
+
+
+def asked(card: Json, request: Json) -> Json:
+    """Return what is known of a call that a permission is asked for: its card, and the request.
+
+    The request's own word counts; what the card has said otherwise stands beside it.
+    """
+    whole = updated(card, request)
+    for key in ("content", "locations"):
+        both = [*objects(request.get(key)), *objects(card.get(key))]
+        if both:
+            whole[key] = list({_text(each): each for each in both}.values())
+    if otherwise := _said_otherwise(card, whole):
+        raw = whole.get("rawInput")
+        given = raw if isinstance(raw, dict) else {} if raw in _EMPTY else {"input": raw}
+        whole["rawInput"] = {**given, **otherwise}
+    return whole
+
+
+def _said_otherwise(card: Json, whole: Json) -> Json:
+    """Return what the card says of title and input where another value stands in `whole`."""
+    found: Json = {}
+    before, raw = card.get("rawInput"), whole.get("rawInput")
+    if isinstance(before, dict) and isinstance(raw, dict):
+        found = {key: value for key, value in before.items() if raw.get(key) != value}
+    elif before not in (*_EMPTY, raw):
+        found = {"input": before}
+    if card.get("title") not in (*_EMPTY, whole.get("title")):
+        found["title"] = card["title"]
+    return {f"{key}{_ON_CARD}": value for key, value in found.items()}
+
+
+def disagrees(card: Json, request: Json) -> bool:
+    """Return True if a call's card and a request about it name another input."""
+    return any(key != f"title{_ON_CARD}" for key in _said_otherwise(card, updated(card, request)))
+
+
+def shows_alike(call: Json, other: Json) -> bool:
+    """Return True if a question shows the same of both."""
+    names = {*call, *other}.difference(_STANDING, ["_meta"])
+    return all(call.get(name) == other.get(name) for name in names)
+
+
+# --- what is shown of it ---------------------------------------------------------------------
+
+
+def title(call: Json) -> str:
+    """Return the title as one line; one that is cut stands whole in what `shown` returns."""
+    line = " ".join(_full_title(call).split())
+    if not line and isinstance(kind := call.get("kind"), str):
+        line = kind
+    return (line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…") or _NO_TITLE
+
+
+def shown(call: Json) -> Json:
+    """Return the call with a content that begins with what it is to do; its title stays."""
+    lines = _lines(call)
+    if not lines:
+        return call
+    text = {"type": "content", "content": {"type": "text", "text": "\n".join(lines)}}
+    return {**call, "content": [text, *objects(call.get("content"))]}
+
+
+def summary(call: Json) -> str:
+    """Return title and what is to be done as one line; the lines that are left out are counted.
+
+    What can't be seen in it is escaped.
+    """
+    if _lines(call) == [_NOTHING_ELSE]:
+        return _seen(title(call)) + _TITLE_ALONE
+    lines = [line for each in _texts(shown(call)) if (line := _seen(" ".join(each.split())))]
+    line, left = _seen(title(call)), len(lines)
+    for each in lines:
+        longer = f"{line}{' · ' if left < len(lines) else ': '}{each}"
+        if len(longer) > _SUMMARY:
+            line = longer[:_SUMMARY] if left == len(lines) else line
+            break
+        line, left = longer, left - 1
+    return f"{line} … {left} more line{'' if left == 1 else 's'}" if left else line
+
+
+def runs_or_changes(call: Json) -> bool:
+    """Return True for a call that names a command or shows a diff, whatever its kind is."""
+    return bool(_all_commands(call) or _diffs(call))
+
+
+def _lines(call: Json) -> list[str]:
+    """Return the lines about title, commands, paths, and the rest of the input."""
+    line, full = title(call), _full_title(call)
+    members = [(name, _text(value)) for name, value in _members(call)]
+    commands = _all_commands(call)
+    lines = []
+    if full and line != full and not {full, full.strip("`")} & {text for _, text in commands}:
+        lines.append(_line("title", full))
+    lines += [_line(*each) for each in commands if line not in (each[1], f"`{each[1]}`")]
+    lines += _paths(call, {text for name, text in members if _plain(name) not in _TEXTS})
+    changed = [str(diff.get(key)) for diff in _diffs(call) for key in ("oldText", "newText")]
+    for name, text in members:
+        of_diff = _plain(name) in _TEXTS and any(text in each for each in changed)
+        in_title = _plain(name) in _FILES and text in _words(call)
+        if not (of_diff or in_title or (name, text) in commands):
+            lines.append(_line(name, text))
+    says_more = lines or members or any(each.strip() for each in _texts(call))
+    return lines if says_more else [_NOTHING_ELSE]
+
+
+def _members(call: Json) -> list[tuple[str, Any]]:
+    """Return the members of an input, and what else an agent has put into the call."""
+    raw = call.get("rawInput")
+    given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
+    given += [(name, value) for name, value in call.items() if name not in _KNOWN]
+    given += [("content", each) for each in objects(call.get("content")) if _is_odd(each)]
+    given += [("location", each) for each in objects(call.get("locations")) if each.keys() - _PLACE]
+    return [(name, value) for name, value in given if value not in _EMPTY]
+
+
+def _is_odd(item: Json) -> bool:
+    """Return True for an item of a content with something in it that not every client shows."""
+    kind = item.get("type")
+    shown = _CONTENTS.get(kind, set()) if isinstance(kind, str) else set()
+    return bool(item.keys() - shown)
+
+
+def _paths(call: Json, given: set[str]) -> list[str]:
+    """Return the lines about all files of a call, but for those that title or input name."""
+    named = given | _words(call)
+    given_places = objects(call.get("locations"))
+    places = [(_text(each["path"]), each.get("line")) for each in given_places if "path" in each]
+    places += [(_text(diff.get("path")), None) for diff in _diffs(call)]
+    known = {path for path, _ in places}
+    found = dict.fromkeys(f"{path}:{at}" if isinstance(at, int) else path for path, at in places)
+    if len(known) <= 1:
+        named |= {_text(diff.get("path")) for diff in _diffs(call)}  # a diff is shown with it
+        return [_line("path", each) for each in found if not known & named]
+    return [f"paths ({len(known)}):", *(f"  {each}".replace("\n", "\\n") for each in found)]
+
+
+def _words(call: Json) -> set[str]:
+    """Return the words of the title's line."""
+    return {word.strip("`'\"") for word in title(call).split()}
+
+
+def _all_commands(call: Json) -> dict[tuple[str, str], None]:
+    """Return name and text of every command that a call names, each once."""
+    found = (each for member in _members(call) for each in _commands(dict([member])))
+    return dict.fromkeys(found)
+
+
+def _commands(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Give name and text of every command in an input: a text, or a list of arguments."""
+    if depth > _DEPTH:
+        return
+    if isinstance(value, list):
+        for each in value:
+            yield from _commands(each, depth + 1)
+    for name, each in as_object(value).items():
+        if _plain(name) in _COMMANDS and isinstance(each, str) and each:
+            yield name, each
+        elif _plain(name) in _COMMANDS and _is_argv(each):
+            yield name, _text(each)
+        else:
+            yield from _commands(each, depth + 1)
+
+
+def _is_argv(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+
+
+def _plain(name: str) -> str:
+    """Return the name of a member without what agents write in different ways."""
+    return name.removesuffix(_ON_CARD).lower().replace("_", "").replace("-", "")
+
+
+def _text(value: Any) -> str:
+    """Return a value as it is shown: a text, a list of arguments as a shell's line, or JSON."""
+    if isinstance(value, str):
+        return value
+    if _is_argv(value):
+        import shlex  # few bridges ever need it
+
+        return shlex.join(value)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deep to be shown)"
+
+
+def _line(name: str, text: str) -> str:
+    """Return a member; further lines of its text are indented, so that none looks like another."""
+    name = name.replace("\n", "\\n")
+    return f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}".replace("\n", "\n  ")
+
+
+def _seen(line: str) -> str:
+    """Return a line in which what can't be seen is escaped."""
+    if line.isprintable():
+        return line
+    shown = (each if each.isprintable() else ascii(each)[1:-1] for each in line)
+    return "".join(shown)
+
+
+def _full_title(call: Json) -> str:
+    given = call.get("title")
+    return given.strip() if isinstance(given, str) else ""
+
+
+def _diffs(call: Json) -> list[Json]:
+    return [each for each in objects(call.get("content")) if each.get("type") == "diff"]
+
+
+def _texts(call: Json) -> Iterator[str]:
+    """Give the lines of a content: of a diff where it is, and how long the new text is."""
+    for item in objects(call.get("content")):
+        content = as_object(item.get("content"))
+        if item.get("type") == "diff":
+            yield f"changes {_text(item.get('path'))}"
+            yield from str(item.get("newText") or "").splitlines()
+        elif isinstance(text := content.get("text"), str):
+            yield from text.splitlines()
+        elif item.get("type") == "content" and content:
+            yield _text(content)

@@ -1,0 +1,298 @@
+"""Makes what an agent shows in a session fit to be recorded and shown. SANS-IO.
+
+- Ids of tool calls and messages are unique in a session on the client's side, whatever process
+  or turn they come from (invariant P13).
+- Every tool card that was opened gets exactly one end, and nothing opens it again (invariant C16).
+- What belongs to a turn that was cancelled is a leak: it reaches nobody (invariant C6).
+- Anything not named here passes unchanged (invariant T3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from acp_bridge import protocol
+from acp_bridge.machine.states import Phase
+from acp_bridge.protocol import (
+    ENDED,
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    Json,
+    names_terminal,
+    without_terminals,
+)
+from acp_bridge.updates import tool_calls
+from acp_bridge.updates.late_replay import Echo, LateReplay
+from acp_bridge.updates.open_cards import closing_update
+
+#: calls that have ended of which is still known what they were to do.
+_MOST_ENDED = 100
+
+
+class Leak(Exception):
+    """The agent went on with a turn that it had ended."""
+
+
+@dataclass(slots=True)
+class _Card:
+    client_id: str
+    turn: int
+    open: bool = True
+    dead: bool = False
+    #: what the agent said of the call, and what its last request for a permission said; forgotten
+    #: some time after its end.
+    told: Json = field(default_factory=dict)
+    requested: Json = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Message:
+    client_id: str
+    turn: int
+    dead: bool = False
+
+
+class Updates:
+    """Knows the ids and the tool cards of one session."""
+
+    def __init__(self, taken: set[str], queue_command: Json | None = None) -> None:
+        """`taken`: every client-side id that the session used before; `queue_command`: ours, to
+        be listed with the agent's."""
+        self._taken = taken
+        self._queue_command = queue_command
+        self._cards: dict[str, _Card] = {}
+        self._ended: deque[_Card] = deque()
+        self._messages: dict[str, _Message] = {}
+        #: the key of the prompt that runs, or ran last.
+        self._turn = 0
+        self._reuses = False
+        self._new_ids: list[str] = []
+        #: set for the first turn of a process that was given the session with `session/load`.
+        self.late: LateReplay | None = None
+        self._expected: LateReplay | None = None
+        #: the process has replayed the session when it was given it: it does not do so again.
+        self._replayed = False
+        #: what the agent may repeat of the prompt that runs.
+        self._echo = Echo(())
+        #: the agent has a command `queue` of its own: ours stands back.
+        self.own_queue = False
+
+    def new_process(self) -> None:
+        """Forget the ids of the process before: they mean nothing to the next."""
+        self._cards.clear()
+        self._ended.clear()
+        self._messages.clear()
+        self._reuses = self._replayed = False
+        self.late = self._expected = None
+
+    def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
+        """Begin the turn of the prompt with this key: its content blocks go to the agent."""
+        self._turn, self._echo = key, Echo(prompt)
+        self.late, self._expected = self._expected, None
+        if self.late:
+            self.late.add_prompt(prompt)
+
+    def expect_late_replay(self, late: LateReplay) -> None:
+        """Take what the process may repeat until the end of its first turn, if it has not yet."""
+        if not self._replayed:
+            self.late = self._expected = late
+
+    def take_new_ids(self) -> list[str]:
+        """Return the client-side ids given out since the last call, for the journal."""
+        new, self._new_ids = self._new_ids, []
+        return new
+
+    # --- from the agent to the client ----------------------------------------------------------
+
+    def incoming(self, update: Json, phase: Phase, *, excused: bool = False) -> Json | None:
+        """Return the update as it is recorded and shown, or None; raises `Leak`.
+
+        `excused`: the agent speaks after a cancelled turn because the client asked it something.
+        """
+        kind = update.get("sessionUpdate")
+        if kind in protocol.TRANSCRIPT:
+            if phase is Phase.LIVE:
+                return self._said(update)
+            if phase is Phase.REPLAY:
+                self._replayed = True
+            elif phase is Phase.LEAK:
+                return self._after_cancel(update, excused=excused)
+            return None
+        if kind == protocol.COMMANDS_UPDATE:
+            return self._with_queue(update)
+        return update
+
+    def _said(self, update: Json) -> Json | None:
+        kind = update["sessionUpdate"]
+        if self._echo.covers(update) or (self.late and self.late.covers(update)):
+            return None
+        if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
+            return self.card(update, creates=kind == TOOL_CALL)
+        if isinstance(update.get("messageId"), str):
+            return self._message(update)
+        return update
+
+    def _after_cancel(self, update: Json, *, excused: bool) -> Json | None:
+        """Take what comes between a cancelled turn and the next.
+
+        What is known to be of that turn, and any work that nobody asked for, is a leak. Other
+        text is nobody's, and dropped.
+        """
+        card, message = update.get("toolCallId"), update.get("messageId")
+        known: _Card | _Message | None = None
+        if isinstance(card, str):
+            known = self._cards.get(card)
+        elif isinstance(message, str):
+            known = self._messages.get(message)
+        if known and known.dead:
+            raise Leak(str(update["sessionUpdate"]))
+        if excused or (isinstance(card, str) and known):
+            return self._said(update)
+        if isinstance(card, str):
+            raise Leak(str(update["sessionUpdate"]))
+        return None
+
+    def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
+        """Return what an update or a request says of a tool call, with its client-side id.
+
+        `asks`: it is a request for a permission. What one says is none of the card's: some agents
+        have one id for all their requests.
+        """
+        agent_id = call.get("toolCallId")
+        if not isinstance(agent_id, str):
+            return call
+        card = self._cards.get(agent_id)
+        if card and card.turn != self._turn and (creates or not card.open):
+            if card.dead and not creates:
+                raise Leak(TOOL_CALL_UPDATE)
+            if creates:
+                card = None
+        if card is None:
+            card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
+        changed = dict(call)
+        changed["toolCallId"] = card.client_id
+        if card.open and asks:
+            card.requested = call
+        elif card.open:
+            card.told = tool_calls.updated(card.told, call)
+        else:
+            changed.pop("status", None)
+        if card.open and call.get("status") in ENDED:
+            card.open = False
+            self._forget_one_day(card)
+        return changed
+
+    def _forget_one_day(self, card: _Card) -> None:
+        """Keep for a while what a call that has ended was to do, but not what came of it."""
+        card.told.pop("content", None)
+        self._ended.append(card)
+        if len(self._ended) > _MOST_ENDED:
+            forgotten = self._ended.popleft()
+            forgotten.told, forgotten.requested = {}, {}
+
+    def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
+        """Return what a permission request says of a tool call, with its client-side id.
+
+        The second value is all that was said of that call until now, the request's word included;
+        the third is True if nothing has shown this call before. A request of a running turn about a
+        call that ended with an earlier one is about a new call: some agents have one id for all
+        their requests.
+        """
+        card = self._card_of(call)
+        known, before = (card.told, card.requested) if card else ({}, {})
+        request = call if call.get("rawInput") else tool_calls.updated(before, call)
+        changed = self.card(call, creates=card is None, asks=True)
+        return changed, {**changed, **tool_calls.asked(known, request)}, card is None
+
+    def told_of(self, call: Json) -> Json:
+        """Return a tool call as the agent has described it until now, in the agent's own ids."""
+        card = self._card_of(call)
+        told = tool_calls.updated(card.told if card else {}, call)
+        return {**told, "toolCallId": call.get("toolCallId")}
+
+    def card_told(self, call: Json) -> Json:
+        """Return what the agent has said of a call apart from this request about it."""
+        card = self._card_of(call)
+        return card.told if card else {}
+
+    def _card_of(self, call: Json) -> _Card | None:
+        """Return the card of a call that a request is about; None if nothing has shown it yet."""
+        card = self._cards.get(str(call.get("toolCallId")))
+        ended = card is not None and card.turn != self._turn and not card.open
+        return None if ended else card
+
+    def client_card_id(self, agent_id: str) -> str:
+        """Return the id under which the client knows a tool call."""
+        card = self._cards.get(agent_id)
+        return card.client_id if card else agent_id
+
+    def _message(self, update: Json) -> Json:
+        agent_id = update["messageId"]
+        message = self._messages.get(agent_id)
+        if message and message.turn != self._turn:
+            if message.dead and not self._reuses:
+                raise Leak("message")
+            # An id used again by a later turn names another message.
+            self._reuses = True
+            message = None
+        if message is None:
+            message = _Message(self._unique(agent_id), self._turn)
+            self._messages[agent_id] = message
+        if message.client_id == agent_id:
+            return update
+        return {**update, "messageId": message.client_id}
+
+    def _unique(self, agent_id: str) -> str:
+        client_id, n = agent_id, 1
+        while client_id in self._taken:
+            n += 1
+            client_id = f"{agent_id}~{n}"
+        self._taken.add(client_id)
+        self._new_ids.append(client_id)
+        return client_id
+
+    # --- the end of a turn ---------------------------------------------------------------------
+
+    def close_cards(self) -> list[Json]:
+        """Return the updates that end the open cards of the turn; what follows of it is a leak.
+
+        Cards and messages of earlier turns stay as they are (invariant C22).
+        """
+        closing = []
+        for card in self._cards.values():
+            if card.turn == self._turn:
+                if card.open:
+                    closing.append(closing_update(card.client_id))
+                card.open, card.dead = False, True
+                card.told, card.requested = {}, {}
+        for message in self._messages.values():
+            message.dead |= message.turn == self._turn
+        return closing
+
+    @property
+    def has_open_cards(self) -> bool:
+        """The agent may still go on with a tool call, maybe one of an earlier turn."""
+        return any(card.open for card in self._cards.values())
+
+    # --- commands ------------------------------------------------------------------------------
+
+    def _with_queue(self, update: Json) -> Json:
+        commands = update.get("availableCommands")
+        if not isinstance(commands, list):
+            return update
+        names = [command.get("name") for command in commands if isinstance(command, dict)]
+        self.own_queue = "queue" in names
+        if self.own_queue or not self._queue_command:
+            return update
+        return {**update, "availableCommands": [*commands, self._queue_command]}
+
+
+def for_replay(params: Json) -> Json:
+    """Return a recorded update as a replay shows it: it names no live terminal (invariant R7)."""
+    update = params.get("update")
+    if not isinstance(update, dict) or not names_terminal(update):
+        return params
+    return {**params, "update": without_terminals(update)}

@@ -1,0 +1,336 @@
+"""What a person sees and types, on a model of a terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from prompt_toolkit.input import create_pipe_input
+
+from acp_bridge.commands.terminal.view.look import Look
+from acp_bridge.wire.jsonrpc import Ok
+from tests.bridge_client.fake_bridge import FakeBridge
+from tests.commands.terminal.chat_bench import SESSION, Chat, chat, parts
+from tests.commands.terminal.terminal_model import TerminalModel
+
+MODES = {
+    "modes": {
+        "currentModeId": "ask",
+        "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}],
+    }
+}
+
+
+async def test_what_streams_is_on_the_screen_and_stays_once_in_the_scrollback(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path, rows=8) as running:
+        call = await running.prompt("tell me")
+        for number in range(40):
+            running.say(f"paragraph {number} ")
+            running.say("goes on\n\n")
+        await running.terminal.shows("paragraph 39 goes on")
+        running.end_turn(call)
+        running.type("next")
+        await running.terminal.shows("» next")
+        paragraphs = [f"paragraph {number} goes on" for number in range(40)]
+        await running.terminal.until(
+            lambda: all(running.terminal.everything.count(each) == 1 for each in paragraphs)
+        )
+    for each in [*paragraphs, "» tell me"]:
+        assert running.terminal.everything.count(each) == 1
+
+
+async def test_typing_goes_on_during_a_turn_and_what_is_entered_waits_visibly(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        first = await running.prompt("one")
+        await running.terminal.shows("working")
+        second = await running.prompt("two")
+        await running.terminal.shows("waits: two")
+        running.type("half a")
+        running.say("the answer")
+        await running.terminal.shows("the answer")
+        await running.terminal.shows("» half a")
+        running.end_turn(first)
+        await running.terminal.hides("waits: two")
+        await running.terminal.shows("» two")
+        running.end_turn(second)
+        await running.terminal.hides("working")
+        await running.terminal.shows("» half a")
+
+
+async def test_words_of_the_next_turn_stand_below_its_prompt(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        first = await running.prompt("one")
+        await running.prompt("two")
+        running.say("to one")
+        running.end_turn(first)
+        running.say("to two")
+        await running.terminal.shows("to two")
+        screen = running.terminal.screen
+        places = [screen.index(word) for word in ("» one", "to one", "» two", "to two")]
+        assert places == sorted(places)
+
+
+async def test_a_key_answers_a_permission_that_was_there_long_enough(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        await running.terminal.shows("rm -r /")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("Allow: rm -r /")
+        await running.bridge.until(lambda: running.bridge.answered)
+        outcome = {"outcome": "selected", "optionId": "once"}
+        assert running.bridge.answered == [Ok({"outcome": outcome})]
+        await running.terminal.hides("1 or y")
+
+
+@pytest.mark.hazard("V9")
+async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        first = running.ask("List files", rawInput={"command": "ls\x1b[2J"})
+        await running.terminal.shows("command: ls\\x1b[2J")
+        running.now += 1
+        running.bridge.peer.cancel(first)
+        places = [{"path": f"/p{n}"} for n in range(7)]
+        running.ask("List files", rawInput={"argv": ["rm", "-r", "a b"]}, locations=places)
+        await running.terminal.shows("argv: rm -r 'a b'")
+        await running.terminal.shows("paths (7):")
+        await running.terminal.shows("/p6")
+        running.type("y")  # for what it was before
+        await running.terminal.shows("» y")
+        running.type("\x7f")
+        await running.terminal.hides("» y")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
+
+
+@pytest.mark.hazard("V9")
+async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        another = "\n" * 40 + "command: ls\n"
+        running.ask("ls", rawInput={"command": "rm -r /", "note": another})
+        await running.terminal.shows("about ls: command: rm -r /")
+        await running.terminal.shows("1 or y: Allow")
+
+
+async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.type("yes it is")
+        await running.terminal.shows("» yes it is")
+        running.now += 10
+        running.type("y")
+        await running.terminal.shows("» yes it isy")
+        await running.terminal.shows("Alt-1 or Alt-y: Allow")
+        assert not running.bridge.answered
+        running.type("\x1bn")
+        await running.terminal.shows("Reject: rm -r /")
+        await running.terminal.shows("» yes it isy")
+
+
+async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        first = running.ask("first")
+        running.ask("second", "t2")
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.bridge.peer.cancel(first)
+        await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("second")
+        running.type("y")
+        await running.terminal.shows("» y")
+        assert len(running.bridge.answered) == 1  # the first, withdrawn
+        running.type("\x7f")
+        await running.terminal.hides("» y")
+        running.now += 1
+        running.type("1")
+        await running.terminal.shows("Allow: second")
+
+
+async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.type("\x03")
+        await running.terminal.shows("Ctrl-C again leaves")
+        with anyio.fail_after(5):
+            assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
+            await running.bridge.until(lambda: running.bridge.answered)
+        assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
+        running.end_turn(call, "cancelled")
+        await running.terminal.shows("stopped")
+        assert not running.left.is_set()
+
+
+async def test_ctrl_c_twice_leaves_and_ctrl_c_long_after_does_not(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        running.type("\x03")
+        await running.terminal.shows("again leaves")
+        running.now += 3
+        running.type("\x03x")
+        await running.terminal.shows("» x")
+        running.type("\x03")  # idle with something typed: that is what goes
+        await running.terminal.hides("» x")
+        running.type("\x03")
+        with anyio.fail_after(5):
+            await running.left.wait()
+
+
+async def test_one_who_is_to_leave_before_anything_is_drawn_leaves(tmp_path: Path) -> None:
+    with create_pipe_input() as keys:
+        bridge = FakeBridge()
+        bridge.close()
+        for each in bridge.end:
+            each.close()
+        running = Chat(bridge, keys, TerminalModel())
+        conversation, screen = parts(running, tmp_path, Look())
+        conversation.end()
+        conversation.say("why")
+        screen.leave()
+        with anyio.fail_after(5):
+            await screen.run()
+        assert running.terminal.screen.strip() == "why"
+
+
+async def test_ctrl_d_leaves_on_an_empty_line_alone(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        running.type("ab\x01\x04")
+        await running.terminal.shows("» b")
+        running.type("\x04\x04")
+        with anyio.fail_after(5):
+            await running.left.wait()
+
+
+async def test_a_paste_of_many_lines_and_alt_enter_send_nothing(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        running.type("\x1b[200~one\rtwo\nthree\x1b[201~")
+        await running.terminal.shows("three")
+        running.type("\x1b\rfour\nfive")
+        await running.terminal.shows("five")
+        assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
+        running.type("\r")
+        await running.prompted("one\ntwo\nthree\nfour\nfive")
+
+
+async def test_shift_tab_sets_the_next_mode_and_mode_lists_them(tmp_path: Path) -> None:
+    answers: Any = {"session/set_mode": {}}
+    async with chat(tmp_path, opened=MODES, **answers) as running:
+        await running.terminal.shows("Ask")
+        running.type("\x1b[Z")
+        await running.terminal.shows("mode: Auto")
+        call = await running.bridge.asked("session/set_mode")
+        assert call.params == {"sessionId": SESSION, "modeId": "auto"}
+        running.type("/mode\r")
+        await running.terminal.shows("* auto  Auto")
+        running.type("/mode as\r")
+        await running.terminal.shows("mode: Ask")
+
+
+async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main file.py").touch()
+    async with chat(tmp_path) as running:
+        commands = [{"name": "review", "description": "looks at it"}]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        running.type("/rev")
+        await running.terminal.shows("review  looks at it")
+        running.type("\t @mai")
+        await running.terminal.shows("src/main file.py")
+        running.type("\t\r\r")
+        with anyio.fail_after(5):
+            call = await running.bridge.asked("session/prompt")
+        assert call.params["prompt"] == [
+            {"type": "text", "text": "/review "},
+            {
+                "type": "resource_link",
+                "uri": (tmp_path / "src" / "main file.py").as_uri(),
+                "name": "src/main file.py",
+            },
+        ]
+
+
+async def test_nothing_of_an_agent_reaches_the_terminal_as_a_sequence(tmp_path: Path) -> None:
+    bad = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b2J\u202e\r"
+    async with chat(tmp_path, columns=100) as running:
+        call = await running.prompt("do")
+        commands = [{"name": "x\x1b[2J", "description": bad}]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        running.bridge.update(SESSION, "session_info_update", title=bad)
+        running.bridge.update(
+            SESSION, "tool_call", toolCallId="t", title=bad, locations=[{"path": bad}]
+        )
+        running.say(bad)
+        running.ask(bad)
+        await running.terminal.shows("a permission is asked")
+        running.type("/")
+        await running.terminal.shows(r"x\x1b[2J")
+        running.end_turn(call)
+        assert "\x1b]" not in "".join(running.terminal.written)  # the model refuses others
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(20, 6), (20, 3), (8, 4), (200, 50)])
+async def test_a_small_terminal_shows_what_it_can(tmp_path: Path, columns: int, rows: int) -> None:
+    async with chat(tmp_path, columns=columns, rows=rows) as running:
+        call = await running.prompt("go")
+        for number in range(30):
+            running.say(f"word {number} and more\n\n" if number % 3 else f"`code {number}` 你好 ")
+        running.ask()
+        await running.terminal.shows("»")
+        running.end_turn(call)
+        running.type("typed")
+        await running.terminal.shows("typed")
+        assert "too small" not in running.terminal.everything
+
+
+async def test_without_unicode_and_colours_plain_ascii_is_written(tmp_path: Path) -> None:
+    async with chat(tmp_path, look=Look(unicode=False, colours=False)) as running:
+        await running.prompt("go")
+        running.say("• 你好\n\n")
+        running.bridge.update(SESSION, "plan", entries=[{"content": "é"}])
+        await running.terminal.shows(r"\u4f60\u597d")
+        await running.terminal.shows(r"[ ] \xe9")
+        assert "".join(running.terminal.written).isascii()
+
+
+@pytest.mark.parametrize("said", ["end", "end\n\nmore"])
+async def test_a_terminal_that_becomes_narrower_keeps_no_rows_of_what_was_drawn(
+    tmp_path: Path, said: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("go")
+        running.say("word " * 30)
+        await running.terminal.shows("word word")
+        running.terminal.resize(23)
+        running.say(said)
+        await running.terminal.shows(said[-4:].strip())
+        assert running.terminal.everything.count("word") == 30
+        assert running.terminal.everything.count("»") == 2
+
+
+async def test_nothing_is_erased_without_being_drawn_by_the_same_write(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("go")
+        for number in range(20):
+            running.say(f"{number}\n\n")
+            running.type("x")
+        running.say("end\n\nmore")
+        await running.terminal.shows("more")
+        erasing = [text for text in running.terminal.written if "\x1b[J" in text]
+        assert erasing
+        assert all("»" in text for text in erasing)

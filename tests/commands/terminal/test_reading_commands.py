@@ -1,0 +1,186 @@
+"""`acp-bridge sessions` and `show`: what is listed, which session is meant, what is printed."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge import cli
+from acp_bridge.commands.terminal.known import short_ids
+from acp_bridge.journal import Journal
+from tests.journal.sayings import chunk, lines
+
+Said = Callable[..., tuple[int, str, str]]
+FIRST, SECOND, THIRD = "abcd" + "1" * 28, "abce" + "2" * 28, "f" * 32
+
+
+@pytest.fixture
+def said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Said:
+    """Run a command in a folder: its exit code, stdout and stderr."""
+    monkeypatch.setenv("ACP_BRIDGE_HOME", str(tmp_path / "home"))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+
+    def said(*words: str) -> tuple[int, str, str]:
+        code = cli.run(words)
+        found = capsys.readouterr()
+        return code, found.out, found.err
+
+    return said
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = Journal(tmp_path / "home")
+    yield journal
+    await journal.close()
+
+
+async def keep(journal: Journal, session_id: str, cwd: Path, title: str, *words: str) -> None:
+    """A session of one turn with these messages, which stays open."""
+    session = await journal.create(session_id, cwd=str(cwd), agent="codex-acp")
+    seq = session.accept(f"p{session_id}", {"prompt": [{"type": "text", "text": "please"}]})
+    session.start_turn(seq)
+    for number, text in enumerate(words):
+        session.record(seq, lines(chunk(text, f"m{number}")))
+    await journal.touch(session_id, title=title)
+
+
+async def test_sessions_are_listed_the_last_one_first(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    assert said("sessions") == (0, "No sessions.\n", "")
+    await keep(journal, FIRST, tmp_path / "project", "Parser\x1b[31m")
+    await keep(journal, SECOND, tmp_path, "Lexer")
+    code, out, _ = said("sessions")
+    head, second, first = out.splitlines()
+    assert code == 0
+    assert head.split() == ["ID", "USED", "AGENT", "FOLDER", "TITLE"]
+    assert second.split()[::5] == ["abce2222", "Lexer"]
+    assert first.startswith("abcd1111  2")
+    assert first.endswith(f"codex-acp  {tmp_path}/project  Parser\\x1b[31m")
+
+
+async def test_sessions_are_found_by_folder_and_by_text(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path / "project", "Parser")
+    await keep(journal, SECOND, tmp_path, "Lexer")
+    (tmp_path / "link").symlink_to(tmp_path / "project")
+
+    def ids(*words: str) -> list[str]:
+        return [
+            json.loads(line)["sessionId"]
+            for line in said("sessions", "--json", *words)[1:2][0].splitlines()
+        ]
+
+    assert ids() == [SECOND, FIRST]
+    assert ids("--cwd", ".") == ids("--cwd", str(tmp_path / "link")) == [FIRST]
+    assert ids("--search", "LEX") == ids("--search", "abce") == [SECOND]
+    assert ids("--search", "codex") == [SECOND, FIRST]
+    assert ids("--search", "LEX", "--cwd", ".") == []
+
+
+async def test_json_is_what_was_kept_and_not_made_harmless(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "a\x1b", "b\x1b")
+    listed = json.loads(said("sessions", "--json")[1])
+    assert listed.pop("updatedAt").endswith("Z")
+    assert listed == {
+        "sessionId": FIRST,
+        "title": "a\x1b",
+        "cwd": str(tmp_path),
+        "agent": "codex-acp",
+    }
+    shown = [json.loads(line) for line in said("show", "--json", FIRST)[1].splitlines()]
+    assert [each["sessionId"] for each in shown] == [FIRST, FIRST]
+    assert shown[1]["update"] == chunk("b\x1b", "m0")["update"]
+
+
+async def test_a_session_that_runs_is_shown_as_far_as_it_is(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser", "one \x1b[1m", "two")
+    live = await journal.open(FIRST)
+    live.accept("next", {"prompt": [{"type": "text", "text": "then\x07 this"}]})
+    code, out, _ = said("show", "abcd")
+    assert code == 0
+    assert out.startswith(f"# Parser\n\nSession `{FIRST}` of codex-acp in `{tmp_path}`, last used ")
+    assert out.partition(".\n\n")[2] == (
+        "## User\n\nplease\n\n## Agent\n\none \\x1b[1m\n\ntwo\n\n"
+        "## Waiting\n\n1. then\\x07 this (waiting)\n"
+    )
+
+
+async def test_without_an_id_the_last_session_of_this_folder_is_shown(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    assert said("show") == (1, "", "acp-bridge show: no session was used in this folder\n")
+    await keep(journal, FIRST, tmp_path / "project", "Here")
+    await keep(journal, SECOND, tmp_path, "There")
+    assert said("show")[1].startswith("# Here\n")
+
+
+async def test_an_id_that_means_several_sessions_or_none_is_told(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "One\x1b")
+    await keep(journal, SECOND, tmp_path, "Two")
+    code, out, err = said("show", "abc")
+    assert (code, out) == (1, "")
+    assert err == (
+        f"acp-bridge show: 'abc' may mean several sessions:\n  {SECOND}  Two\n  {FIRST}  One\\x1b\n"
+    )
+    assert said("show", "\x1b")[2] == (
+        "acp-bridge show: no session has an id that begins with '\\x1b'\n"
+    )
+    assert said("show", "abce")[0] == 0
+
+
+async def test_a_session_that_can_not_be_read_is_told_and_one_that_is_damaged_is_shown(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "One", *("." * 500 + str(n) for n in range(20)))
+    await journal.close()
+    path = tmp_path / "home" / "sessions" / f"{FIRST}.db"
+    data = bytearray(path.read_bytes())
+    at = data.find(b".17") // 1024 * 1024
+    data[at : at + 1024] = b"\xa5" * 1024
+    path.write_bytes(data)
+    code, out, _ = said("show", FIRST)
+    assert code == 0
+    assert out.count("." * 500) >= 17
+    path.write_bytes(b"no database" * 1000)
+    code, out, err = said("show", FIRST)
+    assert (code, out) == (1, "")
+    assert err.startswith("acp-bridge show: session abcd1111 can't be read: the journal failed")
+
+
+async def test_reading_leaves_the_home_as_it_was(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "One", "text")
+    await journal.close()
+
+    def there() -> dict[Path, Any]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = there()
+    assert [said(*words)[0] for words in (["sessions"], ["show", FIRST])] == [0, 0]
+    assert there() == before
+
+
+def test_ids_are_shown_as_short_as_they_can_be_told_apart() -> None:
+    assert short_ids([FIRST, SECOND, THIRD]) == {
+        FIRST: FIRST[:8],
+        SECOND: SECOND[:8],
+        THIRD: THIRD[:8],
+    }
+    alike = ["a" * 20 + "1", "a" * 20 + "2", "a" * 12 + "b"]
+    assert [*short_ids(alike).values()] == [alike[0], alike[1], "a" * 12 + "b"]
+    assert short_ids(["abc", "abcdefghijkl"]) == {"abc": "abc", "abcdefghijkl": "abcdefgh"}

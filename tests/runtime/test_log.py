@@ -1,0 +1,134 @@
+"""The log: one line an event, nothing secret in it."""
+
+import errno
+import io
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.runtime import log
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(logging, "lastResort", logging.lastResort)
+    file = tmp_path / "bridge.log"
+    log.configure("debug", file)
+    yield file
+    for handler in log.logger.handlers[:]:
+        handler.close()
+        log.logger.removeHandler(handler)
+    log.logger.propagate = True
+    log.logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OPENAI_API_KEY=sk-verysecretvalue",
+        'headers {"Authorization": "Bearer verysecretvalue"}',
+        "Authorization: Bearer verysecretvalue",
+        "token: verysecretvalue",
+        "PASSWORD = 'verysecretvalue'",
+        "bare sk-verysecretvalue in the middle",
+        "Authorization: Basic verysecretvalue",
+        '{\\"Authorization\\": \\"Basic verysecretvalue\\"}',
+        '{\\"api_key\\": \\"verysecretvalue\\"}',
+        "DefaultEndpointsProtocol=https;AccountKey=verysecretvalue==;EndpointSuffix=x",
+        "https://hooks.slack.com/services/T0/B0/verysecretvalue",
+        "https://discord.com/api/webhooks/1/verysecretvalue",
+        "postgres://me:verysecretvalue@db.example.org",
+        "-----BEGIN PRIVATE KEY-----\nMIIE\nverysecretvalue\n-----END PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\\nverysecretvalue",
+    ],
+)
+def test_what_looks_like_a_key_is_masked_in_every_line(written: Path, text: str) -> None:
+    log.event("agent.stderr", agent="x", text=text)
+    log.logger.error("error %s", text)
+    try:
+        raise ValueError(text)
+    except ValueError as exc:
+        log.logger.error("error id=1", exc_info=exc)
+    said = written.read_text()
+    assert said.count("***") >= 3
+    assert "verysecretvalue" not in said
+
+
+def test_an_event_is_one_line_whatever_is_in_it(written: Path) -> None:
+    log.event("agent.stderr", agent="x", text="two\nlines", nothing=None)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as exc:
+        log.logger.error("error", exc_info=exc)
+    lines = written.read_text().splitlines()
+    assert len(lines) == 2
+    assert "nothing" not in lines[0]
+
+
+def test_what_agents_print_is_logged_for_debugging_only(written: Path) -> None:
+    log.logger.setLevel(logging.INFO)
+    log.event("agent.stderr", agent="x", text="private")
+    log.event("agent.exited", agent="x", how="exit code 0")
+    assert [line.split()[3] for line in written.read_text().splitlines()] == ["agent.exited"]
+
+
+def test_what_libraries_log_is_written_and_masked_too(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # nobody else takes it
+    logging.getLogger("asyncio").warning("it failed: token=verysecretvalue")
+    assert written.read_text().endswith(" WARNING it failed: token=***\n")
+
+
+def test_the_log_file_is_the_users_alone(written: Path) -> None:
+    assert written.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.hazard("C4")
+def test_a_log_that_nobody_reads_holds_up_nothing_and_goes_on_when_somebody_does() -> None:
+    readable, writable = os.pipe()
+    logger = logging.Logger("unread")
+    logger.addHandler(log.StderrHandler(writable))
+
+    def write() -> None:
+        for _ in range(1000):
+            logger.warning("x" * 5000)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join(5)
+    held_up = thread.is_alive()
+    lines = b""
+    if not held_up:
+        lines = os.read(readable, 1 << 20)
+        logger.warning("read again")
+        lines += os.read(readable, 1 << 20)
+    os.close(readable)  # which ends a write that waits
+    thread.join(5)
+    logger.warning("nobody is there")
+    os.close(writable)
+    assert not held_up
+    assert set(lines.splitlines()) >= {b"x" * 5000, b"read again"}
+
+
+class Full(io.TextIOWrapper):
+    """A file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_full_disk_under_the_log_file_is_not_told_on_stderr(
+    written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = log.logger.handlers[0]
+    assert isinstance(handler, logging.FileHandler)
+    handler.close()
+    handler.setStream(Full(io.BytesIO()))
+    log.event("agent.exited", agent="x", how="exit code 0")
+    assert capsys.readouterr().err == ""
