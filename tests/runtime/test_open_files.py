@@ -87,7 +87,7 @@ def test_what_is_open_is_counted() -> None:
 )
 def test_the_limit_is_raised_as_far_as_it_may_be(soft: int, hard: int, raised: str) -> None:
     code = (
-        "import resource; from acp_bridge import open_files;"
+        "import resource; from acp_bridge.runtime import open_files;"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}));"
         "before = open_files.raise_limit(); print(open_files.limit(), before)"
     )
