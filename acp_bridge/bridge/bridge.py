@@ -292,8 +292,10 @@ class Bridge:
     def _cancel_request(self, client: Client, request_id: object) -> None:
         if not is_id(request_id):
             return
+        # The bridge that has a request answers it: until then it may show what was asked for.
+        if self._sessions.passages.cancel_request(client, request_id):
+            return
         if not client.cancel_request(request_id):
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
-            self._sessions.passages.cancel_request(client, request_id)

@@ -372,6 +372,19 @@ async def test_the_bridge_that_had_a_session_before_does_not_open_it_for_another
         assert "holder" not in (await it.load())["_meta"]["acp_bridge"]
 
 
+async def test_a_load_again_that_is_given_up_shows_nothing_once_that_is_answered(
+    home: Path,
+) -> None:
+    async with two(home) as it:
+        await it.load()
+        shown = it.other.editor.texts(it.session_id)
+        load = it.other.editor.send("session/load", {**SETUP, **it.params})
+        it.other.editor.cancel_request(load)
+        assert (await it.other.editor.refusal(load)).code == -32800
+        await it.other.editor.stop_reason(it.other.editor.prompt(it.session_id, "after"))
+        assert [*shown, "echo after"] == it.other.editor.texts(it.session_id)
+
+
 async def test_a_load_that_is_given_up_leaves_the_holder(home: Path) -> None:
     async with two(home) as it:
         gate = Gate()
