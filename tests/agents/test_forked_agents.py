@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -154,6 +155,16 @@ async def test_a_forked_agent_its_guard_and_their_parent_are_known_for_good(worl
     process = await forked(world)
     guard = parent_of(process.pid)
     assert [is_from_agent(pid) for pid in (process.pid, guard, parent_of(guard))] == [True] * 3
+
+
+@pytest.mark.hazard("V6")
+async def test_where_there_is_no_mark_a_forked_agent_is_known_by_the_parent_of_its_guard(
+    world: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below the parent of an acp-bridge without a mark."""
+    process = await forked(world)
+    monkeypatch.setattr(resource, "prlimit", lambda *_: (resource.RLIM_INFINITY,) * 2)
+    assert is_from_agent(process.pid)
 
 
 # ends, as those of other agents

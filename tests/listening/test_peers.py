@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -160,17 +161,40 @@ def test_the_words_of_a_guard_in_an_argument_make_no_agent(
 
 
 @pytest.mark.hazard("V6")
-@pytest.mark.parametrize("how", ["itself", "child"])
+@pytest.mark.parametrize(
+    ("linux", "how"),
+    [(False, "itself"), (False, "child"), (True, "itself"), (True, "child"), (True, "double fork")],
+)
 async def test_where_there_is_no_mark_the_ancestors_tell(
-    short: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    short: Path, monkeypatch: pytest.MonkeyPatch, linux: bool, how: str
 ) -> None:
-    monkeypatch.setattr(origin, "LINUX", False)  # as on macOS, with the same `ps`
+    """As on macOS, with the same `ps`; and as below the guard of an acp-bridge without a mark."""
+    monkeypatch.setattr(origin, "LINUX", linux)
+    monkeypatch.setattr(resource, "prlimit", lambda *_: (resource.RLIM_INFINITY,) * 2)
     with listener(short) as (waiting, path):
         async with started(python(f"PATH = {path!r}\n{CONNECT}\n{HOW[how]}")) as (agent, _):
             assert await read_line(agent) == "connected"
             connection, _ = waiting.accept()
             with connection, pytest.raises(Refused, match="agents"):
                 check(connection)
+
+
+def test_where_proc_shows_only_one_s_own_processes_what_is_above_them_is_not_asked_for(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hides(path: object, mode: str) -> IO[bytes]:
+        if path == f"/proc/{os.getppid()}/stat":
+            raise FileNotFoundError
+        return open(str(path), mode)
+
+    def of_another(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    with connected(short) as (connection, _):
+        monkeypatch.setattr(origin, "open", hides, raising=False)
+        monkeypatch.setattr(os.path, "exists", lambda path: path != f"/proc/{os.getppid()}/stat")
+        monkeypatch.setattr(os, "kill", of_another)
+        check(connection)
 
 
 #: Listens, says so on its stdout, and stays.

@@ -32,6 +32,8 @@ from tests.support.recording import Message, RpcError
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
+#: for what starts an interpreter.
+_SECONDS = 30.0
 #: for `initialize`: the client wants to hear of every prompt that is accepted.
 TELL_ACCEPTED: Message = {"_meta": {"acp_bridge": {"accepted": True}}}
 
@@ -126,6 +128,15 @@ class World:
                     with anyio.fail_after(4):
                         await client.closed.wait()
         judge(client.recording, client.stderr.decode())
+
+    async def command(self, *words: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+        """The exit code, stdout and stderr of a command in a terminal of its own."""
+        command = [sys.executable, "-m", "acp_bridge", *words]
+        own = {"ACP_BRIDGE_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        given = {**os.environ, **self.env, **own, **(env or {})}
+        with anyio.fail_after(_SECONDS):
+            done = await anyio.run_process(command, cwd=self.cwd, env=given, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     async def _open(
         self,

@@ -33,13 +33,15 @@ async def kept(
     *agent: str,
     keep: str = "1h",
     cwd: Path | None = None,
+    env: dict[str, str] | None = None,
     **more: Any,
 ) -> AsyncIterator[RecordingClient]:
     """A client of a kept bridge with a session; when the body is through, the bridge has to end."""
     words = [sys.executable, "-m", "acp_bridge", "--keep", keep]
     words += agent or ["--", *fixture_command()]
-    env = {**world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
-    async with RecordingClient.start(words, env=env, cwd=cwd) as client:
+    own = {"ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
+    given = {**world.env, **own, **(env or {})}
+    async with RecordingClient.start(words, env=given, cwd=cwd) as client:
         await client.initialize({**TELL_ACCEPTED, **more})
         await client.new_session(world.cwd)
         pid = (await kept_bridge(world)).pid

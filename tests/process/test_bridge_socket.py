@@ -127,5 +127,5 @@ async def test_what_an_agent_has_started_can_neither_join_its_own_bridge_nor_ano
     async with world.bridge() as other, world.bridge(command=command) as client:
         for bridge in (await listening(world, client), await listening(world, other)):
             answer = await client.request("_x/connect", {"path": bridge.socket})
-            assert "agents" in answer["said"]
+            assert "agents and what they start" in answer["said"]
             assert answer["said"].count("\n") == 1

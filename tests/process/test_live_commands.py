@@ -1,9 +1,7 @@
 """The commands on live sessions, as processes, on the real bridge of an editor."""
 
 import json
-import os
 import signal
-import sys
 
 import anyio
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from acp_bridge.commands.terminal import live
 from acp_bridge.commands.terminal.known import NotFound
 from acp_bridge.journal.reading import all_sessions
-from tests.process.bridge_support import ROOT, World
+from tests.process.bridge_support import World
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 
@@ -19,17 +17,6 @@ pytestmark = pytest.mark.process
 
 #: for what starts an interpreter
 _SECONDS = 30.0
-
-
-async def run(world: World, *words: str) -> tuple[int, str, str]:
-    """The exit code, stdout and stderr of a command in a terminal of its own."""
-    command = [sys.executable, "-m", "acp_bridge", *words]
-    own = {"ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
-    with anyio.fail_after(_SECONDS):
-        done = await anyio.run_process(
-            command, cwd=world.cwd, env={**os.environ, **world.env, **own}, check=False
-        )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 async def listed(world: World, editor: RecordingClient, **wanted: object) -> None:
@@ -52,24 +39,24 @@ async def test_a_session_of_an_editor_is_seen_fed_answered_and_ended_from_a_term
         first = editor.send_prompt("permission; gate middle; say never")
         await editor.until_request("session/request_permission")
         session = editor.session_id
-        code, out, _ = await run(world, "send", session[:6], "say queued")
+        code, out, _ = await world.command("send", session[:6], "say queued")
         assert (code, out.split()[:4]) == (0, ["In", "the", "queue", "of"])
         await listed(world, editor, state="permission", waiting=1, clients=1)
-        code, out, _ = await run(world, "approve", session[:6], "--option", "allow")
+        code, out, _ = await world.command("approve", session[:6], "--option", "allow")
         assert (code, out.splitlines()[-1].split()[:2]) == (0, ["Approved", "(Allow):"])
         await editor.until_request("$/cancel_request")
         await editor.until_text("[permission allow]")
         await world.gates.reached("middle")
-        assert (await run(world, "cancel", session))[0] == 0
+        assert (await world.command("cancel", session))[0] == 0
         assert (await editor.answer_to(first))["result"]["stopReason"] == "cancelled"
         await editor.until_text("queued")  # it was kept, though who sent it has left
-        assert (await run(world, "close", session))[0] == 0
-        code, out, _ = await run(world, "send", session, "say held")
+        assert (await world.command("close", session))[0] == 0
+        code, out, _ = await world.command("send", session, "say held")
         assert (code, "is not live: recorded, and held" in out) == (0, True)
         assert [row.params["prompt"][0]["text"] for row in await world.journal(session)][2:] == [
             "say held"
         ]
-        assert (await run(world, "delete", session, "--", *fixture_command()))[0] == 0
+        assert (await world.command("delete", session, "--", *fixture_command()))[0] == 0
         assert all_sessions(world.home) == []
 
 
@@ -85,9 +72,9 @@ async def test_a_question_that_names_only_a_card_is_shown_with_its_command_in_a_
         editor.side.permission = "never"
         editor.send_prompt(f"update {update}; ask session/request_permission {asked}")
         await editor.until_request("session/request_permission")
-        _, out, _ = await run(world, "ps")
+        _, out, _ = await world.command("ps")
         assert "asks: List files: command: rm -rf 'a b' (acp-bridge approve" in out
-        code, out, _ = await run(world, "approve", editor.session_id, "--option", "allow")
+        code, out, _ = await world.command("approve", editor.session_id, "--option", "allow")
         assert (code, "\ncommand: rm -rf 'a b'\n" in out) == (0, True)
 
 
