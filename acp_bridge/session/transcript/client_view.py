@@ -135,6 +135,11 @@ class ClientView:
         self._send(self._line(params), _Kind.STATE)
         self._quiet = quiet
 
+    def note_set(self, params: Json) -> None:
+        """Note a state that this client has set: the answer to its request tells it."""
+        self._known(params)
+        self._kept = [each for each in self._kept if each.state != kind_of(params)]
+
     @property
     def listens(self) -> bool:
         """Nothing is kept from the client now, and no replay runs."""

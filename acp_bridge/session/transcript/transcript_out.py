@@ -193,7 +193,9 @@ class TranscriptOut:
         self._keep_state(params)
         self.flush()
         for view in self._views:
-            if view.client is not client:
+            if view.client is client:
+                view.note_set(params)
+            else:
                 view.tell(params)
 
     def show_now(self, params: Json) -> None:
