@@ -190,7 +190,13 @@ class Life:
             await connection.close()
 
     def _stop_the_deaf(self) -> None:
-        """An agent that reads nothing answers nothing: its sessions are closed."""
+        """An agent that reads nothing answers nothing: its sessions are closed, and new ones, which
+        have no id yet, are given up.
+        """
+        for caller in self.here:
+            for message in caller.unanswered():
+                if message["method"] == "session/new":
+                    caller.notify("$/cancel_request", {"requestId": message["id"]})
         asked = [message for caller in self.here for message in caller.unanswered()]
         named = {message["params"].get("sessionId") for message in asked}
         named |= {p.session_id for caller in self.here for p in caller.prompts.values()}
