@@ -189,6 +189,11 @@ class ClientView:
             self.send(b"".join(each.line for each in kept))
             self._caught_up.set()
 
+    def end_quiet_of_load(self) -> None:
+        """Send what was kept back since a load: another client does something in the session."""
+        if self._quiet is Quiet.ASIDES:
+            self.wake()
+
     def begin_turn(self) -> None:
         """End the quiet; with the first prompt the commands are shown once more.
 
