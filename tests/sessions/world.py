@@ -26,7 +26,7 @@ from tests.sessions.editor import Editor
 CWD = "/w"
 SETUP: Json = {"cwd": CWD, "mcpServers": []}
 #: seconds that a test, or one step of a long one, may take; each wait in it has a bound of its own
-BOUND = 20
+BOUND = 60
 
 
 class MemoryContext(SessionContext):

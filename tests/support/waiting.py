@@ -16,7 +16,7 @@ _EAGER = 200
 _PAUSE = 0.001
 
 
-async def until(look: Callable[[], T], within: float = 5) -> T:
+async def until(look: Callable[[], T], within: float = 30) -> T:
     """Return what `look` returns as soon as it is true; raises TimeoutError after so many seconds.
 
     Other tasks run between two looks.
