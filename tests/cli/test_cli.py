@@ -194,12 +194,12 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
 def test_a_command_that_says_no_name_starts_with_a_warning_that_says_how_to_give_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    settings = parse(["--", "node", "/opt/agent/.bin"]).settings
+    settings = options.parse(["--", "node", "/opt/agent/.bin"], {}).settings
     said = capsys.readouterr().err
     assert settings.agent_name == "node"
     assert "sessions are kept under 'node'" in said
     assert "--agent-name NAME" in said
-    parse(["--agent-name", "mine", "--", "node", "/opt/agent/.bin"])
+    options.parse(["--agent-name", "mine", "--", "node", "/opt/agent/.bin"], {})
     assert capsys.readouterr().err == ""
 
 
