@@ -230,6 +230,8 @@ FEEDBACK: Final = "feedback"
 CONTEXT: Final = "context"
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
+#: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.
+NO_DEMO: Final = "noDemo"
 #: in a resume: the client saw the session until the bridge that held it ended.
 CONTINUES: Final = "continues"
 #: in the answer to a load: the bridge that holds the session, and its settings.

@@ -204,6 +204,9 @@ class Bridge:
                     await client.give_up(OPENING)
                 await self._sessions.passages.end()
             await self._sessions.end(self._settings.close_grace)
+            # Who looks at a session that another one deletes leaves it, and perhaps the bridge.
+            for client in list(self._clients):
+                await client.finish(frozenset({protocol.SESSION_DELETE}))
         async with anyio.create_task_group() as tasks:
             for client in self._clients:
                 tasks.start_soon(client.end, waits.FLUSH)

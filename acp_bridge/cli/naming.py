@@ -68,6 +68,7 @@ _LAUNCHERS: Final = {
     **_launch("pdm, pdm run, hatch, hatch run, rye, rye run", "command", value=_IN_ENVIRONMENT),
     **_launch("conda, conda run, mamba, mamba run", "command", value=_IN_ENVIRONMENT),
     **_launch("micromamba, micromamba run", "command", value=_IN_ENVIRONMENT),
+    **_launch("volta, volta run", "command", value="--node --npm --pnpm --yarn"),
     **_launch("env", "command", value="-u --unset -C --chdir"),
     **_launch("sudo", "command", value="-u -g -C -h -p -D"),
     **_launch("doas", "command", value="-u -C"),
@@ -102,8 +103,25 @@ _NO_NAME: Final = re.compile(r"-|.*(=|://)")
 
 
 def agent_name(command: Sequence[str]) -> str:
-    """Return the name under which an agent's sessions are kept."""
-    return _name(list(command), _DEEPEST) or Path(command[0]).name
+    """Return the name under which an agent's sessions are kept.
+
+    Where the command gives none, it is that of its first script, or of the program.
+    """
+    name = _name(list(command), _DEEPEST) or Path(command[0]).name
+    if _is_name(name):
+        return name
+    files = (without_version(Path(word).name) for word in command[1:] if "/" in word)
+    return next(filter(_is_name, files), Path(command[0]).name)
+
+
+def is_named(command: Sequence[str]) -> bool:
+    """Return False if the name of this command's agent is only a guess."""
+    return _is_name(_name(list(command), _DEEPEST) or Path(command[0]).name)
+
+
+def _is_name(name: str) -> bool:
+    """Return False for a folder such as `.bin`, and for an option."""
+    return not Path(name).name.startswith((".", "-"))
 
 
 def former_names(command: Sequence[str]) -> frozenset[str]:
@@ -156,7 +174,8 @@ def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
     if starts == "command" and words:
         return _name(words, depth - 1)
     if starts == "script" and words:
-        return _of_file(words[0])
+        package = re.fullmatch(r"(?:npm|jsr):/?(.+)", words[0])  # deno runs both
+        return without_version(package[1]) if package else _of_file(words[0])
     word, *rest = words or [named]
     return _of_word(word, depth, rest) if word else None
 
@@ -179,6 +198,8 @@ def _of_file(word: str) -> str:
     for folder in ("node_modules", "site-packages"):
         if folder in parts[:-1]:
             inside = parts[len(parts) - parts[::-1].index(folder) :]
+            if inside[0] == ".bin" and len(inside) > 1:  # the commands of all packages
+                return without_version(inside[1])
             return without_version("/".join(inside[: 2 if inside[0].startswith("@") else 1]))
     if "/" not in word and not _is_script(word):
         return without_version(word)

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from acp_bridge import __version__
 from acp_bridge.cli import openhands, own_agent
 from acp_bridge.cli.commands import COMMANDS
-from acp_bridge.cli.naming import agent_name, former_names
+from acp_bridge.cli.naming import agent_name, former_names, is_named
 from acp_bridge.cli.parser import fail
 from acp_bridge.cli.serving_parser import (
     DEFAULTS,
@@ -134,6 +134,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
     if wrong is not None:
         fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else _BUILT_IN
+    if command and not given.agent_name and not is_named(command):
+        _warn_of_guess(found)
     drain = openhands.DRAIN if other and not command else DEFAULTS.drain_timeout
     sleep = DEFAULTS.sleep_after / 60 if other else SLEEP
     return Settings(
@@ -158,6 +160,17 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
+    )
+
+
+def _warn_of_guess(name: str) -> None:
+    from acp_bridge.cli.harmless import one_line
+    from acp_bridge.cli.printing import say_on_stderr
+
+    say_on_stderr(
+        f"acp-bridge: the command of the agent doesn't say its name; sessions are kept under"
+        f" {one_line(name)!r}. If other agents are started like that, too, tell them apart with"
+        " --agent-name NAME\n"
     )
 
 

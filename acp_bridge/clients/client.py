@@ -263,10 +263,14 @@ class Client:
         What has only been read comes to nothing, too.
         """
         self.early.go_on(errors.cancelled())
-        given_up = [each for each in self._running.values() if each.method in methods]
-        for running in given_up:
-            running.scope.cancel()
-        for running in given_up:
+        for running in self._running.values():
+            if running.method in methods:
+                running.scope.cancel()
+        await self.finish(methods)
+
+    async def finish(self, methods: frozenset[str]) -> None:
+        """Return when the requests of these methods that run now have ended."""
+        for running in [each for each in self._running.values() if each.method in methods]:
             await running.ended.wait()
 
     # --- what the peer hands over --------------------------------------------------------------

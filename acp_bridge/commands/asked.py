@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.commands.live import at_session, named, read
+from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
 from acp_bridge.commands.terminal.question import (
     NotAnswered,
@@ -31,7 +31,6 @@ from acp_bridge.commands.terminal.reminder import reminder
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.protocol import Json
 from acp_bridge.wire.json_values import as_object
-from acp_bridge.wire.stdio import Reader
 
 _APPROVE_ABOUT: Final = """\
 Show what the agent asks for in a session, and allow it, once, after a yes. The answer is for what
@@ -46,8 +45,6 @@ ID is the session's id; its first characters are enough."""
 _DENY_AFTER: Final = """\
 exit code: 0 denied, 1 not: nothing is asked, it was settled elsewhere, no such session, or nobody
 answers, 2 wrong usage, 130 interrupted."""
-#: bytes of an answer on the terminal that are looked at.
-_MOST: Final = 1000
 
 
 def approve_parser() -> CommandParser:
@@ -143,7 +140,7 @@ async def _answer(
         if (
             order.allow
             and order.option is None
-            and not await _says_yes(reminder(as_object(params.get("toolCall"))))
+            and not await _allowed(reminder(as_object(params.get("toolCall"))))
         ):
             raise NotAnswered("not approved: the agent still waits for an answer")
         return meant
@@ -156,20 +153,6 @@ async def _answer(
     return print_text(f"{verb} ({name}): {summary_of(params)}.{rest}\n")
 
 
-async def _says_yes(about: str) -> bool:
-    """Ask for a yes on the terminal, below what it is about; anything else is a no."""
+async def _allowed(about: str) -> bool:
     print_text(f"This is about {about}\n" if about else "")
-    print_text("Allow it? [yes/no] ")
-    reader = Reader(os.dup(0))
-    said = b""
-    try:
-        while b"\n" not in said and len(said) < _MOST:
-            piece = await reader.read()
-            if not piece:
-                break
-            said += piece
-    finally:
-        reader.close()
-        if b"\n" not in said:
-            print_text("\n")
-    return said.strip().lower() == b"yes"
+    return await says_yes("Allow it?")

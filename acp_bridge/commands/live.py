@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands import own_bridge
 from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
 from acp_bridge.commands.terminal.ps import as_json, as_text
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
@@ -172,12 +174,16 @@ def delete_parser() -> CommandParser:
     """Return what reads the arguments of `acp-bridge delete`."""
     parser = CommandParser(
         "delete",
-        "acp-bridge delete ID [-- COMMAND ARGS...]",
+        "acp-bridge delete ID [--yes] [-- COMMAND ARGS...]",
         _DELETE_ABOUT,
         ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a -- codex-acp"],
-        "exit code: 0 deleted, 1 not: no such session, or nobody answers, 2 wrong usage.",
+        "exit code: 0 deleted, 1 not: no such session, nobody answers, or you said no, 2 wrong\n"
+        "usage.",
     )
     parser.add_argument("session", metavar="ID")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask first; without a terminal nobody is asked"
+    )
     parser.add_home()
     return parser
 
@@ -189,25 +195,43 @@ def delete(arguments: Sequence[str]) -> int:
     home = data_folder(given.home)
 
     async def act(connection: Connection, session: LiveSession) -> int:
-        await _told(connection, SESSION_DELETE, session)
+        await _introduce(connection)
+        if not await _may_delete(given, named(session)):
+            return _not_deleted()
+        await _tell(connection, SESSION_DELETE, session)
         return print_text(f"Deleted session {named(session)}.\n")
 
     async def work() -> int:
         try:
             return await at_session("delete", home, given.session, act, _tells_nobody)
         except Asleep as asleep:
-            return await _delete_asleep(given.home, agent, asleep.session_id)
+            return await _delete_asleep(given, agent, asleep.session_id)
 
     return anyio.run(work)
 
 
-async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: str) -> int:
+async def _may_delete(given: argparse.Namespace, name: str) -> bool:
+    """Ask the person at the terminal, if there is one and `--yes` was not said."""
+    at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
+    return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
+
+
+def _not_deleted() -> int:
+    return fail("delete", "not deleted")
+
+
+async def _delete_asleep(
+    given: argparse.Namespace, agent: list[str] | None, session_id: str
+) -> int:
     """Delete a session that no bridge has, by a bridge of its agent's."""
-    given = argparse.Namespace(**own_bridge.none_given(home=home))
-    bridge = own_bridge.own_bridge(given, agent)
+    settings = argparse.Namespace(**own_bridge.none_given(home=given.home))
+    bridge = own_bridge.own_bridge(settings, agent)
     info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
     if (why := own_bridge.not_its_agent(bridge, info)) is not None:
         return fail("delete", why, Exit.USAGE)
+    name = session_id[:8] + (f" ({one_line(info.title)})" if info.title else "")
+    if not await _may_delete(given, name):
+        return _not_deleted()
     try:
         async with over_process(
             bridge.command, NullListener(), _ignore, env=own_bridge.environment()
@@ -217,8 +241,7 @@ async def _delete_asleep(home: str | None, agent: list[str] | None, session_id: 
             await connection.request(SESSION_DELETE, params, within=PATIENCE)
     except (RpcError, ConnectionLost, NoAnswer) as error:
         return fail("delete", said(error) if isinstance(error, RpcError) else error)
-    title = f" ({one_line(info.title)})" if info.title else ""
-    return print_text(f"Deleted session {session_id[:8]}{title}.\n")
+    return print_text(f"Deleted session {name}.\n")
 
 
 def _simple_parser(command: str, about: str, after: str) -> CommandParser:
@@ -246,8 +269,16 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
 
 
 async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
-    """Send a request about a session to its bridge; returns the result."""
+    """Initialize, and send a request about a session to its bridge; returns the result."""
+    await _introduce(connection)
+    return await _tell(connection, method, session)
+
+
+async def _introduce(connection: Connection) -> None:
     await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
+
+
+async def _tell(connection: Connection, method: str, session: LiveSession) -> Any:
     params: Json = {"sessionId": session.session_id}
     return await connection.request(method, params, within=PATIENCE)
 

@@ -19,6 +19,7 @@ from acp_bridge.cli.printing import fail
 from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
 from acp_bridge.commands.terminal import known
 from acp_bridge.settings import Settings
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
@@ -113,12 +114,14 @@ def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> Sess
 def prompt_given(parser: Parser, prompt: str) -> str:
     """Return the prompt, which is read from stdin if it is `-`.
 
-    Raises SystemExit if it is empty.
+    Raises SystemExit if it is empty, or longer than a message may be.
     """
     if prompt == "-":
         if sys.stdin is None:
             parser.error("there is no stdin to read the prompt from")
-        prompt = sys.stdin.buffer.read().decode(errors="replace")
+        prompt = sys.stdin.buffer.read(DEFAULT_LIMIT + 1).decode(errors="replace")
     if not prompt.strip():
         parser.error("the prompt is empty")
+    if len(prompt.encode(errors="replace")) > DEFAULT_LIMIT:
+        parser.error(f"the prompt is longer than {DEFAULT_LIMIT} bytes: name a file in it instead")
     return prompt

@@ -86,7 +86,8 @@ async def _send(given: argparse.Namespace) -> int:
         sendings: list[Sending] = []
 
         def listener(session: LiveSession) -> Sending:
-            params = prompt_params(session.session_id, given.prompt, interrupt=given.interrupt)
+            how = {"interrupt": given.interrupt, "no_demo": given.wait}
+            params = prompt_params(session.session_id, given.prompt, **how)
             sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
             return sendings[0]
 

@@ -34,6 +34,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
+from acp_bridge.protocol import NO_DEMO
 from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
@@ -163,10 +164,16 @@ class AcpAgent(OpenSessions[Session]):
 
     # one session
 
-    async def prompt(self, session_id: str, prompt: list[BaseModel], **_: Any) -> PromptResponse:
+    async def prompt(
+        self,
+        session_id: str,
+        prompt: list[BaseModel],
+        meta: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> PromptResponse:
         session = self._session(session_id)
         blocks = checked_blocks(prompt)
-        stop = await session.prompt(blocks)
+        stop = await session.prompt(blocks, no_demo=(meta or {}).get(NO_DEMO) is True)
         self._later(session.title.make)
         return PromptResponse(stop_reason=stop)
 

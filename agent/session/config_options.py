@@ -73,12 +73,17 @@ class ConfigOptions:
     def model_id(self) -> str:
         return self._model_id
 
+    @property
+    def stands_in(self) -> bool:
+        """True while the demo answers for want of a key: the client did not choose it."""
+        return self._model_id == DEMO and not self._chosen
+
     def leave_demo(self) -> str | None:
         """Takes the default model in place of the demo, if a key has come for one meanwhile.
 
         Returns its id; None if the session is not the demo's, or the client chose the demo.
         """
-        default = self._models.default if self._model_id == DEMO and not self._chosen else DEMO
+        default = self._models.default if self.stands_in else DEMO
         if default == DEMO:
             return None
         self._model_id = default

@@ -5,6 +5,7 @@ Invariants
   file of keys, whose folder exists by then.
 - Once a key is there the session goes on with a real model at its next prompt, and says so. A demo
   that was asked for by name stays.
+- A prompt of which nobody would see that the demo answers it is refused instead (`noDemo`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import anyio
 
 from agent.conversation.history import History
 from agent.key_help import key_help
-from agent.model import DEMO
+from agent.model import DEMO, ModelError
 from agent.session.config_options import ConfigOptions
 from agent.settings import Settings
 
@@ -40,11 +41,16 @@ class DemoNotice:
         self._say = say
         self._tell_options = tell_options
 
-    async def before_answer(self) -> None:
-        """Says what there is to say before a prompt is answered; may change the model."""
+    async def before_answer(self, *, no_demo: bool) -> None:
+        """Says what there is to say before a prompt is answered; may change the model.
+
+        `no_demo`: raises ModelError where the demo would answer for want of a key.
+        """
         if (model_id := self._options.leave_demo()) is not None:
             await self._tell_options()
             await self._say(f"A key was found: from here on `{model_id}` answers, not the demo.")
+        elif no_demo and self._options.stands_in and self._settings.model != DEMO:
+            raise ModelError(_refusal(str(self._settings.keys_file)), "missing_key")
         elif self._is_new_demo():
             await self._make_folder()
             await self._say(_notice(str(self._settings.keys_file)))
@@ -59,6 +65,13 @@ class DemoNotice:
             await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:  # the session's own record will say what is wrong with the disk
             logger.exception("the folder of keys can't be made")
+
+
+def _refusal(keys_file: str) -> str:
+    return (
+        "There is no key of any provider, so no model can answer; the demo only does so if"
+        f" `--model demo` was said. {key_help(keys_file=keys_file)}"
+    )
 
 
 def _notice(keys_file: str) -> str:

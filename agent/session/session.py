@@ -153,8 +153,10 @@ class Session:
 
     # prompts
 
-    async def prompt(self, blocks: list[dict[str, Any]]) -> StopReason:
+    async def prompt(self, blocks: list[dict[str, Any]], *, no_demo: bool = False) -> StopReason:
         """Answers the prompt when its turn has come. Raises ModelError, RequestError.
+
+        `no_demo`: the demo is not to answer it for want of a key.
 
         Must not await before the prompt has its place, or prompts could overtake one another.
         """
@@ -164,7 +166,7 @@ class Session:
             with pending.scope:
                 while (first := self._pending[0]) is not pending:
                     await first.answered.wait()
-                stop = await self._answer(blocks, pending.pause)
+                stop = await self._answer(blocks, pending.pause, no_demo=no_demo)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
@@ -217,9 +219,11 @@ class Session:
 
     # answering a prompt
 
-    async def _answer(self, blocks: list[dict[str, Any]], pause: Pause) -> StopReason:
+    async def _answer(
+        self, blocks: list[dict[str, Any]], pause: Pause, *, no_demo: bool
+    ) -> StopReason:
         await self._asides.release()
-        await self._demo_notice.before_answer()
+        await self._demo_notice.before_answer(no_demo=no_demo)
         model = self.options.model()
         if _command(blocks) == "/compact":
             await self.say(await self._compactor.compact(model))

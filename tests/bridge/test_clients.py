@@ -409,3 +409,21 @@ async def test_a_setting_of_another_is_told_in_the_quiet_and_what_was_kept_does_
         quiet.notify("session/cancel", {"sessionId": session_id})
         await quiet.handled()
         assert told() == ["c"]
+
+
+@pytest.mark.hazard("V10")
+async def test_who_sets_a_mode_is_told_when_another_one_sets_it_back_to_what_it_was(
+    tmp_path: Path,
+) -> None:
+    agent = Agent()
+    modes = {"currentModeId": "ask", "availableModes": [{"id": each} for each in ("ask", "edit")]}
+    agent.script["session/new"] = {"sessionId": "agent-1", "modes": modes}
+    agent.script["session/set_mode"] = {}
+    async with bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        other = await it.attached(session_id)
+        for client, mode in ((it.editor, "edit"), (other, "ask"), (it.editor, "edit")):
+            await client.ask("session/set_mode", {"sessionId": session_id, "modeId": mode})
+        updates = [m["params"]["update"] for m in other.asked("session/update")]
+        told = [each["currentModeId"] for each in updates if "currentModeId" in each]
+        assert told[-2:] == ["edit", "edit"]

@@ -189,3 +189,22 @@ async def test_a_prompt_that_fails_when_its_client_is_gone_says_so_in_the_sessio
         assert words == "nobody hears"
         assert "it is not there" in said
         it.bridge._ended.set()
+
+
+@pytest.mark.hazard("K6")
+async def test_a_session_whose_deletion_makes_the_bridges_own_client_leave_is_deleted(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        await it.editor.stop_reason(it.editor.prompt(session_id, "hello"))
+        command = await it.joined()
+        it.agent.dying = dying = Gate()
+        deletion = command.send("session/delete", {"sessionId": session_id})
+        await until(lambda: dying.reached)
+        it.editor.leaves()
+        await until(lambda: it.bridge._ended.is_set())
+        dying.open()
+        await it.ended.wait()
+        assert command.answers(deletion) == [{"id": deletion, "jsonrpc": "2.0", "result": {}}]
+    assert [name for name in os.listdir(tmp_path / "sessions") if session_id in name] == []

@@ -78,6 +78,18 @@ async def test_pause_hold_stop_and_the_end_are_told(tmp_path: Path) -> None:
         assert not any("closed by" in text for text in it.editor.texts(session_id))
 
 
+@pytest.mark.hazard("V2")
+async def test_who_has_only_loaded_a_session_is_told_that_another_one_has_closed_it(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        loaded = await it.joined()
+        await loaded.ask("session/load", {**SETUP, "sessionId": session_id})
+        await it.editor.ask("_acp_bridge/close", {"sessionId": session_id})
+        assert any("closed by another client" in each for each in loaded.texts(session_id))
+
+
 @pytest.mark.parametrize("runs", [True, False])
 async def test_a_session_that_is_being_closed_does_not_start(tmp_path: Path, runs: bool) -> None:
     async with bench(tmp_path) as it:

@@ -190,6 +190,19 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
 
 
+@pytest.mark.hazard("K9")
+def test_a_command_that_says_no_name_starts_with_a_warning_that_says_how_to_give_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = options.parse(["--", "node", "/opt/agent/.bin"], {}).settings
+    said = capsys.readouterr().err
+    assert settings.agent_name == "node"
+    assert "sessions are kept under 'node'" in said
+    assert "--agent-name NAME" in said
+    options.parse(["--agent-name", "mine", "--", "node", "/opt/agent/.bin"], {})
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "env", "listens"),
     [

@@ -117,6 +117,21 @@ async def test_an_agent_that_is_not_there_or_wants_a_login_has_an_exit_code_of_i
     assert (code, err) == (1, "acp-bridge run: no session has an id that begins with 'nope'\n")
 
 
+@pytest.mark.hazard("U1")
+async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Terminal) -> None:
+    command = [sys.executable, "-m", "acp_bridge", "run", "hello"]
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    env |= terminal.env
+    with anyio.fail_after(2 * _SECONDS):
+        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
+        assert (done.returncode, done.stdout) == (9, b"")
+        assert b"no key of any provider" in done.stderr
+        assert b"acp-bridge key" in done.stderr
+        command += ["--model", "demo"]
+        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
+        assert (done.returncode, bool(done.stdout)) == (0, True)
+
+
 async def test_closed_standard_descriptors_get_nothing_of_others(terminal: Terminal) -> None:
     command = [sys.executable, "-m", "acp_bridge", "run", "say hello", "--", *fixture_command()]
     env = {**os.environ, **terminal.env}

@@ -24,6 +24,7 @@ from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
+from acp_bridge.commands.terminal.sending import prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
     HEARS_STATE,
@@ -199,10 +200,8 @@ class _Turn:
             again = {"sessionId": order.session_id, **where}
             await connection.request(SESSION_RESUME, again, within=patience)
         self._screen.tell(f"acp-bridge: session {one_line(self._session_id)}")
-        prompt = [{"type": "text", "text": order.prompt}]
-        self._sent = connection.send(
-            SESSION_PROMPT, {"sessionId": self._session_id, "prompt": prompt}
-        )
+        prompt = prompt_params(self._session_id, order.prompt, no_demo=not order.has_login)
+        self._sent = connection.send(SESSION_PROMPT, prompt)
         return self._sent
 
     async def _drain(self, connection: Connection, sent: Sent) -> None:

@@ -27,6 +27,7 @@ from acp_bridge.protocol import (
     HEARS_ACCEPTED,
     HEARS_STATE,
     LET_GO,
+    NO_DEMO,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_PROMPT,
@@ -44,9 +45,16 @@ from acp_bridge.wire.jsonrpc import RpcError
 _PATIENCE: Final = 30.0
 
 
-def prompt_params(session_id: str, text: str, *, interrupt: bool = False) -> Json:
-    """Return the params of `session/prompt`."""
+def prompt_params(
+    session_id: str, text: str, *, interrupt: bool = False, no_demo: bool = False
+) -> Json:
+    """Return the params of `session/prompt`.
+
+    `no_demo`: a script counts on the answer, so the built-in agent's demo must not give it.
+    """
     params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+    if no_demo:
+        params["_meta"] = {NO_DEMO: True}
     return with_own_meta(params, {"delivery": "interrupt"}) if interrupt else params
 
 

@@ -135,6 +135,11 @@ class ClientView:
         self._send(self._line(params), _Kind.STATE)
         self._quiet = quiet
 
+    def note_set(self, params: Json) -> None:
+        """Note a state that this client has set: the answer to its request tells it."""
+        self._known(params)
+        self._kept = [each for each in self._kept if each.state != kind_of(params)]
+
     @property
     def listens(self) -> bool:
         """Nothing is kept from the client now, and no replay runs."""
@@ -183,6 +188,11 @@ class ClientView:
             kept, self._kept, self._waiting_bytes = self._kept, [], 0
             self.send(b"".join(each.line for each in kept))
             self._caught_up.set()
+
+    def end_quiet_of_load(self) -> None:
+        """Send what was kept back since a load: another client does something in the session."""
+        if self._quiet is Quiet.ASIDES:
+            self.wake()
 
     def begin_turn(self) -> None:
         """End the quiet; with the first prompt the commands are shown once more.

@@ -169,10 +169,14 @@ class TranscriptOut:
             view.show(params)
 
     def show_to_others(self, client: Client | None, params: Json) -> None:
-        """Show one update to all but the client that shows it by itself, without recording it."""
+        """Show what a client does to all the others, without recording it.
+
+        It ends the quiet after a load, but not that after `cancelled` (invariant C23).
+        """
         self.flush()
         for view in self._views:
             if view.client is not client:
+                view.then(view.end_quiet_of_load)
                 view.show(params)
 
     def record_said(self, client: Client, params: Json) -> None:
@@ -193,7 +197,9 @@ class TranscriptOut:
         self._keep_state(params)
         self.flush()
         for view in self._views:
-            if view.client is not client:
+            if view.client is client:
+                view.note_set(params)
+            else:
                 view.tell(params)
 
     def show_now(self, params: Json) -> None:

@@ -16,6 +16,7 @@ from tests.agent.conftest import Talk
 from tests.agent.session.several_models import SeveralModels
 from tests.agent.talking import of_kind, opened
 from tests.support.client import RecordingClient
+from tests.support.recording import RpcError
 
 SAYS = parse_dialogue("turn\ntext: fine")
 
@@ -82,6 +83,26 @@ async def test_a_session_that_falls_back_to_the_demo_says_so(talk: Talk, cwd: Pa
         await client.load_session(session_id, cwd)
         await client.prompt("y")
         assert "This is the demo" in client.text()
+
+
+@pytest.mark.hazard("U1")
+async def test_a_prompt_that_wants_no_demo_is_refused_for_want_of_a_key(
+    talk: Talk, cwd: Path, tmp_path: Path
+) -> None:
+    async with talk(KeyToCome()) as client:
+        await opened(client, cwd)
+        wanted = {
+            "sessionId": client.session_id,
+            "prompt": [{"type": "text", "text": "x"}],
+            "_meta": {"noDemo": True},
+        }
+        with pytest.raises(RpcError) as caught:
+            await client.request("session/prompt", wanted)
+        assert caught.value.code == -32000
+        assert f"`acp-bridge key --home {tmp_path}`" in caught.value.message
+        assert client.text() == ""
+        await choose(client, "demo")
+        assert await client.request("session/prompt", wanted) == {"stopReason": "end_turn"}
 
 
 async def test_a_demo_that_was_asked_for_by_name_says_nothing(talk: Talk, cwd: Path) -> None:
@@ -157,7 +178,7 @@ async def test_the_folder_of_the_file_of_keys_is_there_when_it_is_named(
         raise AssertionError
 
     options = ConfigOptions(AllModels(settings, {}), Permissions())
-    await DemoNotice(options, History(), settings, say, tell_options).before_answer()
+    await DemoNotice(options, History(), settings, say, tell_options).before_answer(no_demo=False)
     ((text, was_there),) = said
     assert (str(home / "keys.env") in text, was_there) == (True, not is_file)
     if not is_file:

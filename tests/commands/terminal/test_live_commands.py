@@ -273,7 +273,7 @@ def typing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]
 
 @pytest.mark.parametrize(
     ("typed", "code", "chosen"),
-    [(b"yes\n", 0, ["y"]), (b"no\n", 1, []), (b"y\n", 1, []), (b"\x04", 1, [])],
+    [(b"yes\n", 0, ["y"]), (b"Y\n", 0, ["y"]), (b"yo\n", 1, []), (b"\x04", 1, [])],
 )
 def test_a_yes_on_the_terminal_approves_and_anything_else_does_not(
     bridge: Bridge,
@@ -311,3 +311,23 @@ def test_the_home_is_an_option_too(bridge: Bridge, said: Said, tmp_path: Path) -
     assert code == 1
     assert "no session has an id that begins with 'bcd'" in err
     assert live_commands.PATIENCE > live.SEARCH
+
+
+@pytest.mark.hazard("Q14")
+@pytest.mark.parametrize(("typed", "options"), [(b"y\n", []), (b"no\n", []), (b"", ["--yes"])])
+def test_at_a_terminal_a_deletion_is_asked_for_unless_yes_was_said(
+    bridge: Bridge,
+    said: Said,
+    typing: Callable[[bytes], None],
+    monkeypatch: pytest.MonkeyPatch,
+    typed: bytes,
+    options: list[str],
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    bridge.answers["session/delete"] = {}
+    typing(typed)
+    code, out, err = said("delete", LIVE, *options)
+    refused = typed == b"no\n"
+    assert (code, "not deleted" in err) == ((1, True) if refused else (0, False))
+    assert ("Delete session abcd1111 (Par\\x1bser) for good? [yes/no]" in out) is not bool(options)
+    assert len(bridge.calls("session/delete")) == (0 if refused else 1)

@@ -1,5 +1,6 @@
 """What the arguments of `acp-bridge run` mean, and what is refused before anything is started."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.bridge_client.own_process import BRIDGE
-from acp_bridge.commands import run_command
+from acp_bridge.commands import own_bridge, run_command
 from acp_bridge.commands.terminal.headless import Order
 from acp_bridge.commands.terminal.permissions import Policy
 from acp_bridge.journal import Journal
@@ -97,6 +98,22 @@ def test_a_prompt_that_can_not_be_read_is_told(
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.run(["run", "-"]) == 2
     assert "there is no stdin" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["12345678901", "-"])
+def test_a_prompt_that_no_bridge_would_read_is_refused_before_anything_is_sent(
+    home: Path,
+    ran: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: str,
+) -> None:
+    monkeypatch.setattr(own_bridge, "DEFAULT_LIMIT", 10)
+    piped = io.BytesIO(b"x" * 1000)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
+    assert cli.run(["run", given]) == 2
+    assert "longer than 10 bytes" in capsys.readouterr().err
+    assert not ran
 
 
 def test_ctrl_c_before_it_begins_is_an_interruption(
