@@ -7,14 +7,15 @@ import pytest
 from tests.hazards import DOCUMENT, ENTRY, TESTS, all_marks, document, manifest, marks
 
 NUMBERS = [
-    *(f"Q{n}" for n in range(1, 14)),
+    *(f"Q{n}" for n in range(1, 15)),
     *(f"C{n}" for n in range(1, 24)),
     *(f"R{n}" for n in range(1, 17)),
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 10)),
     *(f"P{n}" for n in range(1, 18)),
-    *(f"V{n}" for n in range(1, 10)),
+    *(f"V{n}" for n in range(1, 11)),
     *(f"F{n}" for n in range(1, 5)),
+    "U1",
 ]
 
 
