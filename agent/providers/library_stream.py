@@ -52,6 +52,16 @@ async def events(
             yield [chunk.model_dump(exclude_none=True)]
 
 
+#: httpx's, aiohttp's and the system's errors for a server to which there is no way.
+_NO_WAY = frozenset(
+    [
+        *("ConnectError", "ConnectTimeout", "ConnectionRefusedError", "gaierror"),
+        *("ClientConnectorError", "ClientConnectorDNSError"),
+        *("ClientConnectorSSLError", "ClientConnectorCertificateError"),
+    ]
+)
+
+
 @contextlib.contextmanager
 def _told() -> Any:
     """Turns LiteLLM's error for a provider's answer back into a Failure with its status."""
@@ -61,6 +71,23 @@ def _told() -> Any:
         status = getattr(error, "status_code", None)
         if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
             raise
+        if _has_no_way(error):
+            raise Failure("unreachable", type(error).__name__) from error
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
         text = f"{type(error).__name__}: {error}"
         raise Failure("answer", text, status, seconds_to_wait(headers)) from error
+
+
+def _has_no_way(error: BaseException) -> bool:
+    """Returns True for an error whose cause is that the server can't be reached.
+
+    LiteLLM gives some of them the status 500, which no server has sent.
+    """
+    cause: BaseException | None = error
+    seen = list[BaseException]()
+    while cause is not None and cause not in seen:
+        if type(cause).__name__ in _NO_WAY:
+            return True
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return False

@@ -18,12 +18,15 @@ _LONGEST = 300
 _DEPTH = 6
 #: names of a library's exceptions before the server's words
 _NAMES = re.compile(r"\A(?:[\w.]*(?:Error|Exception)\w*\s*(?::|-)\s*)+")
+#: an object of Python's in a library's words
+_OBJECT = re.compile(r"<[\w.]+(?: \S+)*? at 0x[0-9a-fA-F]+>")
 _MEMBERS = ("error", "message", "detail", "details", "msg", "error_msg", "errors", "title")
 
 
 def words_of(body: str, mask: Callable[[str], str]) -> str:
     """Returns what the body of an error says, in one line; empty if there are no words in it."""
-    line = "".join(c for c in " ".join(mask(_words(body, _DEPTH)).split()) if c.isprintable())
+    words = _OBJECT.sub("", mask(_words(body, _DEPTH)))
+    line = "".join(c for c in " ".join(words.split()) if c.isprintable())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 

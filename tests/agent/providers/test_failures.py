@@ -266,6 +266,19 @@ async def test_a_provider_that_falls_silent_is_given_up(
         await server.requests[0].gone.wait()
 
 
+@pytest.mark.parametrize("name", [OPENAI, "openai/gpt-6-astra", "gemini/gemini-9", "mistral/m"])
+async def test_a_host_that_is_not_there_is_named_whichever_way_it_is_asked(name: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        access = Access("A", "A_API_KEY", KEY, "A_BASE_URL", f"https://127.0.0.1:{port}/v1")
+        model = ProviderModel(name, lambda _: access, retry=AT_ONCE, thought_level="low")
+        error = await fails(model)
+    assert error.kind == "unreachable"
+    assert f"(127.0.0.1:{port}) can't be reached" in str(error)
+    assert " at 0x" not in str(error)
+
+
 async def test_a_host_that_is_not_there_is_named() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
