@@ -11,7 +11,7 @@ NUMBERS = [
     *(f"C{n}" for n in range(1, 24)),
     *(f"R{n}" for n in range(1, 17)),
     *(f"T{n}" for n in range(1, 4)),
-    *(f"K{n}" for n in range(1, 10)),
+    *(f"K{n}" for n in range(1, 11)),
     *(f"P{n}" for n in range(1, 18)),
     *(f"V{n}" for n in range(1, 11)),
     *(f"F{n}" for n in range(1, 5)),

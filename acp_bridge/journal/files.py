@@ -98,6 +98,8 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
     with journal_errors():
         connection = connect(path, wait=1)
         try:
+            if not connection.execute("SELECT name FROM pragma_table_info('session')").fetchone():
+                raise UnknownSession("no such session")  # nothing is written into an empty file
             migrate(connection, SESSION_SCHEMA)
             row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
             if row is None or row[0] != session_id:

@@ -184,6 +184,7 @@ class Sessions:
                         if session is None and await self._store.set_aside(session_id):
                             return await self._anew(request, session_id, workspace)
                         if session is None:
+                            await self._store.check_not_lost(session_id)
                             return await self._import(request, session_id, workspace, replay=replay)
                         self.live[session_id] = session
                     session.hooks.start("resume")

@@ -224,6 +224,22 @@ class SessionStore:
             self.check_agent(found)
         return found
 
+    async def check_not_lost(self, session_id: str) -> None:
+        """Raise RpcError if the index has a session whose file is empty, or gone.
+
+        Its id is nobody else's, so the agent is not asked for it (invariant K10).
+        """
+        try:
+            known, deleted = await self._context.journal.index.session(session_id)
+        except IndexUnusable as exc:
+            event("journal.failed", session=session_id, what=exc)
+            return
+        if known and not deleted:
+            raise errors.agent_trouble(
+                "the session's file is damaged or gone, so it can't be loaded; `acp-bridge doctor`"
+                " says where it should be, and from a backup it can be put back"
+            )
+
     async def agent_id(self, session_id: str) -> str | None:
         """Return the id at this agent of a session, listed or not; None if it has none there.
 

@@ -1,6 +1,7 @@
 """A client that loads a session which it has: what happens from the reading of the load on comes
 once, behind the replay."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -155,3 +156,25 @@ async def test_a_load_holds_nothing_back_from_others(tmp_path: Path) -> None:
         await it.turn.it.editor.handled()
         assert it.turn.it.editor.texts(it.turn.id)[-1] == "meanwhile"
         await it.client.result(request)
+
+
+@pytest.mark.hazard("K10")
+@pytest.mark.parametrize("how", ["empty", "gone"])
+@pytest.mark.parametrize("way", ["load", "resume"])
+async def test_a_session_whose_file_is_empty_or_gone_is_never_asked_of_the_agent(
+    tmp_path: Path, how: str, way: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        await it.editor.stop_reason(it.editor.prompt(session_id, "hello"))
+        await it.editor.ask("session/close", {"sessionId": session_id})
+        (name,) = [each for each in os.listdir(tmp_path / "sessions") if each.endswith(".db")]
+        file = tmp_path / "sessions" / name
+        os.truncate(file, 0)
+        if how == "gone":
+            os.unlink(file)
+        error = await it.editor.refused(f"session/{way}", {**SETUP, "sessionId": session_id})
+        assert "the session's file is damaged or gone" in error.message
+        assert it.agent.params("session/load") == it.agent.params("session/resume") == []
+        assert how == "gone" or os.stat(file).st_size == 0
+        assert name in os.listdir(tmp_path / "sessions") or how == "gone"
