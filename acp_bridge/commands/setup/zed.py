@@ -16,7 +16,7 @@ def _entry(launch: Launch) -> Entry:
 
 
 def _file(env: Mapping[str, str]) -> str:
-    if sys.platform == "darwin":  # it does not follow the XDG rules there
+    if sys.platform == "darwin":  # Zed does not follow the XDG rules there
         return in_home(env, ".config", "zed", "settings.json")
     return in_config(env, "zed", "settings.json")
 
