@@ -1,13 +1,13 @@
-"""Updates of a session that belong to no prompt: when the client may be told them.
+"""Updates of a session that belong to no prompt, and when the client may get them.
 
-Such are the end of an MCP server, tools that are gone, and what a library that took seconds to load
-knows of the model.
+Examples: the end of an MCP server, tools that are gone, and what a library that took seconds to
+load knows of the model.
 
 Invariants
-- While they are held nothing is sent of its own accord: after a session was opened again, and after
-  a prompt was answered `cancelled`, until the client speaks (invariant C23). What is said to the
-  user waits for a prompt, because what comes before one may be taken for a replay.
-- Nothing is sent of a session that was closed.
+- After a session was opened again, and after a prompt was answered `cancelled`, updates are delayed
+  until the client sends something (invariant C23). Texts for the user wait for a prompt, because
+  what comes before one may be taken for a replay.
+- Nothing is sent of a closed session.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agent.client import Update
 
 
 class Asides:
-    """`update` sends an update to the client."""
+    """The updates of one session; `update` sends an update to the client."""
 
     def __init__(self, update: Callable[[Update], Awaitable[None]]) -> None:
         self._update = update
-        #: those that wait for the client to speak, in order; None if none has to
+        #: the delayed updates in order; None while updates are not delayed
         self._held: list[Update] | None = None
-        #: True if only what is said to the user has to wait
+        #: True if only texts for the user are delayed
         self._states_pass = False
         self._open = True
 
@@ -37,7 +37,7 @@ class Asides:
             self._held = []
 
     async def tell(self, update: Update) -> None:
-        """Sends the update, or holds it; one that is held already is not held twice."""
+        """Sends the update, or delays it; an equal update is delayed only once."""
         if not self._open:
             return
         if self._held is None or (self._states_pass and not _is_said(update)):
@@ -46,7 +46,7 @@ class Asides:
             self._held.append(update)
 
     async def release_states(self) -> None:
-        """Sends what was held but for what is said, because the client has set something."""
+        """Sends the delayed updates that are no texts, because the client has set an option."""
         if (held := self._held) is None:
             return
         self._held, self._states_pass = [update for update in held if _is_said(update)], True
@@ -55,7 +55,7 @@ class Asides:
                 await self._update(update)
 
     async def release(self) -> None:
-        """Sends what was held, because the client has sent a prompt."""
+        """Sends all delayed updates, because the client has sent a prompt."""
         held, self._held = self._held or [], None
         for update in held:
             await self._update(update)
