@@ -1,11 +1,11 @@
-"""What the client of one session is shown, and when.
+"""The updates for the client of one session, and when they are sent.
 
 Invariants
-- While it is held nothing is sent: after a session was opened again, and after `cancelled`, until
-  the client speaks (invariant C23). What came meanwhile is sent then, the oldest of very much left
-  out with a word.
+- After a session was opened again, and after `cancelled`, updates are kept back until the client
+  sends something (invariant C23). Then they are sent; of more than `_HELD`, the oldest are left
+  out, and the user is told.
 - Nothing is sent of a session that was closed, and nothing of a turn after it was answered
-  `cancelled`, though its run may go on where the server can't be reached (invariant C6).
+  `cancelled`, though its run may continue if the server can't be reached (invariant C6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acp_bridge.protocol import AGENT_MESSAGE, TRANSCRIPT, text_chunk
 from agent.client import Client, Update
 from agent.openhands.turn_words import LEFT_OUT
 
-#: updates that are held
+#: how many updates are kept back
 _HELD: Final = 5000
 
 
@@ -41,7 +41,10 @@ class Shown:
             self._left_out = False
 
     def forget_held(self) -> bool:
-        """Drops what is held, which a replay shows; returns True if anything was to be held."""
+        """Drops the updates that were kept back, since a replay shows them.
+
+        True if any could be.
+        """
         held, self._held = self._held, None
         return held is not None
 
@@ -52,7 +55,7 @@ class Shown:
         await self.all(held or ())
 
     def mute(self, muted: bool) -> None:
-        """Leaves out, or no more, what a run says that was cancelled and may go on."""
+        """Drops updates if `muted`: a cancelled run may continue and send more of them."""
         self._muted = muted
 
     async def update(self, update: Update) -> None:
@@ -75,7 +78,7 @@ class Shown:
             await self.update(update)
 
     async def say(self, text: str) -> None:
-        """Shows what the agent did not say, as a message of its own."""
+        """Shows the user a sentence of this agent's own, as a message."""
         await self.message(f"\n\n{text}\n\n")
 
     async def message(self, text: str) -> None:
