@@ -104,12 +104,12 @@ class Conversation:
         self._closed.set()
 
     async def replay(self) -> None:
-        held = self.shown.forget_held()
+        delayed = self.shown.drop_delayed()
         try:
             await self.live.replay()
         finally:
-            if held:
-                self.shown.hold()
+            if delayed:
+                self.shown.delay()
 
     async def read_past(self, *, replay: bool = False) -> Status | None:
         """Reads the stored log, shown if `replay`; returns the status. Raises ServerProblem."""
@@ -125,7 +125,7 @@ class Conversation:
         if status is Status.RUNNING:
             await self._stop_all()
         await self.shown.update(COMMANDS)
-        self.shown.hold()
+        self.shown.delay()
 
     # prompts
 
@@ -171,11 +171,11 @@ class Conversation:
     async def _run(self, prompt: _Prompt) -> End | Fail:
         if prompt.cancelled:
             return End("cancelled")
-        await self.shown.release()
+        await self.shown.send_delayed()
         with prompt.waiting:
             await patience.wait_until_live(self.live, self.shown.say)
         if prompt.cancelled:
-            self.shown.hold()
+            self.shown.delay()
             return End("cancelled")
         if self._uncertain or await self._status() is Status.WAITING:
             await self._stop_all()
@@ -189,7 +189,7 @@ class Conversation:
         else:
             outcome = await self._turn(prompt)
         if outcome == End("cancelled"):
-            self.shown.hold()
+            self.shown.delay()
         return outcome
 
     async def _status(self) -> Status | None:

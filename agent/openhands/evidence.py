@@ -30,7 +30,7 @@ class Evidence:
         self._last_message = last_message
         self._newer = False
 
-    def take(self, event: Event, *, ours: bool) -> None:
+    def note(self, event: Event, *, ours: bool) -> None:
         match event:
             case UserMessage() if ours:
                 self.found = True

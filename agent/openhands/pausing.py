@@ -28,7 +28,7 @@ class Pausing:
     def begin(self) -> None:
         self.wanted, self._rests = True, 0
 
-    def take(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         if isinstance(event, Snapshot) and event.status is Status.PAUSED:
             self._rests += 1
         elif isinstance(event, StateField) and event.status is Status.RUNNING:

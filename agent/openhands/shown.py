@@ -1,8 +1,8 @@
 """The updates for the client of one session, and when they are sent.
 
 Invariants
-- After a session was opened again, and after `cancelled`, updates are kept back until the client
-  sends something (invariant C23). Then they are sent; of more than `_HELD`, the oldest are left
+- After a session was opened again, and after `cancelled`, updates are delayed until the client
+  sends something (invariant C23). Then they are sent; of too many, the oldest are left
   out, and the user is told.
 - Nothing is sent of a session that was closed, and nothing of a turn after it was answered
   `cancelled`, though its run may continue if the server can't be reached (invariant C6).
@@ -18,15 +18,15 @@ from acp_bridge.protocol import AGENT_MESSAGE, TRANSCRIPT, text_chunk
 from agent.client import Client, Update
 from agent.openhands.turn_words import LEFT_OUT
 
-#: how many updates are kept back
-_HELD: Final = 5000
+#: how many updates are delayed
+_MOST_DELAYED: Final = 5000
 
 
 class Shown:
     def __init__(self, client: Client, session_id: str) -> None:
         self._client = client
         self._id = session_id
-        self._held: deque[Update] | None = None
+        self._delayed: deque[Update] | None = None
         self._left_out = False
         self._messages = 0
         self._open = True
@@ -35,24 +35,24 @@ class Shown:
     def close(self) -> None:
         self._open = False
 
-    def hold(self) -> None:
-        if self._held is None:
-            self._held = deque()
+    def delay(self) -> None:
+        if self._delayed is None:
+            self._delayed = deque()
             self._left_out = False
 
-    def forget_held(self) -> bool:
-        """Drops the updates that were kept back, since a replay shows them.
+    def drop_delayed(self) -> bool:
+        """Drops the updates that were delayed, since a replay shows them.
 
-        True if any could be.
+        Returns True if updates were being delayed.
         """
-        held, self._held = self._held, None
-        return held is not None
+        delayed, self._delayed = self._delayed, None
+        return delayed is not None
 
-    async def release(self) -> None:
-        held, self._held = self._held, None
+    async def send_delayed(self) -> None:
+        delayed, self._delayed = self._delayed, None
         if self._left_out:
             await self.say(LEFT_OUT)
-        await self.all(held or ())
+        await self.all(delayed or ())
 
     def mute(self, muted: bool) -> None:
         """Drops updates if `muted`: a cancelled run may continue and send more of them."""
@@ -65,12 +65,12 @@ class Shown:
     async def _send(self, update: Update) -> None:
         if not self._open:
             return
-        if self._held is None:
+        if self._delayed is None:
             await self._client.update(update)
             return
-        self._held.append(update)
-        if len(self._held) > _HELD:
-            self._held.popleft()
+        self._delayed.append(update)
+        if len(self._delayed) > _MOST_DELAYED:
+            self._delayed.popleft()
             self._left_out = True
 
     async def all(self, updates: Iterable[Update]) -> None:

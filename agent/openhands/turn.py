@@ -54,7 +54,11 @@ _RUNNABLE = (Status.RUNNING, Status.PAUSED, Status.IDLE)
 
 
 class Turn:
-    """The state of one prompt. `last_message`: the id of the newest user message before it."""
+    """The state of one prompt; its methods take what has happened and return what to do next.
+
+    `last_message`: the id of the newest user message before the prompt's. `waiting`: the actions
+    without consent at that moment. `problem`: why a request failed, None if it did not.
+    """
 
     def __init__(self, last_message: object = None) -> None:
         self.phase = Phase.SENDING
@@ -86,8 +90,8 @@ class Turn:
         return self._stop([Sync()])
 
     def saw(self, event: Event, waiting: Waiting, *, ours: bool = False) -> list[Effect]:
-        """Reports an event that is new to the feed, or a snapshot of the live feed."""
-        self._evidence.take(event, ours=ours)
+        """Handles an event that is new to the feed, or a snapshot of the live feed."""
+        self._evidence.note(event, ours=ours)
         self._note_pause(event)
         if self.phase is Phase.SENDING and ours and not self.cancelled:
             return self._go(Phase.RUNNING)  # the answer to SendMessage may come later, or is lost
@@ -96,7 +100,7 @@ class Turn:
         return self._look(waiting) if isinstance(event, Snapshot) else []
 
     def sent(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Reports the end of SendMessage."""
+        """Handles the server's answer to SendMessage, or its failure."""
         kind = problem.kind if problem else None
         never = kind not in (None, Kind.UNSURE, Kind.BUSY, Kind.RUNNING)
         self._lost = kind is Kind.UNSURE
@@ -116,7 +120,7 @@ class Turn:
         return [self._fail(problem)]
 
     def started(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Reports the end of Run."""
+        """Handles the server's answer to Run, or its failure."""
         if self.cancelled:
             return self._begin_stop(waiting)
         if self._pausing.resuming and problem is not None and problem.kind is Kind.RUNNING:
@@ -132,7 +136,7 @@ class Turn:
         return [self._fail(problem)]
 
     def confirmed(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Reports the end of Confirm."""
+        """Handles the server's answer to Confirm, or its failure."""
         if self.cancelled:
             return self._stop([Sync()])
         if problem is not None and problem.kind in (Kind.NOT_ALLOWED, Kind.GONE, Kind.REFUSED):
@@ -148,11 +152,11 @@ class Turn:
         return self._go(Phase.LOOKING, Sync(_PAUSE))
 
     def interrupted(self, problem: Problem) -> list[Effect]:
-        """Reports the end of Interrupt."""
+        """Handles the server's answer to Interrupt, or its failure."""
         return self._stop(self._stopping.interrupted(problem))
 
     def synced(self, status: Status | None, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Reports the end of Sync. `status`: the server's answer; None if there was none."""
+        """Handles the end of Sync. `status`: the server's answer; None if there was none."""
         if self.cancelled:
             return self._stop(self._stopping.synced(status, problem, waiting))
         if problem is not None:
@@ -166,7 +170,7 @@ class Turn:
         return self._looked(status, waiting)
 
     def answered(self, accept: bool | None, waiting: Waiting) -> list[Effect]:
-        """Reports the user's answer to Ask; None if the client cancelled the question."""
+        """Handles the user's answer to Ask; None if the client cancelled the question."""
         if self.phase is not Phase.ASKING:
             return []
         if accept is None:
@@ -181,7 +185,7 @@ class Turn:
         return self._go(Phase.REJECTING, Confirm(False))
 
     def cancel(self, waiting: Waiting, *, under_way: bool = False) -> list[Effect]:
-        """Reports the user's cancel. `under_way`: a request's end will still be reported."""
+        """Handles the user's cancel. `under_way`: the end of a request is still to come."""
         if self.cancelled or self.phase is Phase.ENDED:
             return []
         self.cancelled = True
@@ -194,7 +198,7 @@ class Turn:
         return self._begin_stop(waiting)
 
     def gone(self, problem: ServerProblem) -> list[Effect]:
-        """Reports that the feed has ended for good."""
+        """Handles the end of the feed, after which the server tells nothing more."""
         if self.phase is Phase.ENDED:
             return []
         if self.cancelled:
@@ -204,13 +208,13 @@ class Turn:
     # pauses
 
     def _note_pause(self, event: Event) -> None:
-        self._pausing.take(event)
+        self._pausing.note(event)
         runs = isinstance(event, StateField) and event.status is Status.RUNNING
         if self.phase is Phase.PAUSED and runs:  # another client has continued the run
             self._pausing.wanted, self.phase = False, Phase.RUNNING
 
     def pause(self) -> list[Effect]:
-        """Reports the user's pause: the running call may end, then the turn waits."""
+        """Handles the user's pause: the running call may end, then the turn waits."""
         if self.cancelled or self.phase is Phase.ENDED:
             return [Paused(False)]
         self._pausing.begin()
@@ -219,7 +223,7 @@ class Turn:
         return [Pause()] if self.phase is Phase.RUNNING else []
 
     def paused(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Reports the end of Pause, which the server answers before its call has ended."""
+        """Handles the server's answer to Pause, which comes before its running call has ended."""
         if self.cancelled or self.phase is not Phase.RUNNING:
             return []
         if problem is not None:
@@ -228,7 +232,7 @@ class Turn:
         return self._look(waiting)
 
     def go(self, waiting: Waiting) -> list[Effect]:
-        """Reports the end of the user's pause."""
+        """Handles the user's end of the pause: the run is requested again."""
         if not self._pausing.wanted or self.cancelled or self.phase is Phase.ENDED:
             return []
         self._pausing.wanted = False

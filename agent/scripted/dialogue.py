@@ -115,7 +115,7 @@ def parse_dialogue(text: str) -> Dialogue:
         if not verb or verb.startswith("#"):
             continue
         try:
-            reader.take(verb, argument)
+            reader.add_line(verb, argument)
         except ValueError as error:
             raise DialogueError(f"line {number}: {error}") from error
     return reader.dialogue()
@@ -130,12 +130,12 @@ class _Reader:
         self._images = False
         self._times = 1
 
-    def take(self, verb: str, argument: str) -> None:
+    def add_line(self, verb: str, argument: str) -> None:
         """Adds one line. Raises ValueError."""
         if verb in ("when", "turn"):
             self._scenes.append((_pattern(verb, argument), [[]]))
         elif verb in _HEADER:
-            self._take_header(verb, argument)
+            self._set_header(verb, argument)
         elif not self._scenes:
             raise DialogueError("a line before the first `when` or `turn`")
         elif verb == "---":
@@ -150,7 +150,7 @@ class _Reader:
         scenes = (Scene(p, tuple(map(tuple, replies))) for p, replies in self._scenes)
         return Dialogue(tuple(scenes), self._window, self._images)
 
-    def _take_header(self, verb: str, argument: str) -> None:
+    def _set_header(self, verb: str, argument: str) -> None:
         if self._scenes:
             raise DialogueError(f"`{verb}` stands before the first scene")
         if verb == "images":

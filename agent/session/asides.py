@@ -23,7 +23,7 @@ class Asides:
     def __init__(self, update: Callable[[Update], Awaitable[None]]) -> None:
         self._update = update
         #: the delayed updates in order; None while updates are not delayed
-        self._held: list[Update] | None = None
+        self._delayed: list[Update] | None = None
         #: True if only texts for the user are delayed
         self._states_pass = False
         self._open = True
@@ -31,33 +31,33 @@ class Asides:
     def close(self) -> None:
         self._open = False
 
-    def hold(self) -> None:
+    def delay(self) -> None:
         self._states_pass = False
-        if self._held is None:
-            self._held = []
+        if self._delayed is None:
+            self._delayed = []
 
     async def tell(self, update: Update) -> None:
         """Sends the update, or delays it; an equal update is delayed only once."""
         if not self._open:
             return
-        if self._held is None or (self._states_pass and not _is_said(update)):
+        if self._delayed is None or (self._states_pass and not _is_said(update)):
             await self._update(update)
-        elif update not in self._held:
-            self._held.append(update)
+        elif update not in self._delayed:
+            self._delayed.append(update)
 
-    async def release_states(self) -> None:
+    async def send_delayed_states(self) -> None:
         """Sends the delayed updates that are no texts, because the client has set an option."""
-        if (held := self._held) is None:
+        if (delayed := self._delayed) is None:
             return
-        self._held, self._states_pass = [update for update in held if _is_said(update)], True
-        for update in held:
+        self._delayed, self._states_pass = [update for update in delayed if _is_said(update)], True
+        for update in delayed:
             if not _is_said(update):
                 await self._update(update)
 
-    async def release(self) -> None:
+    async def send_delayed(self) -> None:
         """Sends all delayed updates, because the client has sent a prompt."""
-        held, self._held = self._held or [], None
-        for update in held:
+        delayed, self._delayed = self._delayed or [], None
+        for update in delayed:
             await self._update(update)
 
 

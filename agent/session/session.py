@@ -123,7 +123,7 @@ class Session:
         await self.client.update(COMMANDS_UPDATE)
         await self._news.tell_promptly()
         if not self._pending:
-            self._asides.hold()
+            self._asides.delay()
             await self._asides.tell(COMMANDS_UPDATE)
 
     async def serve(self) -> None:
@@ -140,7 +140,7 @@ class Session:
 
     async def tell_options_of_choice(self) -> None:
         """Tells what the model that the client has just chosen can do, once that is known."""
-        await self._asides.release_states()
+        await self._asides.send_delayed_states()
         await self._news.tell_replaced()
         await self._news.tell_options()
 
@@ -180,7 +180,7 @@ class Session:
             self._pending.remove(pending)
             pending.pause.end()
             if pending.scope.cancel_called and not self._pending:
-                self._asides.hold()
+                self._asides.delay()
             pending.answered.set()
         return "cancelled" if pending.scope.cancel_called else stop
 

@@ -56,14 +56,14 @@ class SessionClient:
         self._session_id = session_id
         self._request = request
         self._notify = notify
-        self._held: deque[Update] | None = None
+        self._delayed: deque[Update] | None = None
         self._replays = anyio.Lock()
 
     async def update(self, update: Update) -> None:
-        if self._held is None:
+        if self._delayed is None:
             await self._send(update)
         else:
-            self._held.append(update)
+            self._delayed.append(update)
 
     async def replay(self, transcript: Callable[[], Iterable[Update]]) -> None:
         """Sends the updates that `transcript` returns when it is called; later updates follow them.
@@ -71,14 +71,14 @@ class SessionClient:
         Invariants R1 and R4 rely on this order.
         """
         async with self._replays:
-            self._held = held = deque[Update]()
+            self._delayed = delayed = deque[Update]()
             try:
                 for update in transcript():
                     await self._send(update)
-                while held:
-                    await self._send(held.popleft())
+                while delayed:
+                    await self._send(delayed.popleft())
             finally:
-                self._held = None
+                self._delayed = None
 
     async def ask(self, tool_call: dict[str, Any], options: list[dict[str, Any]]) -> str | None:
         params = {"toolCall": tool_call, "options": options}

@@ -70,7 +70,7 @@ class StuckWatch:
 
     @property
     def was_told(self) -> bool:
-        """True if the last entry is what the model was told, which it has yet to answer."""
+        """True if the model was told that it goes in circles and has not answered since."""
         return self._told is not None and not self._has_answered()
 
     def _has_answered(self) -> bool:

@@ -165,7 +165,7 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
     return Finding(after.seconds(sent, answer), f"{len(shown.encode())} bytes")
 
 
-def held(
+def left_over(
     before: Recording, waiting: int, after: Recording, load: int, listing: int, run: int
 ) -> Finding:
     """Check that a prompt left over by a killed bridge is shown and does not run (invariant R12).

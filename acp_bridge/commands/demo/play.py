@@ -138,7 +138,7 @@ async def bridge_killed(track: Track) -> None:
     check, before, after = track.section.check, client.recording, other.recording
     check("replayed as it was shown", checks.replayed, before, after, load)
     title = "the waiting prompt is held, not run"
-    check(title, checks.held, before, waiting, after, load, listing, run)
+    check(title, checks.left_over, before, waiting, after, load, listing, run)
     check("/queue run runs it", checks.recalls, after, run, [*TOLD, LONGER])
 
 

@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Br
     ),
     "held": (
         second_bridge,
-        lambda tape: checks.held(first_bridge(), *HOLD[:1], tape, *HOLD[2:]),
+        lambda tape: checks.left_over(first_bridge(), *HOLD[:1], tape, *HOLD[2:]),
         {
             "the prompt is lost": edit(7, "waits", "another"),
             "nothing is held": edit(7, '"held"', '"other"'),
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Br
     ),
     "held, if it was accepted": (
         first_bridge,
-        lambda tape: checks.held(tape, *HOLD),
+        lambda tape: checks.left_over(tape, *HOLD),
         {"it was not accepted": drop(7), "another one was": edit(7, "3", "2")},
     ),
     "each_answered_once": (

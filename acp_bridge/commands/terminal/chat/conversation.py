@@ -106,9 +106,9 @@ class Conversation:
         params = as_object(params)
         match method:
             case acp.SESSION_UPDATE:
-                self.transcript.take(params)
+                self.transcript.add_update(params)
                 update = params.get("update")
-                if isinstance(update, dict) and (news := self.shown.take(update)):
+                if isinstance(update, dict) and (news := self.shown.note_update(update)):
                     self.transcript.say(Line(news))
             case acp.ACCEPTED:
                 self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
@@ -174,7 +174,7 @@ class Conversation:
         self._interrupted = now
         if twice or self._connection is None:
             return True
-        for asked in self.questions.take_all():
+        for asked in self.questions.remove_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
         if self.prompts.begun is not None:
@@ -227,7 +227,7 @@ class Conversation:
             self.unprinted.collect()
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
-        if self.prompts.take(prompt):
+        if self.prompts.remove(prompt):
             self.transcript.end_turn()
         elif not prompt.has_no_turn:  # it has no turn: it was not shown as begun
             self.transcript.say_aside(prompt.blocks)

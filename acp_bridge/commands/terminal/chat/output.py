@@ -14,14 +14,14 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from acp_bridge.commands.terminal.view.look import Look
 
 
-class HeldOutput(Vt100_Output):
-    """An output that writes nothing while `held` is set, so that several steps become one write."""
+class BufferedOutput(Vt100_Output):
+    """Writes nothing while `buffering` is set, so that several steps become one write."""
 
-    held = False
+    buffering = False
 
     def flush(self) -> None:
-        """Write the buffered output, unless it is held."""
-        if not self.held:
+        """Write the buffered output, unless `buffering` is set."""
+        if not self.buffering:
             super().flush()
 
     def erase_down(self) -> None:
@@ -37,11 +37,11 @@ class HeldOutput(Vt100_Output):
         return False
 
 
-def terminal_output(look: Look) -> HeldOutput:
+def terminal_output(look: Look) -> BufferedOutput:
     """Return the output to this process's terminal."""
     depth = ColorDepth.DEPTH_4_BIT if look.colours else ColorDepth.DEPTH_1_BIT
-    output = HeldOutput.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
-    assert isinstance(output, HeldOutput)
+    output = BufferedOutput.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
+    assert isinstance(output, BufferedOutput)
     return output
 
 

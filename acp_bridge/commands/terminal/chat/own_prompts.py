@@ -57,7 +57,7 @@ class OwnPrompts:
         self.note_turn(0)
         return first
 
-    def take(self, prompt: Prompt) -> bool:
+    def remove(self, prompt: Prompt) -> bool:
         """Remove a prompt that was answered; returns True if its turn was the running one."""
         self.unanswered.remove(prompt)
         if prompt is not self.begun:

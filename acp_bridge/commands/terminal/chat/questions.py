@@ -122,7 +122,7 @@ class Questions:
                 return asked
         return None
 
-    def take_all(self) -> list[Question]:
+    def remove_all(self) -> list[Question]:
         """Remove and return all questions."""
         taken, self._open = self._open, []
         return taken

@@ -24,7 +24,7 @@ from acp_bridge.commands.terminal.chat.keys import bindings
 from acp_bridge.commands.terminal.chat.layout import STYLE, layout
 from acp_bridge.commands.terminal.chat.local_commands import run as run_local
 from acp_bridge.commands.terminal.chat.output import (
-    HeldOutput,
+    BufferedOutput,
     ReflowingApplication,
     terminal_output,
 )
@@ -49,7 +49,7 @@ class Screen:
         look: Look,
         history: History,
         *,
-        output: HeldOutput | None = None,
+        output: BufferedOutput | None = None,
         keys: Input | None = None,
         reflow: bool | None = None,
     ) -> None:
@@ -141,7 +141,7 @@ class Screen:
         The next drawing writes both.
         """
         if text := self._finished():
-            self._output.held = True
+            self._output.buffering = True
             self._app.reflow()
             self._app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(text)
@@ -154,14 +154,14 @@ class Screen:
         self._output.flush()
 
     def _finished(self) -> str:
-        lines = self._lines(self._conversation.unprinted.take())
+        lines = self._lines(self._conversation.unprinted.pop_next())
         return "".join(f"{line}\r\n" for line in lines)
 
     def _tail_lines(self) -> list[str]:
         return self._lines(self._conversation.unprinted.tail())
 
     def _release(self) -> None:
-        self._output.held = False
+        self._output.buffering = False
         self._output.flush()
 
     def _lines(self, blocks: list[Block]) -> list[str]:

@@ -87,7 +87,7 @@ class SettingsShown:
         self._models = dict(as_object(result.get("models"))) or self._models
         self._options = objects(result.get("configOptions")) or self._options
 
-    def take(self, update: Json) -> str | None:
+    def note_update(self, update: Json) -> str | None:
         """Note an update; returns a sentence for a person if the mode or model has changed."""
         before = {kind: self.choices(kind) for kind in KINDS}
         match update.get("sessionUpdate"):

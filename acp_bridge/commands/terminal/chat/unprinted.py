@@ -49,7 +49,7 @@ class Unprinted:
             self._blocks.popleft()
             self._left_out += 1
 
-    def take(self) -> list[Block]:
+    def pop_next(self) -> list[Block]:
         """Remove and return the next blocks to print, few enough to be drawn without a pause."""
         if not self._begun:
             return []

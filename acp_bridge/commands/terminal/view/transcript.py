@@ -68,7 +68,7 @@ class Transcript:
 
     # -- input
 
-    def take(self, params: Json) -> None:
+    def add_update(self, params: Json) -> None:
         """Add the params of a `session/update`.
 
         Updates of state and of unknown kinds show nothing.
