@@ -64,7 +64,7 @@ class SessionServers:
             self._served.remove(current)
 
     async def settled(self) -> None:
-        """Waits until each server is connected or has failed, READY_SECONDS at most, once a set."""
+        """Waits until the servers have connected or failed, READY_SECONDS at most, once a set."""
         if self._current and not self._settled:
             await self._current.ready(READY_SECONDS)
             self._settled = True

@@ -1,8 +1,8 @@
 """Opens the transport to an MCP server, from an entry in ACP's `mcpServers`.
 
 Its forms:
-{"name", "command", "args": [str], "env": [{"name", "value"}]}
-{"type": "http" | "sse", "name", "url", "headers": [{"name", "value"}]}
+    {"name", "command", "args": [str], "env": [{"name", "value"}]}
+    {"type": "http" | "sse", "name", "url", "headers": [{"name", "value"}]}
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _NAMED = re.compile(
 
 
 class Kind(Enum):
-    """What a failed request means for what was asked."""
+    """How a request failed, and so whether the server may have carried it out."""
 
     #: the server can't have seen it
     UNREACHED = auto()

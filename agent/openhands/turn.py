@@ -232,7 +232,7 @@ class Turn:
         return self._look(waiting)
 
     def go(self, waiting: Waiting) -> list[Effect]:
-        """Handles the user's end of the pause: the run is requested again."""
+        """Handles the user's end of the pause: requests a run, or gives the kept answer."""
         if not self._pausing.wanted or self.cancelled or self.phase is Phase.ENDED:
             return []
         self._pausing.wanted = False

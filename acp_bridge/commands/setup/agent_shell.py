@@ -1,4 +1,4 @@
-"""agent-shell, a package of Emacs: one of its agents' configurations."""
+"""The settings of agent-shell, a package of Emacs: one agent configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avante, a plugin of Neovim: one of its ACP providers."""
+"""The settings of Avante, a plugin of Neovim: one of its ACP providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CodeCompanion, a plugin of Neovim: an adapter that extends one of its own."""
+"""The settings of CodeCompanion, a plugin of Neovim: an adapter made from its own for opencode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Toad: the agent is named on its command line."""
+"""The command line of Toad, which names the agent."""
 
 from __future__ import annotations
 

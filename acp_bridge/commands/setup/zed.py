@@ -1,4 +1,4 @@
-"""Zed: `agent_servers` in its settings.json, which may have comments."""
+"""The settings of Zed: `agent_servers` in settings.json, which may have comments."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ async def hold_prompt(home: Path, session_id: str, params: Json) -> int:
     the session.
 
     Raises:
-    lease.Busy: a bridge has the session.
-    JournalError: it can't be written.
+        lease.Busy: a bridge has the session.
+        JournalError: it can't be written.
     """
     journal = Journal(home)
     if not journal.path(session_id).is_file():  # make no lock file for a deleted session

@@ -125,8 +125,8 @@ async def find(
     of the others has the session.
 
     Raises:
-    Asleep: the session is recorded, and no bridge has it open.
-    NotFound: no session or several fit, or the session may be at a bridge that did not answer.
+        Asleep: the session is recorded, and no bridge has it open.
+        NotFound: no session or several fit, or the session may be at a bridge that did not answer.
     """
     kept = await anyio.to_thread.run_sync(known.listing, home)
     titles = {info.session_id: info.title or "" for info in kept}

@@ -110,7 +110,7 @@ class Question:
         """Answer the shown permission with the option that `choose` returns; returns the option.
 
         Raises:
-        NotAnswered: the question was settled elsewhere or withdrawn before the answer arrived.
+            NotAnswered: the question was settled elsewhere or withdrawn before the answer arrived.
         """
         request = self._shown
         assert request is not None, "nothing was asked"
