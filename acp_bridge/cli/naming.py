@@ -104,9 +104,9 @@ _NO_NAME: Final = re.compile(r"-|.*(=|://)")
 
 
 def agent_name(command: Sequence[str]) -> str:
-    """Return the name under which an agent's sessions are kept.
+    """Return the name under which the sessions of this agent are kept.
 
-    Where the command gives none, it is that of its first script, or of the program.
+    If the command line gives no name, it is that of its first script, or of the program.
     """
     name = _name(list(command), _DEEPEST) or Path(command[0]).name
     if _is_name(name):
@@ -116,12 +116,12 @@ def agent_name(command: Sequence[str]) -> str:
 
 
 def is_named(command: Sequence[str]) -> bool:
-    """Return False if the name of this command's agent is only a guess."""
+    """Return False if the name for this command line is only a guess."""
     return _is_name(_name(list(command), _DEEPEST) or Path(command[0]).name)
 
 
 def _is_name(name: str) -> bool:
-    """Return False for a folder such as `.bin`, and for an option."""
+    """Return False if the word is a hidden folder such as `.bin`, or an option."""
     return not Path(name).name.startswith((".", "-"))
 
 

@@ -213,7 +213,7 @@ def delete(arguments: Sequence[str]) -> int:
 
 
 async def _may_delete(given: argparse.Namespace, name: str) -> bool:
-    """Ask the person at the terminal, if there is one and `--yes` was not said."""
+    """Ask for a yes, unless `--yes` was given or nobody is at a terminal; False for a no."""
     at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
     return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
 
@@ -225,7 +225,7 @@ def _not_deleted() -> int:
 async def _delete_asleep(
     given: argparse.Namespace, agent: list[str] | None, session_id: str
 ) -> int:
-    """Delete a session that no bridge has, by a bridge of its agent's."""
+    """Delete a session that no bridge has open, by a new bridge; returns the exit code."""
     settings = argparse.Namespace(**own_bridge.none_given(home=given.home))
     bridge = own_bridge.own_bridge(settings, agent)
     info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
@@ -271,7 +271,7 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
 
 
 async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
-    """Initialize, and send a request about a session to its bridge; returns the result."""
+    """Initialize and send a request about a session; returns its result."""
     await _introduce(connection)
     return await _tell(connection, method, session)
 

@@ -112,7 +112,7 @@ def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> Sess
 
 
 def prompt_given(parser: Parser, prompt: str) -> str:
-    """Return the prompt, which is read from stdin if it is `-`.
+    """Return the prompt, read from stdin if it is `-`.
 
     Raises SystemExit if it is empty, or longer than a message may be.
     """

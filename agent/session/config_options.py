@@ -75,7 +75,7 @@ class ConfigOptions:
 
     @property
     def stands_in(self) -> bool:
-        """True while the demo answers for want of a key: the client did not choose it."""
+        """True while the demo answers because there is no key, not by the client's choice."""
         return self._model_id == DEMO and not self._chosen
 
     def leave_demo(self) -> str | None:

@@ -5,7 +5,7 @@ Invariants
   file of keys, whose folder exists by then.
 - Once a key is there the session goes on with a real model at its next prompt, and says so. A demo
   that was asked for by name stays.
-- A prompt of which nobody would see that the demo answers it is refused instead (`noDemo`).
+- A prompt with `noDemo`, whose sender would not notice the demo, is refused instead.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class DemoNotice:
         self._tell_options = tell_options
 
     async def before_answer(self, *, no_demo: bool) -> None:
-        """Says what there is to say before a prompt is answered; may change the model.
+        """Shows what a user of the demo should know before an answer; may change the model.
 
-        `no_demo`: raises ModelError where the demo would answer for want of a key.
+        `no_demo`: raises ModelError if the demo would answer because there is no key.
         """
         if (model_id := self._options.leave_demo()) is not None:
             await self._tell_options()

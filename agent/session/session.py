@@ -157,11 +157,10 @@ class Session:
     # prompts
 
     async def prompt(self, blocks: list[dict[str, Any]], *, no_demo: bool = False) -> StopReason:
-        """Answers the prompt when its turn has come. Raises ModelError, RequestError.
+        """Queues the prompt and answers it in its turn. Raises ModelError, RequestError.
 
-        `no_demo`: the demo is not to answer it for want of a key.
-
-        Must not await before the prompt has its place, or prompts could overtake one another.
+        `no_demo`: if there is no key, raise ModelError instead of an answer by the demo. Must not
+        await before the prompt is queued, or prompts could overtake one another.
         """
         pending = _PendingPrompt()
         self._pending.append(pending)
@@ -225,7 +224,7 @@ class Session:
     async def _answer(
         self, blocks: list[dict[str, Any]], pause: Pause, *, no_demo: bool
     ) -> StopReason:
-        await self._asides.release()
+        await self._asides.send_delayed()
         await self._demo_notice.before_answer(no_demo=no_demo)
         model = self.options.model()
         if _command(blocks) == "/compact":

@@ -48,9 +48,9 @@ _PATIENCE: Final = 30.0
 def prompt_params(
     session_id: str, text: str, *, interrupt: bool = False, no_demo: bool = False
 ) -> Json:
-    """Return the params of `session/prompt`.
+    """Return the params of `session/prompt`; `interrupt`: cancel the running turn for it.
 
-    `no_demo`: a script counts on the answer, so the built-in agent's demo must not give it.
+    `no_demo`: a script needs a real answer, so the built-in agent's demo must not give one.
     """
     params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
     if no_demo:
